@@ -7,13 +7,16 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 RAW = ./cuda/...
 # Simulated drivers of other versions are for make test-race.
 ONE_DRIVER = -skip '^TestSimOtherDrivers$$'
+# Tests that build programs, load many libraries, or fill hundreds of megabytes take minutes
+# under an emulator.
+SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName|TestSimOutOfMemory|TestDropped|TestVirtualDropped)$$'
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.3
 
-.PHONY: help generate test test-all test-race proofs test-checks test-next-go libraries api check fmt vet staticcheck provenance portable api-check uptodate bench storm example gpu-test-bundle
+.PHONY: help generate test test-all test-race proofs on-request test-checks test-next-go test-nocgo test-windows test-arm64 libraries api check fmt vet staticcheck provenance portable api-check uptodate bench storm example gpu-test-bundle
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 generate: ## fetch the pinned headers, verify them, regenerate every raw package
 	$(GO) run ./tools/headers fetch all >/dev/null
@@ -26,7 +29,7 @@ test: ## run the tests, in less than 3 minutes: the newest headers, one driver
 	$(say) 'every package, with the newest headers and one driver (make test-all does the rest)'
 	$(GO) test -short ./...
 
-test-all: test-race proofs test-checks test-next-go ## run everything, as CI does
+test-all: test-race proofs on-request test-checks test-next-go test-nocgo test-windows test-arm64 ## run everything, as CI does
 	$(say) 'random programs'
 	$(MAKE) storm RACE=1
 
@@ -36,9 +39,16 @@ test-race:
 
 proofs: ## prove every version's package and comments against NVIDIA's headers and the C compiler
 	$(say) 'the package of every CUDA version against its headers and the C compiler'
-	$(GO) test -timeout 30m -run '^TestProof' ./gen
+	$(GO) test -timeout 30m -run '^TestProof' -skip '^TestProof(Requested|Ways)$$' ./gen
 	$(say) 'comments and facts of every CUDA version'
 	$(GO) test ./gen/doc ./tools/headers
+
+on-request: ## generate, build and prove the libraries that are bound on request
+	$(say) 'the package of every library on request, against its headers and the C compiler'
+	$(GO) run ./tools/headers fetch requested >/dev/null
+	@mkdir -p .cache
+	$(GO) test -timeout 30m -count=1 -v -run '^TestProofRequested$$' ./gen >.cache/on-request.log 2>&1; code=$$?; \
+	grep -v '^ *--- PASS\|^=== ' .cache/on-request.log; exit $$code
 
 test-checks: ## run the tests of the calls under the other checks that Go has
 	$(say) 'calls, with pointer conversions checked'
@@ -47,10 +57,40 @@ test-checks: ## run the tests of the calls under the other checks that Go has
 	GOEXPERIMENT=cgocheck2 $(GO) test $(ONE_DRIVER) $(RAW)
 	$(say) 'package safe, with the order of its locks checked'
 	$(GO) test -skip '^(TestSimOtherDrivers|TestNoAllocations|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/safe
+	$(say) 'package safe, with data races in its C checked'
+	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(GO) test -short ./cuda/safe
 
 test-next-go: ## run the tests of the calls with a newer Go
 	$(say) 'calls, with $(NEXT_GO)'
 	GOTOOLCHAIN=$(NEXT_GO) $(GO) test $(ONE_DRIVER) $(RAW)
+
+test-nocgo: ## run the tests of the raw packages and of package safe without cgo, by the tag cudabind_nocgo
+	$(say) 'raw packages without cgo'
+	CGO_ENABLED=0 $(GO) test -tags cudabind_nocgo ./cuda/generated/... ./cuda/internal/...
+	$(say) 'package safe without cgo'
+	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo ./cuda/safe/...
+	$(GO) test -run '^TestProofWays$$/^linux_amd64_without_cgo$$' ./gen
+
+# The C compilers for other systems, and what runs their programs: Debian's packages
+# wine64, gcc-mingw-w64-x86-64, gcc-aarch64-linux-gnu and qemu-user.
+WINE = $(CURDIR)/tools/wine/wine.sh
+QEMU = qemu-aarch64 -L /usr/aarch64-linux-gnu
+ARM64 = GOARCH=arm64 CC=aarch64-linux-gnu-gcc CUDABIND_EXEC="$(QEMU)"
+
+test-windows: ## run the tests of the raw packages under wine
+	$(say) 'raw packages on Windows, under wine'
+	rm -rf .cache/dll && mkdir -p .cache/dll
+	CUDABIND_TEST_LIBRARIES=$(CURDIR)/.cache/dll CC=x86_64-w64-mingw32-gcc CGO_ENABLED=0 \
+		$(GO) test -count=1 -tags cudabind_nocgo -run '^TestPrebuild$$' ./cuda/generated/driver
+	CUDABIND_TEST_LIBRARIES='Z:$(subst /,\,$(CURDIR)/.cache/dll)' GOOS=windows CGO_ENABLED=0 $(GO) test -exec '$(WINE)' ./cuda/generated/driver
+	GOOS=windows $(GO) vet ./cuda/generated/...
+	$(GO) test -run '^TestProofWays$$/^windows_amd64$$' ./gen
+
+test-arm64: ## run the tests of the raw driver package, with and without cgo, and of package safe under qemu
+	$(say) 'raw packages and package safe on arm64, under qemu'
+	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe
+	$(ARM64) CGO_ENABLED=0 $(GO) test $(SOME) -tags cudabind_nocgo -exec '$(QEMU)' ./cuda/generated/driver
+	$(GO) test -run '^TestProofWays$$/^linux_arm64/^(driver|runtime|curand)$$' ./gen
 
 libraries: ## get real CUDA libraries for the tests: they load without a GPU
 	sh tools/libcuda.sh .cache/libcuda
@@ -64,15 +104,16 @@ STORM = -seconds $(SECONDS)
 storm: ## run random programs on the simulated driver for SECONDS, with the race detector if RACE=1
 	$(GO) run $(if $(RACE),-race) ./tools/storm -sim $(STORM)
 
-example: ## add two vectors on the GPU, or on the simulated driver where there is none
+example: ## run the README's program on the GPU, or on the simulated driver where there is none
 	@$(GO) build -o .cache/vectoradd ./examples/vectoradd
 	@out=$$($(CUDABIND_EXEC) .cache/vectoradd 2>&1); code=$$?; \
-	if [ $$code = 2 ]; then \
+	case "$$out" in *libcuda.so*|*NO_DEVICE*) \
 		echo "no CUDA driver or no GPU found: on the simulated driver"; \
-		$(GO) run ./tools/simdriver -o .cache/sim >/dev/null && LD_LIBRARY_PATH=.cache/sim $(CUDABIND_EXEC) .cache/vectoradd; \
-	else \
-		echo "$$out"; exit $$code; \
-	fi
+		$(GO) run ./tools/simdriver -o .cache/sim -kernels examples/vectoradd/testdata/kernels.c >/dev/null && \
+			LD_LIBRARY_PATH=.cache/sim $(CUDABIND_EXEC) .cache/vectoradd;; \
+	*) \
+		echo "$$out"; exit $$code;; \
+	esac
 
 gpu-test-bundle: ## build tests that run on a machine with a GPU and without Go: sh .gpu/bundle/run.sh
 	GO="$(GO)" sh tools/gpu/bundle.sh .gpu/bundle
@@ -95,7 +136,11 @@ portable:
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
 	CGO_ENABLED=0 GOOS=windows $(GO) build ./...
+	CGO_ENABLED=0 GOOS=windows GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=windows $(GO) vet ./cuda/...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet -tags cudabind_nocgo ./cuda/...
+	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 $(GO) vet -tags cudabind_nocgo ./cuda/...
 
 api: ## write the exported API of the public packages to api/
 	$(GO) run ./tools/api -w

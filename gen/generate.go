@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,29 +19,33 @@ import (
 // generate runs the pipeline. It returns the package's files and what its plain
 // names mean.
 func generate(c config, frozen map[string]string, stderr io.Writer) (files map[string][]byte, names map[string]string, err error) {
-	quirks, err := readQuirks(c.quirks)
+	row, err := readRow(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := includeDir(c, stderr)
+	quirks, err := readQuirks(c.quirks, row)
 	if err != nil {
 		return nil, nil, err
 	}
-	api, err := parse.Parse(os.DirFS(dir), c.api)
+	dir, err := includeFolder(c, row, stderr)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.cuda != "" && api.Version != c.cuda {
-		return nil, nil, fmt.Errorf("%s is of CUDA %s, not of %s: give -cuda %s, or another folder", dir, api.Version, c.cuda, api.Version)
+	api, err := parse.Row(dir, row)
+	if err != nil {
+		return nil, nil, err
 	}
-	if _, err := headers.Lookup(api.Version); err != nil {
+	if row.OfCUDA() && c.headers != "" && c.cuda != "" && api.Version != c.cuda {
+		return nil, nil, fmt.Errorf("%s is of CUDA %s, not of %s: give -cuda %s, or another folder", c.headers, api.Version, c.cuda, api.Version)
+	}
+	if _, err := headers.Lookup(api.Version); err != nil && row.OfCUDA() {
 		fmt.Fprintf(stderr, "gen: CUDA %s is not among the versions these bindings were tested with\n", api.Version)
 	}
 	if err := model.Complete(api, model.Options{Frozen: frozen, Quirks: quirks, Partial: c.partial}); err != nil {
 		return nil, nil, err
 	}
 	if len(api.Dropped) > 0 {
-		fmt.Fprintf(stderr, "gen: left out, as Go has no macros with parameters: %s\n", list(api.Dropped))
+		fmt.Fprintf(stderr, "gen: left out, as they are no constants: %s\n", list(api.Dropped))
 	}
 	other, err := otherAPI(dir, api.Row)
 	if err != nil {
@@ -65,7 +68,7 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 }
 
 // readQuirks reads the user's quirks, none if there is no file.
-func readQuirks(file string) ([]model.Quirk, error) {
+func readQuirks(file string, row *model.Row) ([]model.Quirk, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -73,37 +76,20 @@ func readQuirks(file string) ([]model.Quirk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-quirks: %w", err)
 	}
-	return model.ReadQuirks(file, data)
+	return model.ReadQuirks(file, data, row)
 }
 
 // otherAPI parses the API that comments link to, nil where there is none or
 // the folder lacks its header.
-func otherAPI(dir string, row *model.Row) (*model.API, error) {
+func otherAPI(dir fs.FS, row *model.Row) (*model.API, error) {
 	if row.Other == "" {
 		return nil, nil
 	}
-	a, err := parse.Parse(os.DirFS(dir), row.Other)
+	a, err := parse.Parse(dir, row.Other)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return a, err
-}
-
-// includeDir is the folder of headers to read. Those of a pinned version are
-// fetched when they are not there.
-func includeDir(c config, stderr io.Writer) (string, error) {
-	if c.headers != "" {
-		for _, dir := range []string{c.headers, filepath.Join(c.headers, "include")} {
-			if _, err := os.Stat(filepath.Join(dir, "cuda.h")); err == nil {
-				return dir, nil
-			}
-		}
-		return "", fmt.Errorf("-headers %s: no cuda.h there: name the include folder of a CUDA toolkit", c.headers)
-	}
-	if _, err := headers.Lookup(c.cuda); err != nil {
-		return "", fmt.Errorf("%w; for another version name an include folder with -headers", err)
-	}
-	return headers.Fetch(context.Background(), c.cuda, stderr)
 }
 
 // write puts files into dir and removes generated files of an earlier run that

@@ -119,6 +119,9 @@ func TestGoldenBuilds(t *testing.T) {
 		})
 	}
 	for _, g := range goldens {
+		if g.name == "constant" {
+			continue // it has no functions
+		}
 		t.Run("C side of "+g.name, func(t *testing.T) {
 			cc := command.CC("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "zcall.c")
 			if cc.Err != nil {

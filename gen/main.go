@@ -29,6 +29,9 @@
 // name). from and to are the CUDA versions that a row is for. A row that matches
 // nothing is an error.
 //
+// A library that the generator does not know is bound by -row, a file with its row:
+// docs/upgrading.md lists the fields.
+//
 // What the package in -out has and the new one lacks is told on stderr.
 package main
 
@@ -40,6 +43,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"golang.org/x/mod/module"
 
 	"github.com/cudabind/cudabind/gen/model"
 )
@@ -62,7 +67,9 @@ type usageError struct{ error }
 
 // config is the command line.
 type config struct {
-	cuda, api, out, pkg, importPath, headers, docs, frozen, quirks string
+	cuda, api, row, version, out, pkg, importPath, headers, docs, frozen, quirks string
+
+	uses map[string]string // import paths of packages that have types of other libraries, by API
 
 	partial bool // the header is only a part of NVIDIA's, as in tests
 }
@@ -104,10 +111,15 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	fs := flag.NewFlagSet("gen", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.StringVar(&c.cuda, "cuda", "", "CUDA `version`, such as 13.5")
-	fs.StringVar(&c.api, "api", "driver", "`API` to bind: "+strings.Join(model.APIs(), " or "))
+	fs.StringVar(&c.api, "api", "driver", "`API` to bind: "+apis())
+	fs.StringVar(&c.row, "row", "", "`file` with the row of another library to bind, as JSON")
+	fs.StringVar(&c.version, "version", "", "`version` of a library that does not follow CUDA's: of one on request, such as 9 of cuDNN, or of -row")
 	fs.StringVar(&c.out, "out", ".", "`folder` of the package")
 	fs.StringVar(&c.pkg, "package", "", "`name` of the package")
 	fs.StringVar(&c.importPath, "import", "", "import `path` of the package (default: what the go.mod above -out makes of it)")
+	fs.Func("uses", "`API=PATH`: take types of another library from the package at this import path, as in cusparse=example.com/user/cusparse; can be repeated", func(text string) error {
+		return c.use(text)
+	})
 	fs.StringVar(&c.headers, "headers", "", "read this include `folder` instead of fetched headers")
 	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of NVIDIA's headers")
 	fs.StringVar(&c.frozen, "frozen", "", "`file` that keeps what plain names mean; new names are added to it")
@@ -121,10 +133,16 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	switch {
 	case fs.NArg() > 0:
 		return c, usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
-	case c.cuda == "" && c.headers == "":
+	case c.row != "" && isSet(fs, "api"):
+		return c, usageError{errors.New("-row and -api: the row names its API itself")}
+	case c.row != "" && c.headers == "":
+		return c, usageError{errors.New("-headers is missing: which include folder has the headers of the row?")}
+	case c.row == "" && model.RowOf(c.api) == nil:
+		return c, usageError{fmt.Errorf("-api %q: it is %s", c.api, apis())}
+	case c.version != "" && c.row == "" && model.RowOf(c.api).Fetch == "":
+		return c, usageError{fmt.Errorf("-version: %s is of a version of CUDA: give -cuda", c.api)}
+	case c.cuda == "" && c.headers == "" && model.RowOf(c.api).Fetch == "":
 		return c, usageError{errors.New("-cuda is missing: which CUDA version is it to be?")}
-	case model.RowOf(c.api) == nil:
-		return c, usageError{fmt.Errorf("-api %q: it is %s", c.api, strings.Join(model.APIs(), " or "))}
 	case c.pkg == "":
 		return c, usageError{errors.New("-package is missing: how is the package to be called?")}
 	case !token.IsIdentifier(c.pkg):
@@ -133,4 +151,24 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return c, usageError{fmt.Errorf("-docs %q: it is own or header", c.docs)}
 	}
 	return c, nil
+}
+
+// use adds a package that has types of another library.
+func (c *config) use(text string) error {
+	api, path, _ := strings.Cut(text, "=")
+	if err := module.CheckImportPath(path); err != nil {
+		return fmt.Errorf("give the import path of the package with the types, as API=PATH: %w", err)
+	}
+	if c.uses == nil {
+		c.uses = map[string]string{}
+	}
+	c.uses[api] = path
+	return nil
+}
+
+// isSet tells whether the command line has a flag.
+func isSet(flags *flag.FlagSet, name string) bool {
+	set := false
+	flags.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }

@@ -22,15 +22,19 @@ import (
 // the debugging information. So the other proofs are about everything.
 func (p *proof) complete(t *testing.T) {
 	source := filepath.Join(p.work, "declared.c")
-	require.NoError(t, os.WriteFile(source, []byte("#include \""+p.api.Header+"\"\n"), 0o666))
+	include := ""
+	for _, name := range p.includes() {
+		include += "#include \"" + name + "\"\n"
+	}
+	require.NoError(t, os.WriteFile(source, []byte(include), 0o666))
 	object := filepath.Join(p.work, "declared.o")
 	p.cc(t, "-g", "-fno-eliminate-unused-debug-types", "-c", "-o", object, source)
 
 	types := p.declaredTypes(t, object)
-	p.same(t, "member or value", modelTypes(p.api), types.out)
+	p.same(t, "member or value", modelTypes(p.api), types.own, types.out)
 	p.knownTypes(t, types.typedefs)
 	funcs, macros := p.preprocessed(t, source)
-	p.same(t, "function", symbolsOf(p.api), funcs)
+	p.same(t, "function", symbolsOf(p.api), funcs, funcs)
 	p.knownMacros(t, macros)
 	t.Logf("%d members and values, %d names of types, %d functions, %d macros", len(types.out), len(types.typedefs), len(funcs), len(macros))
 }
@@ -50,15 +54,21 @@ func (p *proof) knownTypes(t *testing.T, typedefs []string) {
 	}
 }
 
-// same compares two lists without regard to their order.
-func (p *proof) same(t *testing.T, what string, inModel, inC []string) {
-	require.NotEmpty(t, inC)
-	for _, c := range without(inC, inModel) {
+// same compares the model with what is in C without regard to the order: everything that is
+// the API's own must be in the model, which may have more that its functions use.
+func (p *proof) same(t *testing.T, what string, inModel, own, inC []string) {
+	require.NotEmpty(t, own)
+	for _, c := range without(own, inModel) {
 		t.Errorf("CUDA %s: %s %s of the header is not in the model", p.api.Version, what, c)
 	}
 	for _, m := range without(inModel, inC) {
 		t.Errorf("CUDA %s: %s %s of the model is not in the header", p.api.Version, what, m)
 	}
+}
+
+// owns tells whether the declarations of a header are the API's own.
+func (p *proof) owns(file string) bool {
+	return p.api.Row.Own == nil || slices.Contains(p.api.Row.Own, filepath.Base(file))
 }
 
 // without are the entries of a that are not in b.
@@ -126,7 +136,7 @@ func (p *proof) declaredTypes(t *testing.T, object string) debugInfo {
 	require.NoError(t, err)
 	lines, err := data.LineReader(unit)
 	require.NoError(t, err)
-	d := debugInfo{data: data, files: lines.Files(), headers: p.headers, named: map[string]bool{}, inside: map[string]bool{}}
+	d := debugInfo{data: data, files: lines.Files(), headers: p.headers, owns: p.owns, named: map[string]bool{}, inside: map[string]bool{}}
 	for _, decl := range p.api.Decls {
 		d.named[decl.Kind.String()+" "+decl.Tag] = decl.Tag != ""
 	}
@@ -148,11 +158,12 @@ func (p *proof) declaredTypes(t *testing.T, object string) debugInfo {
 type debugInfo struct {
 	data    *dwarf.Data
 	files   []*dwarf.LineFile
-	headers string          // folder
+	headers string // folder
+	owns    func(header string) bool
 	named   map[string]bool // records with a tag that are a declaration of their own
 	inside  map[string]bool // other records with a tag: whether one was found inside another record
 
-	out      []string // members and values
+	out, own []string // members and values, and those of the API's own headers
 	typedefs []string
 }
 
@@ -161,6 +172,12 @@ func (d *debugInfo) entry(e *dwarf.Entry) error {
 	if !ok || filepath.Dir(d.files[file].Name) != d.headers {
 		return nil
 	}
+	own := d.owns(d.files[file].Name)
+	defer func(from int) {
+		if own {
+			d.own = append(d.own, d.out[from:]...)
+		}
+	}(len(d.out))
 	name, _ := e.Val(dwarf.AttrName).(string)
 	switch e.Tag {
 	case dwarf.TagEnumerationType, dwarf.TagStructType, dwarf.TagUnionType, dwarf.TagTypedef:
@@ -172,7 +189,9 @@ func (d *debugInfo) entry(e *dwarf.Entry) error {
 		return err
 	}
 	if td, ok := t.(*dwarf.TypedefType); ok {
-		d.typedefs = append(d.typedefs, name)
+		if own {
+			d.typedefs = append(d.typedefs, name)
+		}
 		if s, ok := td.Type.(*dwarf.StructType); ok && s.StructName == "" {
 			d.walk(name, s, 0)
 		}
@@ -188,7 +207,7 @@ func (d *debugInfo) entry(e *dwarf.Entry) error {
 		case d.named[tag]:
 			d.walk(tag, t, 0)
 		case name != "":
-			if _, seen := d.inside[tag]; !seen {
+			if _, seen := d.inside[tag]; !seen && own {
 				d.inside[tag] = false
 			}
 		}
@@ -225,7 +244,7 @@ func (p *proof) preprocessed(t *testing.T, source string) (funcs, macros []strin
 	ours := false
 	for line := range strings.Lines(p.cc(t, "-E", "-dD", source)) {
 		if m := lineMarker.FindStringSubmatch(line); m != nil {
-			ours = filepath.Dir(m[1]) == p.headers
+			ours = filepath.Dir(m[1]) == p.headers && p.owns(m[1])
 			continue
 		}
 		switch {
@@ -241,9 +260,15 @@ func (p *proof) preprocessed(t *testing.T, source string) (funcs, macros []strin
 			code.WriteString(line)
 		}
 	}
-	prototype := regexp.MustCompile(`\b(` + p.api.Row.Prefix + `\w+)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*[;{]`)
+	ends := ";"
+	if p.api.Row.Inline {
+		ends = "[;{]"
+	}
+	prototype := regexp.MustCompile(`\b(` + p.api.Row.Prefix + `\w+)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*` + ends)
 	for _, m := range prototype.FindAllStringSubmatch(code.String(), -1) {
-		funcs = append(funcs, m[1])
+		if skip := p.api.Row.Skip; skip == nil || !skip.MatchString(m[1]) {
+			funcs = append(funcs, m[1])
+		}
 	}
 	slices.Sort(funcs)
 	return slices.Compact(funcs), macros
@@ -266,6 +291,9 @@ func (p *proof) knownMacros(t *testing.T, macros []string) {
 	}
 	for _, al := range p.api.Aliases {
 		known[al.C] = true
+	}
+	for _, dropped := range p.api.Dropped {
+		known[dropped] = true
 	}
 	for _, fn := range p.api.Funcs {
 		base, _, _ := model.Base(fn.Symbol)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,9 +27,13 @@ func (p *proof) calls(t *testing.T) {
 // they print when they have covered everything.
 func (p *proof) writeTests(t *testing.T) (expected []string) {
 	calls := echoCalls(p.api)
+	status := ""
+	if d := p.api.Status(); d != nil {
+		status = d.Go
+	}
 	p.echoLibrary(t)
 	p.render(t, filepath.Join(p.pkg, "echo_test.go"), "echo_test.go.tmpl", map[string]any{
-		"Calls": calls, "StatusType": p.api.Status().Go, "Code": anError(p.api),
+		"Calls": calls, "Loaded": p.loaded(), "StatusType": status, "Codes": codes(p.api), "Boxed": boxed(p.api),
 	})
 	arguments, allocating := 0, 0
 	for _, c := range calls {
@@ -67,7 +72,10 @@ func (p *proof) echoLibrary(t *testing.T) {
 		}
 		funcs = append(funcs, f)
 	}
-	data := map[string]any{"Funcs": funcs, "Library": p.api.Row.Library, "Inline": p.api.Row.Inline, "VersionNumber": p.versionNumber()}
+	data := map[string]any{"Funcs": funcs, "Library": p.api.Row.Library, "Inline": p.api.Row.Inline, "VersionNumber": p.versionNumber(), "Status": p.api.Row.Status}
+	if version := p.api.Row.Library.Version; !slices.Contains(symbolsOf(p.api), version) {
+		data["Elsewhere"] = version
+	}
 	p.c(t, filepath.Join(p.pkg, "echo.so"), "echo.c.tmpl", data, "-shared", "-fPIC", "-Wno-deprecated-declarations")
 }
 
@@ -135,16 +143,38 @@ func onStack(t *model.Type) string {
 		return "0"
 	case t.Kind == model.Pointer && t.Elem.Kind == model.Void:
 		return "unsafe.Pointer(new(byte))"
+	case t.Kind == model.Pointer && t.Elem.Size > 1<<15:
+		return "nil" // Go keeps so much off the stack
 	case t.Kind == model.Pointer:
 		return "new(" + goSpelling(t.Elem) + ")"
 	case t.Is(model.Struct), t.Is(model.Union):
 		return t.Go + "{}"
+	case t.Go == "bool":
+		return "false"
+	case t.Is(model.Second):
+		return zero(t.Go)
 	}
 	return "0"
 }
 
-// anError is a code that programs test for often, so that returning it must not allocate.
-func anError(a *model.API) string {
-	codes := a.Status().Enumerators
-	return codes[len(codes)/2].Value
+// codes are statuses as Go spells them, success first.
+func codes(a *model.API) []string {
+	d := a.Status()
+	if d != nil && d.Kind == model.Struct {
+		code := d.Go + "{" + d.Fields[0].Go + ": "
+		return []string{d.Go + "{}", code + "1}", code + "123456}"}
+	}
+	return append(boxed(a), "1", "123456")
+}
+
+// boxed are those whose return must not allocate: success, and a code that programs test for.
+func boxed(a *model.API) []string {
+	d := a.Status()
+	if d == nil {
+		return []string{"0"}
+	}
+	if d.Kind == model.Struct {
+		return []string{d.Go + "{}"}
+	}
+	return []string{"0", d.Enumerators[len(d.Enumerators)/2].Value}
 }

@@ -46,11 +46,18 @@ func (p *proof) layout(t *testing.T) {
 	p.everySubject(t, facts)
 	var inC []fact
 	for _, f := range facts {
-		if f.C != "" {
+		if f.C != "" && !p.elsewhere[f.Subject] {
 			inC = append(inC, f)
 		}
 	}
-	lines := p.program(t, "layout.c.tmpl", map[string]any{"Facts": inC})
+	if len(inC) == 0 {
+		return // all its types are another library's
+	}
+	flags := []string{"-Wno-deprecated-declarations"}
+	if p.api.Row.Internal != "" { // it hides second names of types
+		flags = append(flags, "-U"+p.api.Row.Internal)
+	}
+	lines := p.program(t, "layout.c.tmpl", map[string]any{"Facts": inC}, flags...)
 	require.Len(t, lines, len(inC))
 	for i, f := range inC {
 		if want := f.Name() + "\t" + f.Want; lines[i] != want {
@@ -146,7 +153,7 @@ func (m *measurer) decl(d *model.Decl) {
 	} else {
 		m.add(d.C, "align", d.Align, align, "unsafe.Alignof("+zero(d.Go)+")")
 	}
-	if d.Underlying != nil {
+	if d.Underlying != nil && d.Kind != model.Second {
 		m.add(d.C, "kind", kinds[d.Underlying.Go], "KIND(("+d.C+")0)", "proofKind("+zero(d.Go)+")")
 	}
 }
@@ -167,6 +174,10 @@ func (m *measurer) member(d *model.Decl, f *model.Field) {
 		m.promoted(d, inside, f.Offset)
 		return
 	}
+	if f.Bits > 0 {
+		m.bitField(subject, "", d, f, 8*f.Offset+f.Bit)
+		return
+	}
 	m.place(subject, "", d, f, f.Offset, d.Kind == model.Union)
 	path := pathOf(d) + "." + f.C
 	elem := f.Type
@@ -176,7 +187,8 @@ func (m *measurer) member(d *model.Decl, f *model.Field) {
 	if elem.Kind == model.Basic {
 		m.add(subject, "kind", kinds[elem.Go], "KIND("+path+")", "proofKind("+value(d, f)+")")
 	}
-	if elem.Kind != model.Named || !elem.Decl.Nested {
+	// The front end loses the const of what a function in a record returns a pointer to.
+	if elem.Kind != model.Named || !elem.Decl.Nested && !elem.Decl.Inline {
 		m.sameType(subject, pathOf(d)+"."+f.C, f.Type)
 	}
 }
@@ -200,6 +212,10 @@ func (m *measurer) promoted(d, in *model.Decl, base int64) {
 			m.promoted(d, f.Type.Decl, base+f.Offset)
 			continue
 		}
+		if f.Bits > 0 {
+			m.bitField(in.C+"."+f.C, " in "+d.C, d, f, 8*(base+f.Offset)+f.Bit)
+			continue
+		}
 		m.place(in.C+"."+f.C, " in "+d.C, d, f, base+f.Offset, true)
 	}
 }
@@ -212,6 +228,20 @@ func (m *measurer) place(subject, in string, d *model.Decl, f *model.Field, offs
 	}
 	m.add(subject, "offset"+in, offset, m.offset(d, f.C), at)
 	m.add(subject, "size"+in, f.Type.Size, "sizeof("+pathOf(d)+"."+f.C+")", size)
+}
+
+// bitField measures where a bit field lies, how long it is, and whether it has a sign, by
+// setting all of it.
+func (m *measurer) bitField(subject, in string, d *model.Decl, f *model.Field, at int64) {
+	want := 2 * (1000*at + f.Bits)
+	if t := f.Type; t.Kind == model.Basic && strings.HasPrefix(t.Go, "int") || t.Kind == model.Named && t.Decl.Signed {
+		want++
+	}
+	c := ""
+	if !m.unnamed[d] {
+		c = "BITS(" + typeOf(d) + ", " + f.C + ")"
+	}
+	m.add(subject, "bits"+in, want, c, "proofBits((*"+d.Go+")."+f.Go+", (*"+d.Go+").Set"+f.Go+")")
 }
 
 // offset is the C expression of a member's offset in d. Where C has no name for
@@ -242,6 +272,14 @@ func (m *measurer) consts(a *model.API) {
 			want = v
 		}
 		values[c.Go] = want
+		switch {
+		case strings.HasPrefix(want, `"`):
+			m.add(c.C, "text", 1, "strcmp("+c.C+", "+want+") == 0", "proofTrue("+c.Go+" == "+want+")")
+			continue
+		case strings.ContainsAny(want, ".e"):
+			m.add(c.C, "fraction", 1, c.C+" == "+want, "proofTrue("+c.Go+" == "+want+")")
+			continue
+		}
 		m.add(c.C, "value", want, c.C, c.Go)
 	}
 }
@@ -251,6 +289,7 @@ var kinds = map[string]int{
 	"byte": int(reflect.Uint8), "int8": int(reflect.Int8), "uint8": int(reflect.Uint8),
 	"int16": int(reflect.Int16), "uint16": int(reflect.Uint16), "int32": int(reflect.Int32), "uint32": int(reflect.Uint32),
 	"int64": int(reflect.Int64), "uint64": int(reflect.Uint64), "float32": int(reflect.Float32), "float64": int(reflect.Float64),
+	"complex64": int(reflect.Complex64), "complex128": int(reflect.Complex128), "bool": int(reflect.Bool),
 }
 
 // first is the first named member of a record, at its beginning.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,9 +35,9 @@ func TestProof(t *testing.T) {
 	if testing.Short() {
 		releases = releases[len(releases)-1:]
 	}
-	for _, api := range model.APIs() {
+	for _, api := range callable() {
 		t.Run(api, func(t *testing.T) {
-			for _, release := range releases {
+			for _, release := range proven(api, releases) {
 				t.Run(release.Version, func(t *testing.T) {
 					t.Parallel()
 					p := newProof(t, module, api, release.Version)
@@ -51,6 +52,26 @@ func TestProof(t *testing.T) {
 	}
 }
 
+// callable are the APIs that have functions.
+func callable() []string {
+	return slices.DeleteFunc(model.APIs(), func(api string) bool { return model.RowOf(api).Status == "" })
+}
+
+// proven are the releases whose package of an API is proven: all of driver and runtime, and
+// the newest of each major version of the others.
+func proven(api string, releases []headers.Release) []headers.Release {
+	if model.RowOf(api).Own == nil {
+		return releases
+	}
+	var newest []headers.Release
+	for i, r := range releases {
+		if i+1 == len(releases) || model.Major(releases[i+1].Version) != model.Major(r.Version) {
+			newest = append(newest, r)
+		}
+	}
+	return newest
+}
+
 // TestProofModes runs the proofs of the newest version's Go side again, under
 // the tools that find what a plain run does not.
 func TestProofModes(t *testing.T) {
@@ -62,7 +83,7 @@ func TestProofModes(t *testing.T) {
 	releases := headers.Releases()
 	var proofs []*proof
 	expected := map[*proof][]string{}
-	for _, api := range model.APIs() {
+	for _, api := range callable() {
 		p := newProof(t, module, api, releases[len(releases)-1].Version)
 		proofs, expected[p] = append(proofs, p), p.writeTests(t)
 	}
@@ -106,6 +127,9 @@ type proof struct {
 	pkg     string   // folder of the package, in it
 	work    string   // folder for C
 	include []string // flags of the C compiler
+	uses    []string // flags of the generator
+
+	elsewhere map[string]bool // subjects of facts that are others with this C compiler
 }
 
 // proofModule is a module for the emitted packages, with the headers that a C
@@ -136,28 +160,63 @@ func newProof(t *testing.T, module, api, version string) *proof {
 		unproven(t, fmt.Sprintf("make generate fetches what is missing: %v", err))
 	}
 	require.NoError(t, err)
+	dir = shownHeaders(t, dir, model.RowOf(api))
 	p := &proof{
 		headers: dir, module: module, pkg: filepath.Join(module, api, version), work: t.TempDir(),
-		include: []string{"-D__CUDA_API_VERSION_INTERNAL", "-I" + dir, "-I" + filepath.Join(module, "stubs")},
+		include: []string{"-D" + cmp.Or(model.RowOf(api).Internal, "__CUDA_API_VERSION_INTERNAL"), "-I" + dir, "-I" + filepath.Join(module, "stubs")},
 	}
-	p.api, err = parse.Parse(os.DirFS(dir), api)
+	p.emitAlone(t, model.RowOf(api))
+	return p
+}
+
+// emitAlone emits the package of a row, which takes types from no other.
+func (p *proof) emitAlone(t *testing.T, row *model.Row) {
+	alone := *row
+	alone.Uses = nil
+	var err error
+	p.api, err = parse.Row(os.DirFS(p.headers), &alone)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("this version has no such library")
 	}
 	require.NoError(t, err)
 	require.NoError(t, model.Complete(p.api, model.Options{}))
 	require.NoError(t, doc.Fill(p.api, nil))
-	files, err := emit.Files(p.api, emit.Package{Name: api, Import: "proof/" + api + "/" + version, Doc: doc.Package(p.api, api)})
+	rel, err := filepath.Rel(p.module, p.pkg)
+	require.NoError(t, err)
+	files, err := emit.Files(p.api, emit.Package{Name: row.API, Import: "proof/" + filepath.ToSlash(rel), Doc: doc.Package(p.api, row.API)})
 	require.NoError(t, err)
 	require.NoError(t, write(p.pkg, files))
-	return p
+}
+
+// shownHeaders is the folder dir, or a copy of it whose headers show C what a row says.
+func shownHeaders(t *testing.T, dir string, row *model.Row) string {
+	if row.CPlusPlus == nil {
+		return dir
+	}
+	to := t.TempDir()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		header, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(to, e.Name()), row.Shown(header), 0o666))
+	}
+	return to
+}
+
+// includes are the headers of the API, those that they need first.
+func (p *proof) includes() []string {
+	return slices.Concat(p.api.Row.Before, p.api.HeaderNames())
 }
 
 // render prints one of the templates into file.
 func (p *proof) render(t *testing.T, file, tmpl string, data map[string]any) {
 	parsed, err := template.New("").Delims("<<", ">>").ParseGlob("testdata/proof/*.tmpl")
 	require.NoError(t, err)
-	data["Header"], data["Package"], data["Version"] = p.api.Header, p.api.Row.API, p.api.Version
+	data["Headers"], data["Package"], data["Version"] = p.includes(), p.api.Row.API, p.api.Version
 	var b bytes.Buffer
 	require.NoError(t, parsed.ExecuteTemplate(&b, tmpl, data))
 	require.NoError(t, os.WriteFile(file, b.Bytes(), 0o666))
@@ -172,9 +231,9 @@ func (p *proof) c(t *testing.T, out, tmpl string, data map[string]any, flags ...
 
 // program renders a C program, runs it and returns the lines it prints.
 func (p *proof) program(t *testing.T, tmpl string, data map[string]any, flags ...string) []string {
-	out := filepath.Join(p.work, strings.TrimSuffix(tmpl, ".c.tmpl"))
+	out := filepath.Join(p.work, strings.TrimSuffix(tmpl, ".c.tmpl")+".exe")
 	p.c(t, out, tmpl, data, flags...)
-	return strings.Split(strings.TrimSpace(p.run(t, command.Built(out))), "\n")
+	return strings.Split(strings.ReplaceAll(strings.TrimSpace(p.run(t, command.Built(out))), "\r", ""), "\n")
 }
 
 func (p *proof) cc(t *testing.T, args ...string) string {
@@ -186,10 +245,18 @@ func (p *proof) cc(t *testing.T, args ...string) string {
 func (p *proof) goTest(t *testing.T, run string, env ...string) (out string) {
 	rel, err := filepath.Rel(p.module, p.pkg)
 	require.NoError(t, err)
-	cmd := command.Go("test", "-trimpath", "-vet=all", "-v", "-count=1", "-run="+run, "./"+filepath.ToSlash(rel))
-	cmd.Dir = p.module
-	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off"), env...)
-	return p.run(t, cmd)
+	test := func(env ...string) *exec.Cmd {
+		cmd := command.Go("test", "-trimpath", "-vet=all", "-v", "-count=1", "-run="+run, "./"+filepath.ToSlash(rel))
+		cmd.Dir = p.module
+		cmd.Env = append(append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off"), env...)
+		return cmd
+	}
+	// Go's cache may have what cgo made in a folder that an interrupted run has removed,
+	// where vet looks for the source.
+	if text, err := test(env...).CombinedOutput(); err == nil || !bytes.Contains(text, []byte("can't parse raw cgo file")) {
+		return p.result(t, "go", text, nil, err)
+	}
+	return p.run(t, test(append(env, "CGO_CFLAGS=-g -O2 -DPROOF="+strconv.Itoa(os.Getpid()))...))
 }
 
 func (p *proof) run(t *testing.T, cmd *exec.Cmd) string {
@@ -197,8 +264,14 @@ func (p *proof) run(t *testing.T, cmd *exec.Cmd) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
+	return p.result(t, cmd.Args[0], out, stderr.Bytes(), err)
+}
+
+// result returns the output of a command, which must have succeeded.
+func (p *proof) result(t *testing.T, command string, out, stderr []byte, err error) string {
+	t.Helper()
 	if err != nil {
-		t.Fatalf("CUDA %s, %s: %s: %v\n%s%s", p.api.Version, p.api.Row.API, cmd.Args[0], err, head(stderr.String()), head(string(out)))
+		t.Fatalf("CUDA %s, %s: %s: %v\n%s%s", p.api.Version, p.api.Row.API, command, err, head(string(stderr)), head(string(out)))
 	}
 	return string(out)
 }
@@ -210,6 +283,17 @@ func head(text string) string {
 		return text
 	}
 	return text[:limit] + "\n...\n"
+}
+
+// loaded is the version that the echo library tells.
+func (p *proof) loaded() string {
+	switch l := p.api.Row.Library; {
+	case l.Form == "none" || l.Version == "":
+		return ""
+	case l.Form == "":
+		return p.api.Version
+	}
+	return p.api.Version + ".0"
 }
 
 // versionNumber spells the version as CUDA_VERSION does.

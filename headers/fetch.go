@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 )
 
 // Fetch returns the folder of a version like [Find], and first downloads the
@@ -24,97 +24,48 @@ func Fetch(ctx context.Context, version string, progress io.Writer) (dir string,
 // Fetch is the function [Fetch] for this release, which need not be in the
 // embedded manifest.
 func (r Release) Fetch(ctx context.Context, progress io.Writer) (dir string, err error) {
-	dir, err = r.dir()
+	dirs, err := FetchAll(ctx, []Release{r}, progress)
 	if err != nil {
 		return "", err
 	}
-	missing, err := r.missing(dir)
-	if err != nil {
-		return "", err
-	}
-	if len(missing) == 0 {
-		return dir, nil
-	}
-	files, err := r.download(ctx, missing, progress)
-	if err == nil {
-		dir, err = r.install(files)
-	}
-	if err != nil {
-		return "", fmt.Errorf("CUDA %s: %w", r.Version, err)
-	}
-	return dir, nil
+	return dirs[0], nil
 }
 
-// download gets the headers of packages.
-func (r Release) download(ctx context.Context, packages []Package, progress io.Writer) (map[string][]byte, error) {
-	var requirements []string
-	for _, p := range packages {
-		say(progress, "CUDA %s: downloading %s %s", r.Version, p.Wheel, p.WheelVersion)
-		requirements = append(requirements, p.requirement())
-	}
-	links := locate(ctx, requirements...)
-	files := map[string][]byte{}
-	for _, p := range packages {
-		w, err := open(ctx, links[p.Wheel], progress, p.requirement(), p.Platform)
-		if err != nil {
-			return nil, err
-		}
-		if w.whole && w.sha256 != p.SHA256 {
-			return nil, fmt.Errorf("%s is not the pinned file: its sha256 is %s, not %s; "+
-				"the download is damaged or pip was led elsewhere", w.name, w.sha256, p.SHA256)
-		}
-		a, err := openArchive(w, p.Headers[0].Path)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.load(a, files); err != nil {
-			return nil, fmt.Errorf("%s: %w", w.name, err)
-		}
-	}
-	return files, nil
-}
-
-func (p Package) requirement() string { return p.Wheel + "==" + p.WheelVersion }
-
-// FetchAll is [Fetch] for several releases, a few at a time. The folders are in
-// the order of the releases.
+// FetchAll is [Fetch] for several releases at once. The folders are in the order
+// of the releases.
 func FetchAll(ctx context.Context, releases []Release, progress io.Writer) (dirs []string, err error) {
-	const atOnce = 8
-	var (
-		wg    sync.WaitGroup
-		slots = make(chan struct{}, atOnce)
-		errs  = make([]error, len(releases))
-	)
 	dirs = make([]string, len(releases))
+	missing := make([][]Package, len(releases))
+	for i, r := range releases {
+		if dirs[i], err = r.dir(); err != nil {
+			return nil, err
+		}
+		if missing[i], err = r.missing(dirs[i]); err != nil {
+			return nil, err
+		}
+	}
 	if progress != nil {
 		progress = &lockedWriter{w: progress}
 	}
-	for i, r := range releases {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			dirs[i], errs[i] = r.Fetch(ctx, progress)
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err // the others are likely to say the same
+	d := downloads{slots: make(chan struct{}, 8), progress: progress}
+	d.ask(ctx, slices.Concat(missing...))
+	err = each(ctx, releases, func(ctx context.Context, i int, r Release) error {
+		if len(missing[i]) == 0 {
+			return nil
 		}
+		files, err := d.release(ctx, r, missing[i])
+		if err == nil {
+			_, err = r.install(files)
+		}
+		if err != nil {
+			return fmt.Errorf("CUDA %s: %w", r.Version, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return dirs, nil
-}
-
-// lockedWriter lets several goroutines write.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }
 
 // FetchFrom is [Fetch] from an installed CUDA toolkit: from is its root or its

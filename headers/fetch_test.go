@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/internal/pip/piptest"
 )
 
 func TestFetch(t *testing.T) {
@@ -20,15 +22,15 @@ func TestFetch(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	file := filepath.Join(t.TempDir(), sampleWheel)
 	require.NoError(t, os.WriteFile(file, packed(t, inWheel(sample)), 0o644))
-	fakePython(t, `echo "$args" >>"`+log+`"; cp "`+file+`" "$dest"`)
+	piptest.Python(t, `echo "$args" >>"`+log+`"; cp "`+file+`" "$dest"`)
 
 	var progress bytes.Buffer
 	dir, err := r.Fetch(t.Context(), &progress)
 	require.NoError(t, err)
 	assert.Equal(t, want, dir)
-	assert.Equal(t, "CUDA 12.9: downloading sample-pkg 12.9.79\nsample-pkg==12.9.79: downloading the whole package\n", progress.String())
+	assert.Equal(t, "asking pip where to find sample-pkg\nCUDA 12.9: downloading sample-pkg 12.9.79\nsample-pkg==12.9.79: downloading the whole package\n", progress.String())
 	assert.NoError(t, r.verify(dir))
-	assert.Equal(t, []string{"cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "sub"}, names(t, dir))
+	assert.Equal(t, []string{"cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "library_types.h", "sub"}, names(t, dir))
 	assert.Equal(t, []string{"12.9"}, names(t, filepath.Dir(dir)))
 	assert.Empty(t, names(t, os.TempDir()))
 
@@ -79,7 +81,7 @@ func TestFetchFails(t *testing.T) {
 		return func(t *testing.T) { fakePip(t, sampleWheel, data) }
 	}
 	python := func(lines string) func(*testing.T) {
-		return func(t *testing.T) { fakePython(t, lines) }
+		return func(t *testing.T) { piptest.Python(t, lines) }
 	}
 	// pinnedTo is a release whose wheel has the right sum, whatever is in it.
 	pinnedTo := func(data []byte) Release {
@@ -129,7 +131,7 @@ func TestFetchFails(t *testing.T) {
 
 func TestFetchCancelled(t *testing.T) {
 	base := place(t)
-	fakePython(t, `exec sleep 60`)
+	piptest.Python(t, `exec sleep 60`)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -198,7 +200,7 @@ func TestFetchAll(t *testing.T) {
 	base := place(t)
 	older, newer := libraryRelease(t), libraryRelease(t)
 	older.Version = "12.8" // of the same wheels
-	newSite(t, inParts, bothWheels(t))
+	s := newSite(t, inParts, bothWheels(t))
 	var progress bytes.Buffer
 	dirs, err := FetchAll(t.Context(), []Release{newer, older}, &progress)
 	require.NoError(t, err)
@@ -206,8 +208,9 @@ func TestFetchAll(t *testing.T) {
 	assert.NoError(t, newer.verify(dirs[0]))
 	assert.NoError(t, older.verify(dirs[1]))
 	assert.Equal(t, 4, strings.Count(progress.String(), ": downloading "))
+	assert.Equal(t, []string{"index sample-lib sample-pkg"}, s.pipCalls(t), "one call for all versions")
 
-	older.Version, older.WheelVersion, older.SHA256 = "12.7", "12.7.1", sum(nil)
+	older.Version = "12.7"
 	older.Headers = []File{{"cuda.h", sum(nil)}}
 	dirs, err = FetchAll(t.Context(), []Release{newer, older}, nil)
 	assert.ErrorContains(t, err, "CUDA 12.7: "+sampleWheel+": cuda.h is not the pinned one")

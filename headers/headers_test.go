@@ -113,7 +113,7 @@ func TestPinnedHeadersAreAllIncluded(t *testing.T) {
 		for _, p := range r.packages() {
 			want = append(want, p.Headers...)
 		}
-		files, err := pinned(diskFolder(dir), roots)
+		files, err := pinned(diskFolder(dir), withOptional(roots, diskFolder(dir)))
 		require.NoError(t, err)
 		assert.ElementsMatch(t, want, files, r.Version)
 		assert.NoError(t, checkVersion(diskFolder(dir), r.Version))

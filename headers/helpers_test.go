@@ -6,12 +6,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/internal/pip/piptest"
 )
 
 // tree is an include folder in memory. The headers are our own.
@@ -51,12 +52,13 @@ var sample = tree{
 	"cuda.h":             "#include <stdlib.h>\n#define CUDA_VERSION 12090\nint sampleInit(void);\n",
 	"cuda_runtime_api.h": "#include \"crt/host.h\"\n#include \"sub/types.h\"\n",
 	"cudaTypedefs.h":     "#if 0\n #  include <cuda.h>\n#endif\n",
+	"library_types.h":    "/* none */\n",
 	"sub/types.h":        "#include \"more.h\"\n",
 	"sub/more.h":         "#include <cuda.h>\n",
 	"unused.h":           "#include <cuda.h>\n",
 }
 
-var samplePaths = []string{"cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "sub/more.h", "sub/types.h"}
+var samplePaths = []string{"cuda.h", "cudaTypedefs.h", "cuda_runtime_api.h", "library_types.h", "sub/more.h", "sub/types.h"}
 
 const sampleWheel = "sample_pkg-12.9.79-py3-none-manylinux1_x86_64.manylinux2014_x86_64.whl"
 
@@ -128,30 +130,11 @@ func names(t *testing.T, dir string) []string {
 	return list
 }
 
-// fakePython puts a python3 first in PATH that runs the lines of shell. They
-// find pip's arguments in $args, its --dest in $dest and its --report in $report.
-func fakePython(t *testing.T, lines string) {
-	if runtime.GOOS == "windows" {
-		t.Skip("the python3 of the test is a shell script")
-	}
-	script := `#!/bin/sh
-args="$*"
-while [ $# -gt 1 ]; do
-	[ "$1" = --dest ] && dest=$2
-	[ "$1" = --report ] && report=$2
-	shift
-done
-` + lines + "\n"
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "python3"), []byte(script), 0o755))
-	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-}
-
 // fakePip is an old pip that reports nothing. It downloads one wheel, and finds
 // none of the libraries.
 func fakePip(t *testing.T, name string, data []byte) {
 	file := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(file, data, 0o644))
-	fakePython(t, `case $args in *nvrtc* | *nvjitlink*) echo "ERROR: No matching distribution found" >&2; exit 1 ;; esac
+	piptest.Python(t, `case $args in *nvrtc* | *nvjitlink* | *nccl* | *nvml* | *profiler* | *cuda-toolkit*) echo "ERROR: No matching distribution found" >&2; exit 1 ;; esac
 cp "`+file+`" "$dest"`)
 }

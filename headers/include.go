@@ -14,6 +14,10 @@ import (
 // mainHeader is the one that states its version.
 const mainHeader = "cuda.h"
 
+// replaced is what headers include and the generator has in a form of its own:
+// NVIDIA's is for device code, and needs packages that hold nothing else.
+const replaced = "cuda_runtime.h"
+
 var (
 	includePattern = regexp.MustCompile(`^#[ \t]*include[ \t]*["<]([^">]+)[">]`)
 	definePattern  = regexp.MustCompile(`^#[ \t]*define[ \t]+CUDA_VERSION[ \t]+([0-9]+)`)
@@ -41,6 +45,9 @@ func pinned(folder includeFolder, roots []string) ([]File, error) {
 		}
 		sums[name] = sum(data)
 		for _, included := range directives(data, includePattern) {
+			if included == replaced {
+				continue
+			}
 			for _, to := range []string{path.Join(path.Dir(name), included), path.Clean(included)} {
 				if folder.has(to) {
 					queue = append(queue, to)

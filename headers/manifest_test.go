@@ -28,7 +28,7 @@ func TestEmbeddedManifest(t *testing.T) {
 		for i, l := range r.Libraries {
 			assert.Equal(t, known[i].library, l.Name, r.Version)
 			assert.Equal(t, known[i].wheelOf(r.Version), l.Wheel, r.Version)
-			assert.Truef(t, strings.HasPrefix(l.WheelVersion, r.Version+"."), "%s of CUDA %s is %s", l.Name, r.Version, l.WheelVersion)
+			assert.Truef(t, known[i].number != asCUDA || strings.HasPrefix(l.WheelVersion, r.Version+"."), "%s of CUDA %s is %s", l.Name, r.Version, l.WheelVersion)
 			for _, root := range known[i].roots {
 				assert.True(t, slices.ContainsFunc(l.Headers, func(f File) bool { return f.Path == root }),
 					"%s lacks %s", r.Version, root)

@@ -5,10 +5,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/internal/pip/piptest"
 )
 
 func TestPin(t *testing.T) {
@@ -36,6 +39,10 @@ func TestPinLibraries(t *testing.T) {
 		"nvidia_nvjitlink_cu12-12.9.80-py3-none-manylinux1_x86_64.whl":                           packedLibrary(t, link),
 		"nvidia_cuda_nvrtc_cu12-12.9.86-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl": packedLibrary(t, nvrtc),
 	}
+	others := tree{"nccl.h": "", "nvml.h": "", "cudaProfiler.h": "#include <cuda.h>\n", "cuda_profiler_api.h": ""}
+	wheels["nvidia_nccl_cu12-2.32.3-py3-none-manylinux1_x86_64.whl"] = packedLibrary(t, others)
+	wheels["nvidia_nvml_dev_cu12-12.9.79-py3-none-manylinux1_x86_64.whl"] = packedLibrary(t, others)
+	wheels["nvidia_cuda_profiler_api_cu12-12.9.79-py3-none-manylinux1_x86_64.whl"] = packedLibrary(t, others)
 	s := newSite(t, inParts, wheels)
 	r, err := Pin(t.Context(), "12.9", nil)
 	require.NoError(t, err)
@@ -48,10 +55,17 @@ func TestPinLibraries(t *testing.T) {
 		SHA256:  sum(packedLibrary(t, nvrtc)),
 		Headers: []File{{"nvrtc.h", sum([]byte(nvrtc["nvrtc.h"]))}, {"nvrtc_more.h", sum(nil)}},
 	}}
-	assert.Equal(t, []Library{linker, compiler}, r.Libraries)
+	require.Len(t, r.Libraries, 5)
+	assert.Equal(t, []Library{linker, compiler}, []Library{r.Libraries[1], r.Libraries[3]})
+	assert.Len(t, r.Libraries[4].Headers, 2, "of the profiler, whose package has no cuda.h")
+	assert.Equal(t, "2.32.3", r.Libraries[0].WheelVersion, "NCCL, whose versions do not follow CUDA's")
 	assert.Equal(t, sampleRelease(t).Headers, r.Headers)
-	assert.Equal(t, []string{"install nvidia-cuda-runtime-cu12==12.9.*", "install nvidia-nvjitlink-cu12==12.9.*", "install nvidia-cuda-nvrtc-cu12==12.9.*"}, s.pipCalls(t))
-	assert.EqualValues(t, 5, s.requests.Load())
+	assert.Equal(t, []string{
+		"install nvidia-cuda-runtime-cu12==12.9.*", "install cuda-toolkit[cublas]==12.9.*", "install cuda-toolkit[cufft]==12.9.*", "install cuda-toolkit[curand]==12.9.*",
+		"install nvidia-nccl-cu12", "install nvidia-nvjitlink-cu12==12.9.*", "install nvidia-nvml-dev-cu12==12.9.*", "install nvidia-cuda-nvrtc-cu12==12.9.*",
+		"install nvidia-cuda-profiler-api-cu12==12.9.*",
+	}, s.pipCalls(t))
+	assert.EqualValues(t, 11, s.requests.Load())
 
 	// What is pinned can be fetched, in parts and whole.
 	dir, err := r.Fetch(t.Context(), nil)
@@ -63,13 +77,27 @@ func TestPinLibraries(t *testing.T) {
 	assert.Equal(t, []string{"12.9"}, names(t, base))
 }
 
+// Further headers are pinned where there are any, without that which the generator replaces.
+func TestPinOptional(t *testing.T) {
+	place(t)
+	more := sample.with("cudaGL.h", "#include <cuda.h>\n#include \"cuda_runtime.h\"\n").with("cuda_runtime.h", "#include \"unused.h\"\n")
+	fakePip(t, sampleWheel, packed(t, inWheel(more)))
+	r, err := Pin(t.Context(), "12.9", nil)
+	require.NoError(t, err)
+	var paths []string
+	for _, h := range r.Headers {
+		paths = append(paths, h.Path)
+	}
+	assert.Equal(t, slices.Sorted(slices.Values(append(slices.Clone(samplePaths), "cudaGL.h"))), paths)
+}
+
 // A library that cannot be looked for is not one that is not published.
 func TestPinLosesNoLibrary(t *testing.T) {
 	place(t)
 	file := filepath.Join(t.TempDir(), sampleWheel)
 	require.NoError(t, os.WriteFile(file, packed(t, inWheel(sample)), 0o644))
-	fakePython(t, `case $args in
-*nvjitlink*) echo "ERROR: No matching distribution found" >&2; exit 1 ;;
+	piptest.Python(t, `case $args in
+*nvjitlink*|*nccl*|*nvml*|*profiler*|*cuda-toolkit*) echo "ERROR: No matching distribution found" >&2; exit 1 ;;
 *nvrtc*) echo "ERROR: the network is down" >&2; exit 1 ;;
 esac
 cp "`+file+`" "$dest"`)

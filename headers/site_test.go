@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/internal/pip/piptest"
 )
 
 const (
@@ -84,22 +86,27 @@ func newSite(t *testing.T, how answer, wheels map[string][]byte) *site {
 	dir := t.TempDir()
 	for file, data := range wheels {
 		name, _, _ := strings.Cut(file, "-")
-		pkg := filepath.Join(dir, normalized(name))
+		pkg := filepath.Join(dir, strings.ReplaceAll(name, "_", "-"))
 		require.NoError(t, os.MkdirAll(filepath.Join(pkg, "file"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(pkg, "file", file), data, 0o644))
 		entry := fmt.Sprintf(`{"metadata": {"name": %q}, "download_info": {"url": "%s/%s#part", "archive_info": {"hashes": {"sha256": %q}}}}`,
 			name, server.URL, file, sum(data))
 		require.NoError(t, os.WriteFile(filepath.Join(pkg, "report"), []byte(entry), 0o644))
+		line := fmt.Sprintf("2026-01-02T03:04:05,678   Found link %s/%s (from %s/simple/) (requires-python:>=3), version: %s\n",
+			server.URL, file, server.URL, strings.Split(file, "-")[1])
+		require.NoError(t, os.WriteFile(filepath.Join(pkg, "log"), []byte(line), 0o644))
 	}
-	fakePython(t, `
+	piptest.Python(t, `
 echo "$args" >>"`+s.pipLog+`"
 sep=
 [ -n "$report" ] && printf '{"install": [' >"$report"
 for q in $args; do
-	case $q in *==*) ;; *) continue ;; esac
+	case $q in sample-* | cuda-* | nvidia-*) ;; *) continue ;; esac
 	pkg="`+dir+`/${q%%==*}"
 	[ -d "$pkg" ] || { echo "ERROR: No matching distribution found for $q" >&2; exit 1; }
-	if [ -n "$report" ]; then { printf "$sep"; cat "$pkg/report"; } >>"$report"; else cp "$pkg"/file/* "$dest"; fi
+	[ -n "$log" ] && cat "$pkg/log" >>"$log"
+	[ -n "$report" ] && { printf "$sep"; cat "$pkg/report"; } >>"$report"
+	[ -n "$dest" ] && cp "$pkg"/file/* "$dest"
 	sep=,
 done
 [ -n "$report" ] && printf ']}' >>"$report"
@@ -116,7 +123,7 @@ func (s *site) pipCalls(t *testing.T) []string {
 		fields := strings.Fields(line)
 		call := fields[2]
 		for _, f := range fields {
-			if strings.Contains(f, "==") {
+			if strings.Contains(f, "==") || strings.HasPrefix(f, "nvidia-") || strings.HasPrefix(f, "sample-") {
 				call += " " + f
 			}
 		}

@@ -19,22 +19,41 @@ const module = "github.com/cudabind/cudabind/"
 // pipeline flows one way. A row is for the packages below its path; the longest
 // path counts.
 var mayImport = map[string][]string{
-	"headers":                  {},
-	"gen":                      {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "golang.org/x/mod/modfile"},
+	"headers":                  {"internal/pip"},
+	"gen":                      {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "golang.org/x/mod/modfile", "golang.org/x/mod/module"},
 	"gen/model":                {},
 	"gen/parse":                {"gen/model", "modernc.org/cc/v4"},
 	"gen/doc":                  {"gen/model"},
+	"gen/doc/programs":         rawPackages,
 	"gen/emit":                 {"gen/model", "github.com/dave/jennifer/jen"},
-	"cuda/generated":           {},
+	"cuda/generated":           {purego},
+	"cuda/generated/nccl":      {purego, "cuda/generated/driver"},
+	"cuda/generated/cublas":    {purego, "cuda/generated/driver", "cuda/generated/librarytypes"},
+	"cuda/generated/cublaslt":  {purego, "cuda/generated/driver", "cuda/generated/librarytypes", "cuda/generated/cublas"},
+	"cuda/generated/cufft":     {purego, "cuda/generated/driver", "cuda/generated/librarytypes"},
+	"cuda/generated/curand":    {purego, "cuda/generated/driver", "cuda/generated/librarytypes"},
 	"internal/cloop":           {},
 	"internal/command":         {},
-	"cuda/internal/rt":         {"cuda/generated/driver"},
-	"cuda/internal/drivertest": {"internal/command", "github.com/stretchr/testify/require"},
+	"internal/pip":             {},
+	"internal/pip/piptest":     {"github.com/stretchr/testify/require"},
+	"cuda/internal/rt":         {purego, "cuda/generated/driver"},
+	"cuda/internal/drivertest": {purego, "internal/command", "github.com/stretchr/testify/assert", "github.com/stretchr/testify/require"},
 	"cuda/internal/lifetime":   {"cuda/internal/rt"},
 	"cuda/safe":                {"cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},
-	"examples":                 {"cuda/safe", "cuda/generated/driver"},
-	"tools":                    {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/generated/driver", "cuda/generated/cudart12", "cuda/generated/cudart13", "cuda/safe", "internal/cloop", "internal/command", "tools/simdriver/sim"},
-	"tools/simdriver/sim":      {"gen/model", "internal/command"},
+	"cuda/safe/compile":        {"cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
+	"examples":                 {"cuda/safe", "cuda/safe/compile", "cuda/generated/driver"},
+	"tools":                    append([]string{"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "tools/simdriver/sim"}, rawPackages...),
+	"tools/simdriver/sim":      {purego, "gen/model", "internal/command"},
+}
+
+// purego lets programs without cgo load libraries, and is linked by a build tag alone.
+const purego = "github.com/ebitengine/purego"
+
+// rawPackages are those with functions, and the types that they share.
+var rawPackages = []string{
+	"cuda/generated/driver", "cuda/generated/cudart12", "cuda/generated/cudart13", "cuda/generated/librarytypes",
+	"cuda/generated/nvrtc", "cuda/generated/nvjitlink", "cuda/generated/nccl", "cuda/generated/cublas",
+	"cuda/generated/cublaslt", "cuda/generated/cufft", "cuda/generated/curand", "cuda/generated/nvml",
 }
 
 // cgo is a build with the C side of the raw packages.
@@ -70,6 +89,7 @@ func packages(t *testing.T, env ...string) []pkg {
 
 func TestImports(t *testing.T) {
 	all := append(packages(t, cgo...), packages(t, "CGO_ENABLED=0", "GOOS=windows")...)
+	all = append(all, packages(t, "CGO_ENABLED=0", "GOFLAGS=-tags=cudabind_nocgo")...)
 	for _, p := range all {
 		path := strings.TrimPrefix(p.ImportPath, module)
 		rule := longest(path)
@@ -97,6 +117,19 @@ func longest(path string) string {
 	return best
 }
 
+// TestPurego: only the build tag links it.
+func TestPurego(t *testing.T) {
+	for env, want := range map[string]bool{"GOFLAGS=": false, "GOFLAGS=-tags=cudabind_nocgo": true} {
+		for _, cgo := range []string{"CGO_ENABLED=0", "CGO_ENABLED=1"} {
+			for _, p := range packages(t, env, cgo, "GOOS=linux", "GOARCH=amd64") {
+				if p.ImportPath == module+"cuda/generated/driver" {
+					assert.Equal(t, want && cgo == "CGO_ENABLED=0", slices.Contains(p.Imports, purego), "%s %s", env, cgo)
+				}
+			}
+		}
+	}
+}
+
 // TestCgo: C is entered from below cuda/, by the loops to compare with, by
 // what tells the simulated driver what to do and by the example of a library in
 // C; and in one file of a generated package, beside which stands its twin for
@@ -105,12 +138,14 @@ func TestCgo(t *testing.T) {
 	n := 0
 	for _, p := range packages(t, cgo...) {
 		path := strings.TrimPrefix(p.ImportPath, module)
-		if strings.HasPrefix(path, "cuda/generated/") {
+		if path == "cuda/generated/librarytypes" { // no functions
+			assert.Empty(t, p.CgoFiles)
+		} else if strings.HasPrefix(path, "cuda/generated/") {
 			assert.Equal(t, []string{"zcall_cgo.go"}, p.CgoFiles, path)
 			n++
 		} else if !strings.HasPrefix(path, "cuda/") && path != "internal/cloop" && path != "tools/simdriver/sim" && path != "examples/tour/own" {
 			assert.Empty(t, p.CgoFiles, path)
 		}
 	}
-	assert.Equal(t, 5, n, "generated packages")
+	assert.Equal(t, len(rawPackages)-1, n, "generated packages")
 }

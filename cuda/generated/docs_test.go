@@ -26,7 +26,9 @@ var inText = regexp.MustCompile(`\[\*?[A-Za-z]\w+(\.\w+)?\]`)
 // TestDocs reads the packages as go doc does: every link leads somewhere, and
 // the whole is not too much to show.
 func TestDocs(t *testing.T) {
-	for _, name := range []string{"driver", "cudart12", "cudart13", "nvjitlink", "nvrtc"} {
+	for _, name := range []string{
+		"driver", "cudart12", "cudart13", "nvjitlink", "nvrtc", "librarytypes", "nccl", "cublas", "cublaslt", "cufft", "curand", "nvml",
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := load(t, name)
 			size, links := 0, 0

@@ -8,3 +8,10 @@ package generated
 //go:generate go run ../../gen -cuda 13.5 -api runtime -out cudart13 -package cudart13 -frozen cudart13/names.txt
 //go:generate go run ../../gen -cuda 13.5 -api nvrtc -out nvrtc -package nvrtc -frozen nvrtc/names.txt
 //go:generate go run ../../gen -cuda 13.5 -api nvjitlink -out nvjitlink -package nvjitlink -frozen nvjitlink/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api library_types -out librarytypes -package librarytypes
+//go:generate go run ../../gen -cuda 13.5 -api nccl -out nccl -package nccl -frozen nccl/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api cublas -out cublas -package cublas -frozen cublas/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api cublaslt -out cublaslt -package cublaslt -frozen cublaslt/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api cufft -out cufft -package cufft -frozen cufft/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api curand -out curand -package curand -frozen curand/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api nvml -out nvml -package nvml -frozen nvml/names.txt

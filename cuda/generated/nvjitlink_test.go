@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build linux && (amd64 || arm64) && (cgo || cudabind_nocgo)
 
 package generated_test
 
@@ -24,6 +24,8 @@ const (
 
 // link links LTO IR for a GPU, and returns the machine code or the errors' log.
 func link(arch string, images map[string][]byte) (machine []byte, log string, err error) {
+	runtime.LockOSThread() // links whose calls come from several threads crash
+	defer runtime.UnlockOSThread()
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	options := []*byte{cString("-lto")}

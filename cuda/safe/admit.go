@@ -39,11 +39,11 @@ type queue struct {
 	capture atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
 	works   atomic.Uint32             // odd while a call that enqueues work is in flight
 	waiting lockWaiters
-	stripe  uint32 // for execGate
+	number  uint32 // in order of creation, in which the locks of several queues are taken
 	backlog
 }
 
-func newQueue() *queue { return &queue{stripe: queues.Add(1)} }
+func newQueue() *queue { return &queue{number: queues.Add(1)} }
 
 var queues atomic.Uint32
 
@@ -204,20 +204,8 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 // enteredWork is enterWork with the stream locked. It unlocks the stream if there is no
 // room or an error.
 func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
-	if s.ctx.shared.reset.Load() {
-		s.mu.Unlock()
-		return nil, false, &Error{Op: op, Err: ErrReset}
-	}
-	if s.legacy() {
-		if err := enterLong(&s.ctx.shared.legacy); err != nil {
-			s.mu.Unlock()
-			return nil, false, wrap(op, err)
-		}
-	}
-	s.works.Add(1)
-	if s.capture.Load() == nil && !s.hasRoom(work) {
-		s.unlockWork(nil)
-		return nil, false, nil
+	if room, err = s.reserve(op, work); !room {
+		return nil, false, err
 	}
 	if capture, err = s.lockCapture(op); err != nil {
 		s.unlockWork(nil)
@@ -225,6 +213,27 @@ func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room 
 	}
 	enqueuing.enter()
 	return capture, true, nil
+}
+
+// reserve is enteredWork without the lock of the capture, and without the limit on
+// goroutines that enqueue: unlockWork undoes it.
+func (s *streamCore) reserve(op string, work int) (room bool, err error) {
+	if s.ctx.shared.reset.Load() {
+		s.mu.Unlock()
+		return false, &Error{Op: op, Err: ErrReset}
+	}
+	if s.legacy() {
+		if err := enterLong(&s.ctx.shared.legacy); err != nil {
+			s.mu.Unlock()
+			return false, wrap(op, err)
+		}
+	}
+	s.works.Add(1)
+	if s.capture.Load() == nil && !s.hasRoom(work) {
+		s.unlockWork(nil)
+		return false, nil
+	}
+	return true, nil
 }
 
 func (s *streamCore) leaveWork(capture *capturing) {
@@ -355,12 +364,18 @@ func unwant(gates []*gate) {
 	}
 }
 
-// settle keeps new long calls out of the gates, and waits for those in flight.
+// settle keeps new long calls out of the gates, and waits for those in flight. Those may
+// in turn wait for new ones, as the ranks of a communicator do: it lets new ones in for a
+// moment, less and less often.
 func settle(ctx context.Context, op string, gates []*gate) error {
-	for _, g := range gates {
-		g.wanted.Add(1)
+	wantMore := func() {
+		for _, g := range gates {
+			g.wanted.Add(1)
+		}
 	}
-	for nap := shortNap; ; nap = nap.take() {
+	wantMore()
+	closed := patience
+	for nap, until := shortNap, time.Now().Add(closed); ; nap = nap.take() {
 		var long int32
 		for _, g := range gates {
 			long += g.long.Load()
@@ -371,6 +386,13 @@ func settle(ctx context.Context, op string, gates []*gate) error {
 		if ctx.Err() != nil {
 			unwant(gates)
 			return &Error{Op: op, Err: context.Cause(ctx)}
+		}
+		if time.Now().After(until) {
+			unwant(gates)
+			time.Sleep(2 * time.Duration(longNap))
+			wantMore()
+			closed *= 2
+			until = time.Now().Add(closed)
 		}
 	}
 }

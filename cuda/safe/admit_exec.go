@@ -19,7 +19,7 @@ var executables execGate
 // once.
 type execGate struct {
 	shut    atomic.Bool
-	turn    sync.Mutex // held to destroy an executable, a graph or a stream
+	turn    sync.Mutex // held to destroy an executable, a graph or a stream, and to copy a graph
 	stripes [16]stripe
 }
 
@@ -28,7 +28,7 @@ type stripe struct {
 	_     [60]byte // one cache line each
 }
 
-func (g *execGate) stripe(s *streamCore) *stripe { return &g.stripes[s.stripe%uint32(len(g.stripes))] }
+func (g *execGate) stripe(s *streamCore) *stripe { return &g.stripes[s.number%uint32(len(g.stripes))] }
 
 // enter admits a call until leave of the same stripe.
 func (s *stripe) enter(g *execGate) error {
@@ -68,9 +68,10 @@ func (g *execGate) alone(window time.Duration, f func()) bool {
 	return true
 }
 
-// destroying calls f, which destroys a graph or a stream. No other object of these kinds
-// nor an executable is destroyed meanwhile, which would corrupt the driver's heap.
-func (g *execGate) destroying(f func() error) error {
+// inTurn calls f, which destroys a graph or a stream, or copies a graph. No other such call
+// is in flight and no executable is destroyed meanwhile, which would corrupt the driver's
+// heap: copies share parts of the graph that they come from.
+func (g *execGate) inTurn(f func() error) error {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	return f()

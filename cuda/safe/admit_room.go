@@ -25,6 +25,9 @@ const (
 	// prefetchWork is what a prefetch of managed memory of any size counts: the driver's
 	// queue takes 56 of them.
 	prefetchWork = queueRoom / 48
+	// rawWork is what a call of EnqueueRaw counts: more than a call of a library enqueues,
+	// and little enough for many calls to be pending.
+	rawWork = queueRoom / 32
 )
 
 // A backlog is the known pending work of a queue. The queue's mu guards it.
@@ -56,6 +59,12 @@ func (s *streamCore) hasRoom(work int) bool {
 	b.pending += work
 	b.recent += work
 	return true
+}
+
+// giveBack is called if work was counted and then not enqueued, with the lock still held.
+func (b *backlog) giveBack(work int) {
+	b.pending -= work
+	b.recent -= work
 }
 
 // setMark records an event after the work so far. If it cannot, for instance because

@@ -15,12 +15,14 @@ import (
 // A capturing is the state that the streams of a capture share. Its lock is that of the
 // graph, as CUDA allows one thread at a time to use a graph.
 type capturing struct {
-	ctx    context.Context // ends waits for calls in flight
-	graph  *graphCore      // raw is 0 until the end if the graph is new
-	origin *streamCore
-	mode   CaptureMode
-	thread int
-	ended  atomic.Bool // cuStreamEndCapture has returned
+	lifetime.Handle                 // of the Capture
+	ctx             context.Context // ends waits for calls in flight
+	graph           *graphCore      // if new, raw is 0 until the end or the first added node
+	given           bool            // the graph existed before
+	origin          *streamCore
+	mode            CaptureMode
+	thread          int
+	ended           atomic.Bool // cuStreamEndCapture has returned
 
 	// Guarded by the graph's lock:
 	joined []*streamCore
@@ -70,8 +72,9 @@ func (c *capturing) retainsGreen(s *streamCore) {
 // A Capture is a capture in progress: work enqueued on its stream, and on streams that
 // wait for that work by events, becomes a graph. See [Stream.BeginCapture].
 type Capture struct {
-	c    *capturing
-	into *Graph // nil for a new graph
+	c       *capturing
+	into    *Graph // nil for a new graph
+	cleanup runtime.Cleanup
 }
 
 // Capture calls f and returns a graph of the work that f enqueues on the stream. The
@@ -83,6 +86,9 @@ type Capture struct {
 // the captured work. No call of this package invalidates a capture: calls that cannot be
 // captured return [ErrCapturing]. The mode is [CaptureThreadLocal];
 // [Stream.CaptureContext] takes others.
+//
+// To add nodes that calls on streams cannot express, such as loops, see [Stream.AddNode]
+// and [Stream.AddWhile].
 //
 // If f returns an error, panics or ends its goroutine, Capture ends the capture and
 // returns no graph. Source: cuStreamBeginCapture, cuStreamEndCapture.
@@ -135,7 +141,10 @@ func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, i
 	}
 	completed := false
 	defer func() {
-		made, ended := c.end(op)
+		made, open, ended := c.endAll(op)
+		if open {
+			err = errors.Join(err, refuse(op, ErrCapturing, "the function returned during a capture into a body of its graph"))
+		}
 		if completed && err == nil {
 			g, err = made, ended
 			return
@@ -170,6 +179,10 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 // its thread until then and must call End itself, except in [CaptureRelaxed]: see
 // [Stream.BeginCaptureContext]. Prefer [Stream.Capture], which cannot leave a capture
 // open.
+//
+// The garbage collector ends the capture of a Capture that was dropped without End, on any
+// thread. CUDA then destroys the graph, also one that was captured into, unless the mode is
+// relaxed. The goroutine stays on its thread. See also [TrackLeaks].
 func (s *Stream) BeginCapture() (*Capture, error) {
 	return s.BeginCaptureContext(context.Background(), CaptureOptions{})
 }
@@ -177,13 +190,21 @@ func (s *Stream) BeginCapture() (*Capture, error) {
 // BeginCaptureContext is [Stream.BeginCapture] with options. ctx limits its wait: see
 // [Stream.CaptureContext].
 func (s *Stream) BeginCaptureContext(ctx context.Context, o CaptureOptions) (*Capture, error) {
-	return s.begin(ctx, "Stream.BeginCapture", o.Mode, nil)
+	return tracked(s.begin(ctx, "Stream.BeginCapture", o.Mode, nil))
 }
 
 // BeginCaptureTo begins a capture into an existing graph that lasts until [Capture.End]:
 // see [Stream.CaptureTo].
 func (s *Stream) BeginCaptureTo(g *Graph, o CaptureToOptions) (*Capture, error) {
-	return s.begin(context.Background(), "Stream.BeginCaptureTo", o.Mode, o.target(g))
+	return tracked(s.begin(context.Background(), "Stream.BeginCaptureTo", o.Mode, o.target(g)))
+}
+
+// tracked has the garbage collector end the capture if the program drops c.
+func tracked(c *Capture, err error) (*Capture, error) {
+	if err == nil {
+		c.cleanup = lifetime.Cleanup(c, &c.c.Handle)
+	}
+	return c, err
 }
 
 func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *target) (*Capture, error) {
@@ -195,14 +216,16 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 		return nil, err
 	}
 	runtime.LockOSThread()
-	c := &capturing{ctx: ctx, origin: sc, mode: mode, thread: rt.Thread()}
+	c := &capturing{ctx: ctx, origin: sc, mode: mode, thread: rt.Thread(), given: into != nil}
 	capture := &Capture{c: c}
 	if into == nil {
-		c.graph = newGraphCore(sc.ctx)
-		err = c.begin(op, func() error { return driver.CuStreamBeginCapture(sc.raw, mode.raw()) })
+		err = c.beginNew(op)
 	} else {
 		capture.into = into.graph
 		err = into.begin(op, c)
+	}
+	if err == nil {
+		err = c.Open(c, nil)
 	}
 	if err != nil {
 		runtime.UnlockOSThread()
@@ -213,6 +236,23 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 		runtime.UnlockOSThread()
 	}
 	return capture, nil
+}
+
+// beginNew begins a capture into a new graph, which is live from now on: the program may
+// get graphs that are inside of nodes of it.
+func (c *capturing) beginNew(op string) error {
+	s := c.origin
+	g := newGraphCore(s.ctx)
+	if err := g.Open(g, &s.ctx.Handle); err != nil {
+		return err
+	}
+	c.graph = g
+	err := c.begin(op, func() error { return driver.CuStreamBeginCapture(s.raw, c.mode.raw()) })
+	if err != nil {
+		g.destroyed = true // there never was one
+		g.Close()
+	}
+	return err
 }
 
 // begin claims the stream and begins the capture with call.
@@ -236,7 +276,8 @@ func (c *capturing) begin(op string, call func() error) error {
 	err = s.ctx.withCurrent(call)
 	if err == nil {
 		c.gates = gates
-		c.graph.top().capturing = true
+		top := c.graph.top()
+		top.captures = append(top.captures, c)
 		c.retainsGreen(s)
 	}
 	c.graph.mu.Unlock()
@@ -256,7 +297,11 @@ func (t *target) begin(op string, c *capturing) error {
 	}
 	c.graph = g
 	err = c.begin(op, func() error {
-		if err := g.changeable(op); err != nil {
+		changeable := g.changeable
+		if t.again {
+			changeable = g.settled
+		}
+		if err := changeable(op); err != nil {
 			return err
 		}
 		return c.intoGraph(op, t)
@@ -294,100 +339,4 @@ func (c *capturing) again() error {
 		}
 	}
 	return err
-}
-
-// End ends the capture and returns the graph: a new one, or the one captured into. If
-// CUDA has invalidated the capture, the error says why:
-// driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED if the stream does not wait for a stream that
-// joined, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED after a call that captures do not
-// allow. Unless the mode is relaxed, End returns [ErrWrongThread] on another thread than
-// the one that began the capture, which then goes on. Source: cuStreamEndCapture.
-func (c *Capture) End() (*Graph, error) { return c.end("Capture.End") }
-
-func (c *Capture) end(op string) (*Graph, error) {
-	if c == nil || c.c == nil {
-		return nil, &Error{Op: op, Err: ErrClosed}
-	}
-	if rt.InCallback() {
-		return nil, &Error{Op: op, Err: ErrInCallback}
-	}
-	relaxed := c.c.mode == CaptureRelaxed
-	if !relaxed && rt.Thread() != c.c.thread {
-		return nil, &Error{Op: op, Err: ErrWrongThread}
-	}
-	err := c.c.finish()
-	if err == errOver {
-		return nil, &Error{Op: op, Err: ErrClosed}
-	}
-	if !relaxed {
-		runtime.UnlockOSThread()
-	}
-	defer c.c.origin.Release()
-	g := c.c.graph
-	if c.into != nil {
-		g.Release()
-	}
-	switch {
-	case err != nil && c.into == nil:
-		g.kept.release()
-		fallthrough
-	case err != nil:
-		return nil, wrap(op, err)
-	case c.into != nil:
-		return c.into, nil
-	}
-	return g.adopt(op)
-}
-
-var errOver = errors.New("the capture is over")
-
-// finish ends the capture for all of its streams.
-func (c *capturing) finish() error {
-	s, g := c.origin, c.graph
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c.over {
-		return errOver
-	}
-	c.over = true
-	g.top().capturing = false
-	var raw driver.CUgraph
-	ended := false
-	end := func() error {
-		ended = true
-		return driver.CuStreamEndCapture(s.raw, &raw)
-	}
-	err := s.ctx.withCurrent(end)
-	if !ended && err != rt.CodeReset { // the capture must end even if the context cannot be made current
-		err = end()
-	}
-	if err != nil {
-		g.top().lost = true
-		g.top().destroyed = c.before == nil // CUDA destroys a graph that was captured into
-	} else if g.raw == 0 {
-		g.raw = raw // new: no other goroutine has it yet
-	}
-	c.release()
-	if c.before != nil {
-		c.before.release()
-	}
-	return err
-}
-
-// release releases the streams and events once the driver has ended the capture. The
-// graph is locked.
-func (c *capturing) release() {
-	c.ended.Store(true)
-	c.origin.capture.Store(nil)
-	for _, s := range c.joined {
-		s.capture.Store(nil)
-		s.Release()
-	}
-	for _, e := range c.events {
-		e.Release()
-	}
-	openAll(c.gates)
-	c.joined, c.events, c.gates = nil, nil, nil
 }

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Captures that fail, and calls that a capturing stream rejects. Runs on any driver.
 
@@ -148,7 +148,7 @@ func TestCaptureEnds(t *testing.T) {
 // capture stays valid.
 func TestCaptureRefuses(t *testing.T) {
 	x := open(t, 0)
-	s, y, captured := stream(t, x), buffer[float32](t, x, 10), event(t, x)
+	s, y, captured, own := stream(t, x), buffer[float32](t, x, 10), event(t, x), pool(t, x, safe.PoolOptions{})
 	g := adding(t, s, kernel(t, x, "saxpy"), ones(t, x, 10), y)
 	e := executable(t, g)
 	made, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
@@ -168,7 +168,7 @@ func TestCaptureRefuses(t *testing.T) {
 			"event":       func() error { _, err := captured.Query(); return err },
 			"event wait":  captured.Synchronize,
 			"buffer":      func() error { return y.Zero() },
-			"async":       func() error { _, err := safe.NewBufferAsync[int](s, 1); return err },
+			"async":       func() error { _, err := safe.NewBufferFrom[int](own, s, 1); return err },
 		} {
 			assert.ErrorIs(t, call(), safe.ErrCapturing, name)
 		}
@@ -237,4 +237,55 @@ func TestWithCaptureMode(t *testing.T) {
 		safe.WithCaptureMode(safe.CaptureRelaxed, func() error { panic(1) })
 	})
 	assert.Equal(t, driver.CU_STREAM_CAPTURE_MODE_GLOBAL, mode())
+}
+
+// TestCaptureWaitsForStale: a wait for an event that was last recorded in a capture which has
+// ended is refused before CUDA invalidates the capture for it.
+func TestCaptureWaitsForStale(t *testing.T) {
+	x := open(t, 0)
+	s, other, e := stream(t, x), stream(t, x), event(t, x)
+	before, err := other.Capture(func() error { return other.Record(e) })
+	require.NoError(t, err)
+	closing(t, before)
+	for name, wait := range map[string]func(*safe.Event) error{"WaitEvent": s.WaitEvent, "WaitEventExternal": s.WaitEventExternal} {
+		t.Run(name, func(t *testing.T) {
+			g, err := s.Capture(func() error {
+				require.Error(t, wait(e))
+				return s.RecordExternal(e)
+			})
+			require.NoError(t, err)
+			closing(t, g)
+		})
+	}
+	g, err := s.Capture(func() error { return s.WaitEventExternal(e) })
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument, "RecordExternal records nothing until a launch")
+	assert.NoError(t, g.Close())
+	require.NoError(t, other.Record(e))
+	g, err = s.Capture(func() error { return s.WaitEventExternal(e) })
+	require.NoError(t, err)
+	closing(t, g)
+}
+
+// TestLegacyCannotJoin: the legacy default stream cannot join a capture, which would invalidate
+// the capture.
+func TestLegacyCannotJoin(t *testing.T) {
+	x := open(t, 0)
+	s, e, b := stream(t, x), event(t, x), buffer[int32](t, x, 4)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	for name, wait := range map[string]func() error{
+		"WaitEvent":  func() error { return errors.Join(s.Record(e), legacy.WaitEvent(e)) },
+		"WaitStream": func() error { return legacy.WaitStream(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := s.Capture(func() error {
+				require.NoError(t, b.FillAsync(s, 1))
+				require.ErrorIs(t, wait(), safe.ErrCapturing)
+				return b.FillAsync(s, 2)
+			})
+			require.NoError(t, err)
+			closing(t, g)
+		})
+	}
 }

@@ -32,7 +32,7 @@ func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 		return 0, err
 	}
 	defer c.Release()
-	err = c.ctx.withCurrent(func() error { return driver.CuStreamIsCapturing(c.raw, &status) })
+	err = c.ctx.asking(func() error { return driver.CuStreamIsCapturing(c.raw, &status) })
 	return status, wrap(op, err)
 }
 
@@ -113,19 +113,11 @@ func (s *Stream) UpdateCaptureDependencies(nodes []Node, data []driver.CUgraphEd
 	}
 	defer c.leave(capture)
 	if capture == nil {
-		return refuse(op, driver.CUDA_ERROR_ILLEGAL_STATE, "the stream is in no capture that this package began")
+		return notCapturing(op)
 	}
 	raw, data, err := capture.graph.dependencies(op, nodes, data)
 	if err != nil {
 		return err
 	}
-	err = c.ctx.withCurrent(func() error {
-		first, n := unsafe.SliceData(raw), uint64(len(raw))
-		err := driver.CuStreamUpdateCaptureDependencies_v2(c.raw, first, unsafe.SliceData(data), n, uint32(flags))
-		if errors.Is(err, ErrNotSupported) && data == nil {
-			err = driver.CuStreamUpdateCaptureDependencies_v1(c.raw, first, n, uint32(flags))
-		}
-		return err
-	})
-	return wrap(op, err)
+	return wrap(op, c.setDependencies(raw, data, flags))
 }

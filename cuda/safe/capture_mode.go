@@ -86,6 +86,11 @@ func WithCaptureMode(mode CaptureMode, f func() error) error {
 	if err := rt.Init(); err != nil {
 		return wrap(op, err)
 	}
+	return inMode(op, mode, f)
+}
+
+// inMode calls f in a capture mode of the thread, to which it locks the goroutine.
+func inMode(op string, mode CaptureMode, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	raw := mode.raw()

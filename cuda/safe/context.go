@@ -2,7 +2,9 @@ package safe
 
 import (
 	"errors"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +20,7 @@ import (
 type Context struct {
 	core    *contextCore
 	cleanup runtime.Cleanup
+	view    bool // what the Context methods of objects return: usable as long as the core
 }
 
 // contextCore is the state of a Context. It lives until the last object in the context is
@@ -27,13 +30,25 @@ type contextCore struct {
 	raw    driver.CUcontext
 	id     uint64 // 0 with a driver before CUDA 12.0
 	device Device
+	kind   contextKind
 	owner  any // of a borrowed context: stays reachable
 	shared *contextState
+	view   *Context
 
 	left, last, emptied bool // progress of Destroy
 	err                 error
 	releases            destruction
 }
+
+// A contextKind says how a contextCore came to its CUDA context.
+type contextKind int
+
+const (
+	retainedContext contextKind = iota // by Open: the primary context
+	createdContext                     // by NewContext
+	borrowedContext
+	borrowedPrimary
+)
 
 // contextState is shared by all contextCores of one CUDA context.
 type contextState struct {
@@ -41,23 +56,28 @@ type contextState struct {
 	id       uint64
 	cores    int
 	events   eventPool
-	copies   streamPool     // for synchronous copies
-	releases streamPool     // for memory that is freed once its uses have completed
-	frees    lifetime.Queue // frees that make the driver wait for the context's work
+	copies   streamPool // for synchronous copies
+	releases streamPool // for memory that is freed once its uses have completed
+	spare    spareStreams
+	urgency  atomic.Pointer[priorityRange] // of streams; nil until asked
+	heap     heap                          // for NewBuffer
+	frees    lifetime.Queue                // frees that make the driver wait for the context's work
 	closed   closedStreams
 	crowd    crowd
 
-	device driver.CUdevice
-	own    bool        // the primary context, of Open
-	reset  atomic.Bool // by ResetPrimary: old handles must not reach the driver
-	asking queries     // that are in flight
+	device  driver.CUdevice
+	primary atomic.Bool // the device's primary context
+	created bool        // by NewContext: the last core destroys it
+	reset   atomic.Bool // by ResetPrimary: old handles must not reach the driver
+	asking  queries     // that are in flight
 
 	whole, legacy gate   // for Context.Synchronize, and for calls on the legacy stream
 	legacyQueue   *queue // shared by all Streams of the legacy stream
 
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
-	peers   map[*contextState]struct{} // their memory is accessible to kernels here
+	known   map[driver.CUevent]*eventCore // an Event for each event of the driver
+	peers   map[*contextState]bool        // whose heaps are shared with this context; true if kernels here may access all their memory
 }
 
 // Open retains the primary context of a device, which the runtime API and most libraries
@@ -89,10 +109,7 @@ func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 	if raw == 0 {
 		return nil, refuse(op, driver.CUDA_ERROR_INVALID_CONTEXT, "the handle is 0")
 	}
-	if owner == nil {
-		owner = raw
-	}
-	core := &contextCore{raw: raw, owner: owner}
+	core := &contextCore{raw: raw, kind: borrowedContext, owner: owner}
 	err := core.withCurrent(func() error { return driver.CuCtxGetDevice(&core.device.raw) })
 	if err != nil {
 		return nil, wrap(op, err)
@@ -106,18 +123,22 @@ func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 			core.device = d
 		}
 	}
+	if err := core.findPrimary(); err != nil {
+		return nil, wrap(op, err)
+	}
 	return core.adopt(op)
 }
 
 // adopt makes a Context of c, whose CUDA context is already retained.
 func (c *contextCore) adopt(op string) (*Context, error) {
 	if err := driver.CuCtxGetId(c.raw, &c.id); err != nil && !errors.Is(err, ErrNotSupported) {
-		return nil, errors.Join(wrap(op, err), c.releasePrimary())
+		return nil, errors.Join(wrap(op, err), c.giveUp())
 	}
 	c.shared = c.shareState()
 	if err := c.Open(c, nil); err != nil {
 		return nil, wrap(op, err)
 	}
+	c.view = &Context{core: c, view: true}
 	x := &Context{core: c}
 	x.cleanup = lifetime.Cleanup(x, &c.Handle)
 	return x, nil
@@ -142,22 +163,25 @@ func (c *contextCore) Destroy(wait bool) error {
 	}
 	if c.last && !c.emptied {
 		c.emptied = true
-		c.err = c.destroying("Context.Close", func() error { return c.shared.empty() })
+		c.err = errors.Join(c.destroying("Context.Close", c.shared.empty), c.endHeap("Context.Close"))
 	}
-	err := c.releases.try(c.releasePrimary)
+	err := c.releases.try(c.giveUp)
 	if err == lifetime.ErrLater {
 		return err
 	}
 	return errors.Join(c.err, wrap("Context.Close", err))
 }
 
-// releasePrimary releases CUDA's context, unless it is borrowed.
-func (c *contextCore) releasePrimary() error {
-	if c.owner != nil {
-		c.owner = nil
-		return nil
+// giveUp releases or destroys CUDA's context, unless others still need it.
+func (c *contextCore) giveUp() error {
+	c.owner = nil
+	switch {
+	case c.kind == retainedContext:
+		return driver.CuDevicePrimaryCtxRelease(c.device.raw)
+	case c.kind == createdContext && c.shared == nil, c.last && c.shared.created:
+		return c.destroyCreated()
 	}
-	return driver.CuDevicePrimaryCtxRelease(c.device.raw)
+	return nil
 }
 
 // states holds the state of every context in use.
@@ -173,13 +197,19 @@ func (c *contextCore) shareState() *contextState {
 	defer states.Unlock()
 	s := states.of[c.raw]
 	if s == nil || s.id != c.id || s.reset.Load() {
-		s = &contextState{raw: c.raw, id: c.id, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, peers: map[*contextState]struct{}{}}
+		s = &contextState{raw: c.raw, id: c.id, device: c.device.raw, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{},
+			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}
 		states.of[c.raw] = s
 	}
-	s.device, s.own = c.device.raw, s.own || c.owner == nil
+	switch c.kind {
+	case retainedContext, borrowedPrimary:
+		s.primary.Store(true)
+	case createdContext:
+		s.created = true
+	}
 	s.cores++
 	return s
 }
@@ -202,17 +232,27 @@ func (s *contextState) leave() (last bool) {
 	return true
 }
 
-// empty destroys the pools. The context must be current.
+// empty destroys the pools, and takes the device's access to the heaps of other contexts
+// that no other context needs. The context must be current.
 func (s *contextState) empty() error {
-	return errors.Join(s.copies.empty(), s.releases.empty(), s.events.empty())
+	err := errors.Join(s.copies.empty(), s.releases.empty(), s.spare.empty(), s.events.empty())
+	s.mu.Lock()
+	peers := slices.Collect(maps.Keys(s.peers))
+	s.mu.Unlock()
+	for _, p := range peers {
+		err = errors.Join(err, p.shareHeap())
+	}
+	return err
 }
 
 // acquire acquires the context for a call.
 func (x *Context) acquire(op string) (*contextCore, error) {
-	if x == nil || x.core == nil || !x.core.Acquire() {
-		return nil, &Error{Op: op, Err: ErrClosed}
+	switch {
+	case x == nil || x.core == nil:
+	case x.view && x.core.TryRetain(), !x.view && x.core.Acquire():
+		return x.core, nil
 	}
-	return x.core, nil
+	return nil, &Error{Op: op, Err: ErrClosed}
 }
 
 // do acquires the context and calls f with the context current.
@@ -226,23 +266,53 @@ func (x *Context) do(op string, f func() error) error {
 }
 
 // Close releases the context. Streams, memory and modules that are still open keep
-// working; CUDA's context is released after the last of them is closed. Closing again
-// does nothing. Source: cuDevicePrimaryCtxRelease.
+// working; CUDA's context is released, or destroyed if [NewContext] created it, after the
+// last of them is closed. To close these too, call [Context.CloseAll] first. Closing again
+// does nothing. Source: cuDevicePrimaryCtxRelease, cuCtxDestroy.
 func (x *Context) Close() error {
-	if x == nil || x.core == nil {
+	if x == nil || x.core == nil || x.view {
 		return nil
 	}
 	x.cleanup.Stop()
 	return x.core.Close()
 }
 
+// CloseAll closes everything that was made in x, or in [Stream.Context] and the like of
+// such objects, and is still open: streams, events, memory, modules, graphs and so on,
+// newest first. It waits as the Close of each does, and joins their errors. x stays open
+// and usable.
+//
+// Objects of another [Context] of the same device stay open, even those of another [Open];
+// so may objects that are made meanwhile. Captures go on until their end: streams and
+// memory that take part are released then.
+func (x *Context) CloseAll() error {
+	const op = "Context.CloseAll"
+	c, err := x.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	return wrap(op, c.CloseFamily())
+}
+
 // Raw returns the handle for calls of package driver and for other libraries. It returns
 // 0 once the context is closed.
 func (x *Context) Raw() driver.CUcontext {
-	if x == nil || x.core == nil || x.core.Closed() {
+	if x.closed() {
 		return 0
 	}
 	return x.core.raw
+}
+
+// closed returns whether calls would return ErrClosed.
+func (x *Context) closed() bool {
+	switch {
+	case x == nil || x.core == nil:
+		return true
+	case x.view:
+		return x.core.Over()
+	}
+	return x.core.Closed()
 }
 
 // Device returns the context's GPU.
@@ -267,7 +337,7 @@ func (x *Context) WithCurrent(f func() error) error {
 	}
 	defer c.Release()
 	var from error // f's error is returned as it is
-	err = c.withCurrentMode(false, func() error {
+	err = c.withCurrentMode(rt.OwnMode, func() error {
 		from = f()
 		return nil
 	})

@@ -11,24 +11,41 @@ import (
 // so that f cannot invalidate a capture on another thread. Then it restores the thread.
 // Frequent calls have a function in package rt instead, which does all of this in one cgo
 // call.
-func (c *contextCore) withCurrent(f func() error) error { return c.withCurrentMode(true, f) }
+func (c *contextCore) withCurrent(f func() error) error { return c.withCurrentMode(rt.Relaxed, f) }
 
-func (c *contextCore) withCurrentMode(relaxed bool, f func() error) error {
+func (c *contextCore) withCurrentMode(mode rt.Mode, f func() error) error {
 	if c.shared != nil && c.shared.reset.Load() {
 		return rt.CodeReset
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var scope rt.Scope
-	if code := rt.Enter(&scope, c.raw, c.id, relaxed); code != 0 {
+	if code := rt.Enter(&scope, c.raw, c.id, mode); code != 0 {
 		return code
 	}
 	defer rt.Leave(&scope)
 	return f()
 }
 
-// lock locks mu. On a thread of the driver it does not wait: the holder of mu may be
-// waiting for the function that the driver calls there.
+// callForeign calls f, which calls other libraries, with c current. In f, calls of this
+// package return ErrInCallback: they could wait for locks that the caller holds.
+func (c *contextCore) callForeign(op string, f func() error) error {
+	var from error
+	err := c.withCurrentMode(rt.Foreign, func() error {
+		from = f()
+		return nil
+	})
+	if err != nil || from == nil {
+		return wrap(op, err)
+	}
+	if code, ok := from.(driver.CUresult); ok {
+		return failed(op, code)
+	}
+	return &Error{Op: op, Err: from}
+}
+
+// lock locks mu. Where rt.InCallback it does not wait: the holder of mu may be waiting
+// for the function that runs there.
 func lock(op string, mu locker) error {
 	if mu.TryLock() {
 		return nil

@@ -1,6 +1,8 @@
 package safe
 
 import (
+	"errors"
+
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -45,37 +47,34 @@ func (x *Context) MemoryInfo() (free, total uint64, err error) {
 // default. greatest, the most urgent priority, is the lower number. Source:
 // cuCtxGetStreamPriorityRange.
 func (x *Context) StreamPriorityRange() (least, greatest int, err error) {
-	var l, g int32
-	err = x.do("Context.StreamPriorityRange", func() error { return driver.CuCtxGetStreamPriorityRange(&l, &g) })
-	return int(l), int(g), err
+	const op = "Context.StreamPriorityRange"
+	c, err := x.acquire(op)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.Release()
+	r, err := c.priorities()
+	if err != nil {
+		return 0, 0, wrap(op, err)
+	}
+	return r.least, r.greatest, nil
 }
 
-// Synchronize waits until all work of the context, on every stream, has completed. It
-// blocks the thread.
-//
-// CUDA would invalidate every capture in the context. Synchronize therefore returns
-// [ErrCapturing] while a stream of the context that this package knows is capturing.
-// Source: cuCtxSynchronize.
-func (x *Context) Synchronize() error {
-	const op = "Context.Synchronize"
-	return x.do(op, func() error {
-		s := x.core.shared
-		if err := enterLong(&s.whole, &synchronizing); err != nil {
-			return err
-		}
-		defer s.whole.leaveLong()
-		defer synchronizing.leaveLong()
-		for _, c := range s.live() { // some may be in captures that this package did not begin
-			if c.Acquire() {
-				captures := c.capturing()
-				c.Release()
-				if captures {
-					return refuse(op, ErrCapturing, "another stream of the context is capturing")
-				}
-			}
-		}
-		return driver.CuCtxSynchronize()
-	})
+// A priorityRange is the range of the priorities of streams, which does not change.
+type priorityRange struct{ least, greatest int }
+
+// priorities returns the range, which it asks once.
+func (c *contextCore) priorities() (*priorityRange, error) {
+	if p := c.shared.urgency.Load(); p != nil {
+		return p, nil
+	}
+	var least, greatest int32
+	if err := c.withCurrent(func() error { return driver.CuCtxGetStreamPriorityRange(&least, &greatest) }); err != nil {
+		return nil, err
+	}
+	p := &priorityRange{int(least), int(greatest)}
+	c.shared.urgency.Store(p)
+	return p, nil
 }
 
 // queueOf returns the queue of a Stream for the same CUDA stream if there is one, or else
@@ -104,39 +103,59 @@ func (s *contextState) live() []*streamCore {
 
 // EnablePeerAccess lets kernels of x access the memory of peer's device, but not the
 // other way round. It succeeds if access is enabled already. [Device.CanAccessPeer]
-// returns whether it is possible. Source: cuCtxEnablePeerAccess.
+// returns whether it is possible. Source: cuCtxEnablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) EnablePeerAccess(peer *Context) error {
-	return x.peerAccess("Context.EnablePeerAccess", peer, true, driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
-		func(raw driver.CUcontext) error { return driver.CuCtxEnablePeerAccess(raw, 0) })
+	return x.withPeer("Context.EnablePeerAccess", peer, func(s *contextState, p *contextCore) error {
+		s.setPeer(p.shared, false)
+		// First the heap: from cuCtxEnablePeerAccess on, CUDA may copy between the two directly.
+		err := p.shared.shareHeap()
+		if err == nil {
+			err = driver.CuCtxEnablePeerAccess(p.raw, 0)
+		}
+		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
+			s.forgetPeer(p.shared)
+			return errors.Join(err, p.shared.shareHeap())
+		}
+		s.setPeer(p.shared, true)
+		return nil
+	})
 }
 
 // DisablePeerAccess undoes [Context.EnablePeerAccess]. It succeeds if access is not
-// enabled. Source: cuCtxDisablePeerAccess.
+// enabled. Source: cuCtxDisablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) DisablePeerAccess(peer *Context) error {
-	return x.peerAccess("Context.DisablePeerAccess", peer, false, driver.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, driver.CuCtxDisablePeerAccess)
+	return x.withPeer("Context.DisablePeerAccess", peer, func(s *contextState, p *contextCore) error {
+		err := driver.CuCtxDisablePeerAccess(p.raw)
+		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED {
+			return err
+		}
+		s.forgetPeer(p.shared)
+		return p.shared.shareHeap()
+	})
 }
 
-// peerAccess calls change and records the result. The error already means success.
-func (x *Context) peerAccess(op string, peer *Context, allowed bool, already driver.CUresult, change func(driver.CUcontext) error) error {
+// withPeer calls f with peer acquired and x current.
+func (x *Context) withPeer(op string, peer *Context, f func(s *contextState, p *contextCore) error) error {
 	p, err := peer.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer p.Release()
-	return x.do(op, func() error {
-		if err := change(p.raw); err != nil && err != already {
-			return err
-		}
-		s := x.core.shared
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if allowed {
-			s.peers[p.shared] = struct{}{}
-		} else {
-			delete(s.peers, p.shared)
-		}
-		return nil
-	})
+	return x.do(op, func() error { return f(x.core.shared, p) })
+}
+
+// setPeer notes that the heap of other is shared with s, and if enabled is set that kernels
+// of s may access memory of other.
+func (s *contextState) setPeer(other *contextState, enabled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers[other] = s.peers[other] || enabled
+}
+
+func (s *contextState) forgetPeer(other *contextState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.peers, other)
 }
 
 // reaches returns whether kernels of c may access memory of other.
@@ -146,6 +165,5 @@ func (c *contextCore) reaches(other *contextCore) bool {
 	}
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
-	_, ok := c.shared.peers[other.shared]
-	return ok
+	return c.shared.peers[other.shared]
 }

@@ -1,7 +1,10 @@
 package safe
 
 import (
+	"cmp"
+	"maps"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,11 +35,11 @@ func (d Device) ResetPrimary() error {
 	lifetime.Paused.Lock()
 	defer lifetime.Paused.Unlock()
 	queues := d.queues()
-	for q := range queues {
+	for _, q := range queues {
 		q.mu.second().Lock()
 		defer q.mu.Unlock()
 	}
-	for q := range queues {
+	for _, q := range queues {
 		if q.capture.Load() != nil {
 			return refuse(op, ErrCapturing, "a stream of %v is capturing", d)
 		}
@@ -58,7 +61,7 @@ func (d Device) noteReset() (noted []*contextState) {
 	states.Lock()
 	defer states.Unlock()
 	for _, s := range states.of {
-		if s.own && s.device == d.raw {
+		if s.primary.Load() && s.device == d.raw {
 			s.reset.Store(true)
 			noted = append(noted, s)
 		}
@@ -98,6 +101,17 @@ func (s *contextState) startQuery(e driver.CUevent) *atomic.Int32 {
 	return n
 }
 
+// asking calls f with the context current, unless it was reset. A reset waits for f, which
+// calls the driver with a stream or an event and may hold no lock.
+func (c *contextCore) asking(f func() error) error {
+	n := c.shared.startQuery(0)
+	if n == nil {
+		return rt.CodeReset
+	}
+	defer n.Add(-1)
+	return c.withCurrent(f)
+}
+
 // eventQuery queries an event for up to spin nanoseconds, unless the context was reset.
 // A reset waits for it.
 func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent, spin int64) driver.CUresult {
@@ -119,17 +133,17 @@ func (c *contextCore) homeQuery(home rt.Home, e driver.CUevent) driver.CUresult 
 	return home.EventQuery(e)
 }
 
-// queues returns the queues of all streams in the device's primary context.
-func (d Device) queues() map[*queue]struct{} {
+// queues returns the queues of all streams in the device's primary context, in order.
+func (d Device) queues() []*queue {
 	states.Lock()
 	defer states.Unlock()
 	all := map[*queue]struct{}{}
 	for _, s := range states.of {
 		for _, c := range s.live() {
-			if c.ctx.device.raw == d.raw && c.ctx.owner == nil {
+			if c.ctx.device.raw == d.raw && c.ctx.shared.primary.Load() {
 				all[c.queue] = struct{}{}
 			}
 		}
 	}
-	return all
+	return slices.SortedFunc(maps.Keys(all), func(a, b *queue) int { return cmp.Compare(a.number, b.number) })
 }

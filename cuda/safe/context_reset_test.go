@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Primary contexts that are reset by raw calls, or opened and closed by many goroutines.
 // CUDA reuses handles and addresses, so old objects must not affect new ones. Each test
@@ -57,6 +57,24 @@ func spinning(t *testing.T, x *safe.Context) (*safe.Kernel, *safe.Module) {
 	k, err := m.Kernel("spin")
 	require.NoError(t, err)
 	return k, m
+}
+
+// TestWholeAfterReset: CUDA crashes if it is asked about a stream that a reset has destroyed.
+func TestWholeAfterReset(t *testing.T) {
+	for name, reset := range map[string]func(*testing.T, *safe.Context){"by other code": reset, "by ResetPrimary": resetPrimary} {
+		t.Run(name, func(t *testing.T) {
+			resetting(t, func(t *testing.T, x *safe.Context) {
+				s, err := safe.NewStream(x, safe.StreamOptions{})
+				require.NoError(t, err)
+				reset(t, x)
+				assert.ErrorIs(t, x.WithoutCaptures(func() error { return nil }), safe.ErrReset)
+				assert.ErrorIs(t, x.Synchronize(), safe.ErrReset)
+				_, err = s.CaptureStatus()
+				assert.ErrorIs(t, err, safe.ErrReset)
+				assert.NoError(t, s.Close())
+			})
+		})
+	}
 }
 
 // TestResetKeepsOthersMemory: closing old buffers after a reset frees no new ones.

@@ -8,17 +8,18 @@
 //	s, err := safe.NewStream(x, safe.StreamOptions{})
 //	m, err := safe.LoadFile(x, "kernels.ptx", safe.LoadOptions{})
 //	k, err := m.Kernel("saxpy")
-//	err = k.Launch(s, safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}},
-//		safe.Val(uint32(n)), safe.Val(float32(2)), in.Arg(), out.Arg())
-//	err = s.Synchronize()
+//	in, err := safe.Upload(x, values)
+//	out, err := safe.NewZeroed[float32](x, n)
+//	err = k.Launch(s, safe.Threads(n), safe.Val(uint32(n)), safe.Val(float32(2)), in.Arg(), out.Arg())
+//	sums, err := out.Download()
 //
 // # Streams and memory
 //
 // A [Context] holds every other object of a device. A [Module] holds kernels, which nvcc
 // or another compiler has compiled to PTX or to a cubin. A [Kernel] is launched on a
 // [Stream], with arguments made by [Val], [Buffer.Arg] and [Pinned.Arg]. Work on one
-// stream runs in order. Work on different streams runs concurrently unless an [Event]
-// orders it: see [Stream.Record] and [Stream.WaitEvent].
+// stream runs in order. Work on different streams runs concurrently unless
+// [Stream.WaitStream], [Stream.Fork] or an [Event] orders it.
 //
 // A [Buffer] is device memory. A [Pinned] is page-locked host memory that devices can
 // access. Methods with Async in their name enqueue work on a stream and return; their
@@ -55,7 +56,7 @@
 // Every stream, event, buffer, module, context and graph has a Close method. Close may be
 // called in any order, more than once, and while other goroutines use the object, which
 // is then destroyed after their calls have returned. A context that is closed first is
-// destroyed after the last object in it. The garbage collector also closes objects that
+// destroyed after the last object in it; [Context.CloseAll] closes those. The garbage collector also closes objects that
 // were dropped without Close. Do not rely on it: it does not know how full the device is.
 // See [OnError] and [TrackLeaks].
 //

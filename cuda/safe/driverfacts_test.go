@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Facts about CUDA on which package safe relies, tested through package driver alone,
 // with the same results on the simulated driver and on a GPU.

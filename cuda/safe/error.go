@@ -21,12 +21,17 @@ var (
 	ErrCapturing = errors.New("a stream is capturing, and this call would invalidate the capture")
 	// ErrWrongThread: a capture must end on the thread that began it.
 	ErrWrongThread = errors.New("the capture must end on the thread that began it")
-	// ErrInCallback: a host function or a callback called CUDA, which could deadlock.
-	ErrInCallback = errors.New("CUDA cannot be called from a host function or a callback")
+	// ErrInCallback: a host function or a callback called CUDA, which could deadlock. So
+	// could a function that [Stream.EnqueueRaw] or [Context.WithoutCaptures] calls: it may
+	// call CUDA by other packages only.
+	ErrInCallback = errors.New("not allowed in a host function, a callback or a function that makes raw calls")
 	// ErrForeignNode: a node, a condition or an edge belongs to another graph.
 	ErrForeignNode = errors.New("not part of this graph")
 	// ErrGraphLost: a capture into the graph failed, and CUDA destroyed the graph.
 	ErrGraphLost = errors.New("CUDA destroyed the graph because a capture into it failed")
+	// ErrNotAllocated: memory that a graph allocates is used before the first launch of the
+	// graph, or after [Buffer.FreeAsync].
+	ErrNotAllocated = errors.New("no launch of the graph has allocated the memory")
 	// ErrConditional: CUDA does not support the call for graphs with conditional nodes.
 	ErrConditional = errors.New("the graph has conditional nodes")
 	// ErrReset: the device's primary context was reset, which destroyed everything created
@@ -153,4 +158,18 @@ func wrap(op string, err error) error {
 // refuse returns an *Error that CUDA did not cause, with a formatted Detail.
 func refuse(op string, err error, format string, args ...any) error {
 	return &Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
+}
+
+// placed adds to an error the place of its cause in a list, such as "node 3".
+func placed(op, place string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return &Error{Op: op, Err: err, Detail: place}
+	}
+	at := *e
+	at.Op, at.Detail = op, place
+	if e.Detail != "" {
+		at.Detail += ": " + e.Detail
+	}
+	return &at
 }

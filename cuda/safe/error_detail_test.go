@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Details of errors: the kernel of a failed launch, the event that Event.Since cannot use,
 // the sizes of a failed allocation. Both drivers; some cases need the simulated one.
@@ -43,7 +43,7 @@ func TestSimLaunchErrorsNameTheKernel(t *testing.T) {
 		{"unknown", driver.CUDA_ERROR_UNKNOWN, one, "kernel nothing"},
 		{"no code for the device", driver.CUDA_ERROR_NO_BINARY_FOR_GPU, one, "kernel nothing"},
 		{"no limit exceeded", driver.CUDA_ERROR_INVALID_VALUE, one, "kernel nothing"},
-		{"a limit exceeded", driver.CUDA_ERROR_INVALID_VALUE, safe.LaunchConfig{Block: safe.Dim{X: 1}}, "kernel nothing: grid.X is 0"},
+		{"a limit exceeded", driver.CUDA_ERROR_INVALID_VALUE, safe.LaunchConfig{Block: safe.Dim{X: 1}}, "kernel nothing: grid.X is 0: skip a launch for no values"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			defer simulated.Reset()
@@ -59,6 +59,29 @@ func TestSimLaunchErrorsNameTheKernel(t *testing.T) {
 			assert.Equal(t, test.want, detail(t, err, test.code))
 		})
 	}
+}
+
+// TestSimUnregisteredKernels: the error says what to do, as far as the driver keeps a log.
+func TestSimUnregisteredKernels(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	m, err := safe.Load(x, []byte(head+".visible .entry strange()\n{\n\tret;\n}\n"), safe.LoadOptions{})
+	require.NoError(t, err)
+	closing(t, m)
+	k, err := m.Kernel("strange")
+	require.NoError(t, err)
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	closing(t, g)
+	want := "kernel strange is not registered with the simulated driver: register it with sim.Control.Kernel or simdriver -kernels"
+	if driverOf(t) < 12090 {
+		want = "kernel strange"
+	}
+	defer simulated.Reset()
+	assert.Equal(t, want, detail(t, k.Launch(s, one), driver.CUDA_ERROR_NOT_SUPPORTED))
+	_, err = g.Add(safe.KernelNode(k, one))
+	assert.Equal(t, want, detail(t, err, driver.CUDA_ERROR_NOT_SUPPORTED))
 }
 
 func TestSinceSaysWhichEvent(t *testing.T) {

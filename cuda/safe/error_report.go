@@ -2,8 +2,8 @@ package safe
 
 import "github.com/cudabind/cudabind/cuda/internal/lifetime"
 
-// LeakError reports an object that was dropped without Close. The garbage collector found
-// it, and the object was then closed.
+// LeakError reports an object that was dropped without Close, or a [Capture] without End.
+// The garbage collector found it, and the object was then closed.
 type LeakError struct {
 	Kind  string // of the object, such as "Stream"
 	Stack string // of the call that made it

@@ -1,11 +1,13 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package safe_test
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,16 +36,76 @@ func TestSimOtherDrivers(t *testing.T) {
 			cmd := command.Built(self, "-test.v", "-test.skip=^TestSimOtherDrivers$", "-test.timeout=10m")
 			cmd.Env = append(os.Environ(), "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version, "CUDABIND_STORM=10ms")
 			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", failures(string(out)))
 			for line := range strings.Lines(string(out)) {
-				if err != nil || strings.Contains(line, "--- SKIP") {
+				if strings.Contains(line, "--- SKIP") {
 					t.Log(strings.TrimRight(line, "\n"))
 				}
 			}
-			require.NoError(t, err)
 			n := strings.Count(string(out), "--- PASS: ")
 			t.Logf("%d tests passed", n)
 			assert.Greater(t, n, 100)
 		})
+	}
+}
+
+// failures returns the failed part of what tests have printed with -test.v: what each test
+// that failed or did not end has printed, and what belongs to no test. The names of these tests
+// come last, since logs may be cut to their end.
+func failures(out string) string {
+	printed, names := map[string]string{}, []string(nil)
+	test := ""
+	for line := range strings.Lines(out) {
+		switch f := strings.Fields(line); {
+		case len(f) == 3 && f[0] == "===": // RUN, PAUSE, CONT or NAME
+			test = f[2]
+			printed[test] += ""
+		case len(f) == 4 && f[0] == "---":
+			if test = ""; f[1] == "FAIL:" {
+				names = append(names, f[2])
+			} else {
+				delete(printed, f[2])
+			}
+		default:
+			printed[test] += line
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(printed)) {
+		if name != "" && !slices.Contains(names, name) { // it did not end
+			names = append(names, name)
+		}
+	}
+	var text strings.Builder
+	for _, name := range names {
+		text.WriteString("--- FAIL: " + name + "\n" + ends(printed[name]))
+	}
+	return text.String() + ends(printed[""]) + "failed: " + strings.Join(names, ", ")
+}
+
+// ends returns the first and the last lines of a text.
+func ends(text string) string {
+	const most = 30
+	lines := strings.SplitAfter(text, "\n")
+	if len(lines) > 2*most {
+		lines = slices.Concat(lines[:most], []string{"...\n"}, lines[len(lines)-most:])
+	}
+	return strings.Join(lines, "")
+}
+
+func TestFailures(t *testing.T) {
+	for name, test := range map[string]struct{ out, want string }{
+		"subtests": {
+			"=== RUN   A\n=== RUN   A/b\n    said by b\n=== RUN   A/c\n    said by c\n=== NAME  A\n    said by A\n" +
+				"--- FAIL: A (0.10s)\n    --- FAIL: A/b (0.05s)\n    --- PASS: A/c (0.05s)\n=== RUN   D\n    said by D\n--- SKIP: D (0.00s)\nFAIL\n",
+			"--- FAIL: A\n    said by A\n--- FAIL: A/b\n    said by b\nFAIL\nfailed: A, A/b",
+		},
+		"panic": {
+			"=== RUN   A\n--- PASS: A (0.10s)\n=== RUN   B\n    said by B\npanic: B hangs\n\ngoroutine 1:\n",
+			"--- FAIL: B\n    said by B\npanic: B hangs\n\ngoroutine 1:\nfailed: B",
+		},
+		"leftover": {"=== RUN   A\n--- PASS: A (0.10s)\nPASS\n2 objects are alive\n", "PASS\n2 objects are alive\nfailed: "},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, test.want, failures(test.out)) })
 	}
 }
 

@@ -22,16 +22,24 @@ type Event struct {
 
 type eventCore struct {
 	lifetime.Handle
+	*recording
 	ctx         *contextCore
 	raw         driver.CUevent
 	callContext driver.CUcontext // made current for each call, 0 for none
-	gate        gate             // closed while the last record is captured
 	untimed     bool             // created with DisableTiming
-	recorded    atomic.Bool      // at least once by this package, or perhaps elsewhere
-	waiting     atomic.Int32     // waits in the poller, or about to be
-	mu          mutex[eventRank] // held while the gate is closed or opened
-	captured    bool             // the last record is captured; guarded by mu
-	capture     atomic.Pointer[capturing]
+	pooled      bool             // of the context's pool, for one use in this package
+	foreign     bool             // borrowed: other code destroys it
+	owner       any              // of a borrowed event: stays reachable
+}
+
+// A recording is the state of an event of the driver, which all Events for it share.
+type recording struct {
+	gate     gate             // closed while the last record is captured
+	recorded atomic.Bool      // at least once by this package, or perhaps elsewhere
+	waiting  atomic.Int32     // waits in the poller, or about to be
+	mu       mutex[eventRank] // held while the gate is closed or opened
+	captured bool             // the last record is captured; guarded by mu
+	capture  atomic.Pointer[capturing]
 }
 
 // errForeign means that the event was recorded in an open capture that is not the
@@ -63,7 +71,7 @@ func (e *eventCore) work() int {
 }
 
 // quick returns the event with its gate entered, for the common case, and nil otherwise.
-// The call need not acquire the event, as Destroy closes the gate.
+// The call need not acquire the event, as Destroy waits until the gate is empty.
 func (e *Event) quick() *eventCore {
 	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() || !e.core.gate.enter() {
 		return nil
@@ -99,6 +107,13 @@ func (e *eventCore) use(op string, of *capturing, f func() error) error {
 	return e.exclude(op, of, f)
 }
 
+// stale returns whether the event was last recorded in a capture that has ended. The caller
+// is in exclude.
+func (e *eventCore) stale() bool {
+	c := e.capture.Load()
+	return c != nil && c.ended.Load()
+}
+
 // setCaptured notes whether the last record of the event is captured, and in which
 // capture if this package began that. The caller is in exclude.
 func (e *eventCore) setCaptured(captured bool, c *capturing) {
@@ -119,7 +134,8 @@ func (e *eventCore) setCaptured(captured bool, c *capturing) {
 // EventOptions are the options of [NewEvent]. The zero value is CUDA's default.
 type EventOptions struct {
 	// DisableTiming makes the event cheaper to record. [Event.Since] then returns an
-	// error.
+	// error. Set it for events that are recorded in quick succession: while one stream
+	// recorded events with timing without a pause, an H200 ran no work of other streams.
 	DisableTiming bool
 	// BlockingSync makes waits of the driver for the event sleep instead of spin. Waits
 	// of this package are not affected.
@@ -169,13 +185,19 @@ func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Even
 		return nil, err
 	}
 	defer c.Release()
-	e := &eventCore{ctx: c, callContext: c.handleContext()}
+	e := &eventCore{ctx: c, callContext: c.handleContext(), recording: &recording{}}
 	if err := c.withCurrent(func() error { return create(&e.raw) }); err != nil {
 		return nil, wrap(op, err)
 	}
-	if err := e.Open(e, &c.Handle); err != nil {
-		return nil, wrap(op, errors.Join(err, c.withCurrent(func() error { return driver.CuEventDestroy(e.raw) })))
+	return e.adopt(op, &c.Handle)
+}
+
+// adopt makes an Event of e, which parent must outlive.
+func (e *eventCore) adopt(op string, parent *lifetime.Handle) (*Event, error) {
+	if err := e.Open(e, parent); err != nil {
+		return nil, wrap(op, errors.Join(err, e.destroy()))
 	}
+	e.ctx.shared.addEvent(e)
 	u := &Event{core: e}
 	u.cleanup = lifetime.Cleanup(u, &e.Handle)
 	return u, nil
@@ -183,8 +205,23 @@ func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Even
 
 func (e *eventCore) Kind() string { return "Event" }
 
+// Destroy waits for short calls that have not acquired the event: see quick.
 func (e *eventCore) Destroy(bool) error {
 	e.gate.close()
+	e.gate.open()
+	if e.pooled && !e.captured {
+		e.ctx.shared.events.put(e.raw)
+		return nil
+	}
+	e.ctx.shared.dropEvent(e)
+	e.owner = nil
+	return e.destroy()
+}
+
+func (e *eventCore) destroy() error {
+	if e.foreign {
+		return nil
+	}
 	return e.ctx.destroying("Event.Close", func() error { return driver.CuEventDestroy(e.raw) })
 }
 
@@ -196,8 +233,8 @@ func (e *Event) acquire(op string) (*eventCore, error) {
 	return e.core, nil
 }
 
-// Close destroys the event. Work that already waits for it still does. Closing again does
-// nothing. Source: cuEventDestroy.
+// Close destroys the event, unless it is borrowed. Work that already waits for it still
+// does. Closing again does nothing. Source: cuEventDestroy.
 func (e *Event) Close() error {
 	if e == nil || e.core == nil {
 		return nil
@@ -248,8 +285,9 @@ func (e *eventCore) query(spin int64) driver.CUresult {
 // Since returns the time on the device from start to e. The resolution is about 0.5 µs.
 // It returns driver.CUDA_ERROR_NOT_READY if the latest record of either has not completed,
 // and driver.CUDA_ERROR_INVALID_HANDLE if either was never recorded or was created with
-// DisableTiming. The error's Detail says which event is the cause. Source:
-// cuEventElapsedTime.
+// DisableTiming. The error's Detail says which event is the cause. It returns
+// [ErrContextMismatch] if the events belong to different contexts.
+// Source: cuEventElapsedTime.
 func (e *Event) Since(start *Event) (time.Duration, error) {
 	const op = "Event.Since"
 	end, err := e.acquire(op)
@@ -262,6 +300,9 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 		return 0, err
 	}
 	defer begin.Release()
+	if !begin.ctx.same(end.ctx) {
+		return 0, refuse(op, ErrContextMismatch, "the events belong to different contexts, of %v and %v", begin.ctx.device, end.ctx.device)
+	}
 	for _, v := range []*eventCore{end, begin} {
 		if !v.enter() {
 			return 0, &Error{Op: op, Err: ErrCapturing}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Graph describes work: operations (nodes) and the order between them (edges). Capture one
@@ -29,17 +30,20 @@ type graphCore struct {
 	parentNode driver.CUgraphNode // the child or conditional node that it is inside of
 
 	mu          *mutex[graphRank]             // one thread at a time may use a graph and those inside it
+	room        mutex[graphRank]              // for mu of an outermost graph
 	lost        bool                          // a capture has failed and CUDA has destroyed it
 	destroyed   bool                          // by CUDA
 	conditional bool                          // has a conditional node
 	executed    bool                          // has been instantiated
-	capturing   bool                          // a stream captures into it
+	captures    []*capturing                  // of the outermost graph: into it and those inside nodes
 	gone        map[driver.CUgraphNode]uint32 // nodes destroyed per handle, as CUDA reuses handles
 	inner       map[driver.CUgraph]*graphCore // the graphs inside nodes, as far as users have asked for them
 }
 
 func newGraphCore(x *contextCore) *graphCore {
-	return &graphCore{ctx: x, kept: newGraphRetained(), mu: new(mutex[graphRank])}
+	g := &graphCore{ctx: x, kept: newGraphRetained()}
+	g.mu = &g.room
+	return g
 }
 
 // top returns the outermost graph that g is inside of, or g.
@@ -60,9 +64,14 @@ func (g *graphCore) adopt(op string) (*Graph, error) {
 	if err := g.Open(g, &g.ctx.Handle); err != nil {
 		return nil, wrap(op, errors.Join(err, g.Destroy(true)))
 	}
+	return g.user(), nil
+}
+
+// user makes the Graph for a core that is open.
+func (g *graphCore) user() *Graph {
 	u := &Graph{core: g}
 	u.cleanup = lifetime.Cleanup(u, &g.Handle)
-	return u, nil
+	return u
 }
 
 // NewGraph creates an empty graph: fill it with [Graph.Add] or [Stream.CaptureTo].
@@ -75,27 +84,45 @@ func NewGraph(x *Context) (*Graph, error) {
 	}
 	defer c.Release()
 	g := newGraphCore(c)
-	if err := c.withCurrent(func() error { return driver.CuGraphCreate(&g.raw, 0) }); err != nil {
-		return nil, wrap(op, err)
+	if c.shared.reset.Load() {
+		return nil, &Error{Op: op, Err: ErrReset}
+	}
+	if code := c.home().CreateGraph(&g.raw); code != 0 {
+		return nil, failed(op, code)
 	}
 	return g.adopt(op)
+}
+
+// lock locks the graph, or returns lifetime.ErrLater if it would have to wait and may not.
+func (g *graphCore) lock(wait bool) error {
+	if wait {
+		g.mu.Lock()
+	} else if !g.mu.TryLock() {
+		return lifetime.ErrLater
+	}
+	return nil
 }
 
 func (g *graphCore) Kind() string { return "Graph" }
 
 func (g *graphCore) Destroy(wait bool) error {
-	if wait {
-		g.mu.Lock()
-	} else if !g.mu.TryLock() {
-		return lifetime.ErrLater
+	if err := g.lock(wait); err != nil {
+		return err
 	}
 	defer g.mu.Unlock()
 	defer g.kept.release()
 	if g.destroyed {
 		return nil
 	}
-	return g.ctx.destroying("Graph.Close", func() error {
-		return executables.destroying(func() error { return driver.CuGraphDestroy(g.raw) })
+	if g.ctx.shared.reset.Load() {
+		return nil
+	}
+	return executables.inTurn(func() error {
+		code := g.ctx.home().DestroyGraph(g.raw)
+		if code == rt.CodeReset {
+			return nil
+		}
+		return check("Graph.Close", code)
 	})
 }
 
@@ -121,9 +148,21 @@ func (g *graphCore) usable(op string) error {
 	return nil
 }
 
-// changeable returns an error if the graph cannot be changed or copied now. mu is held.
+// changeable returns an error if the graph cannot be changed now. mu is held.
 func (g *graphCore) changeable(op string) error {
-	if g.top().capturing {
+	for _, c := range g.top().captures {
+		if c.graph == g {
+			return refuse(op, ErrCapturing, "a stream captures into the graph; Stream.AddNode adds nodes")
+		}
+	}
+	return g.usable(op)
+}
+
+// settled returns an error if the graph, or one inside of a node, may change before its
+// lock is released: it cannot be copied or instantiated, and its nodes not destroyed. mu is
+// held.
+func (g *graphCore) settled(op string) error {
+	if len(g.top().captures) > 0 {
 		return refuse(op, ErrCapturing, "a stream captures into the graph")
 	}
 	return g.usable(op)
@@ -143,6 +182,17 @@ func (g *Graph) do(op string, f func(*graphCore) error) error {
 func (g *Graph) change(op string, f func(*graphCore) error) error {
 	return g.do(op, func(c *graphCore) error {
 		if err := c.changeable(op); err != nil {
+			return err
+		}
+		return f(c)
+	})
+}
+
+// whole is do for calls that fail while a stream captures into the graph or one inside of
+// a node.
+func (g *Graph) whole(op string, f func(*graphCore) error) error {
+	return g.do(op, func(c *graphCore) error {
+		if err := c.settled(op); err != nil {
 			return err
 		}
 		return f(c)
@@ -187,12 +237,12 @@ func (g *Graph) Raw() driver.CUgraph {
 func (g *Graph) Clone() (*Graph, error) {
 	const op = "Graph.Clone"
 	var clone *graphCore
-	err := g.change(op, func(c *graphCore) error {
+	err := g.whole(op, func(c *graphCore) error {
 		if c.top().conditional {
 			return refuse(op, ErrConditional, "such a graph cannot be cloned")
 		}
 		clone = newGraphCore(c.ctx)
-		if err := driver.CuGraphClone(&clone.raw, c.raw); err != nil {
+		if err := executables.inTurn(func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
 			return err
 		}
 		clone.kept = c.kept.share()

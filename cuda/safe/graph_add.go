@@ -19,21 +19,26 @@ func (g *Graph) Add(w NodeParams, deps ...Node) (Node, error) {
 		return Node{}, err
 	}
 	defer c.Release()
-	k, err := taken(op, w, c)
+	return c.addNode(op, w, deps)
+}
+
+// addNode is Add for an acquired graph.
+func (g *graphCore) addNode(op string, w NodeParams, deps []Node) (Node, error) {
+	k, err := taken(op, w, g)
 	if err != nil {
 		return Node{}, err
 	}
 	defer w.release()
-	if err := lock(op, c.mu); err != nil {
+	if err := lock(op, g.mu); err != nil {
 		k.release()
 		return Node{}, err
 	}
-	defer c.mu.Unlock()
-	n, err := c.add(op, w, deps)
+	defer g.mu.Unlock()
+	n, err := g.add(op, w, deps)
 	if n.raw == 0 {
 		k.release()
 	} else {
-		c.kept.set(n.raw, k)
+		g.kept.set(n.raw, k)
 	}
 	if err != nil {
 		return Node{}, wrap(op, err)
@@ -69,8 +74,9 @@ func (g *graphCore) add(op string, w NodeParams, deps []Node) (n Node, err error
 // Set changes the node's parameters. Existing executables of the graph do not change: see
 // [GraphExec.Set] and [GraphExec.Update]. It returns [ErrInvalidArgument] if w is for
 // another type of node, or if CUDA cannot change nodes of this type.
-func (n Node) Set(w NodeParams) error {
-	const op = "Node.Set"
+func (n Node) Set(w NodeParams) error { return n.set("Node.Set", w) }
+
+func (n Node) set(op string, w NodeParams) error {
 	g := n.of
 	if g == nil || !g.Acquire() {
 		return &Error{Op: op, Err: ErrClosed}
@@ -245,7 +251,7 @@ func ChildGraphNode(child *Graph) NodeParams {
 			return refuse(op, ErrConditional, "such a graph cannot be a child")
 		}
 		k.inner = g.kept.share()
-		return g.changeable(op)
+		return g.settled(op)
 	}
 	w.releasing = func() {
 		if c != nil {
@@ -255,10 +261,10 @@ func ChildGraphNode(child *Graph) NodeParams {
 		}
 	}
 	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw)
+		return executables.inTurn(func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
 	}
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw)
+		return executables.inTurn(func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
 	}
 	return w
 }

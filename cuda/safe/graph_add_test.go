@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Adding and setting nodes, changing executables, edges. Runs on any driver.
 
@@ -283,6 +283,8 @@ func TestExecSet(t *testing.T) {
 	assert.EqualValues(t, 1, second.Data()[0], "filled only")
 	require.NoError(t, e.SetEnabled(added, true))
 	assert.Error(t, e.SetEnabled(called, false), "host functions cannot be")
+	assert.ErrorIs(t, e.SetEnabled(zeroed, false), safe.ErrNotSupported, "the driver loses the order")
+	require.NoError(t, e.SetEnabled(zeroed, true))
 	flags, err := e.Flags()
 	if supports(12000) {
 		require.NoError(t, err)

@@ -26,14 +26,22 @@ type ConditionOptions struct {
 // [ErrNotSupported] if the driver is older than CUDA 12.3.
 // Source: cuGraphConditionalHandleCreate.
 func (g *Graph) NewCondition(o ConditionOptions) (Condition, error) {
+	var c Condition
+	err := g.change("Graph.NewCondition", func(g *graphCore) (err error) {
+		c, err = g.newCondition(o)
+		return err
+	})
+	return c, err
+}
+
+// newCondition is NewCondition with the graph locked.
+func (g *graphCore) newCondition(o ConditionOptions) (Condition, error) {
 	var flags uint32
 	if o.Assign {
 		flags = uint32(driver.CU_GRAPH_COND_ASSIGN_DEFAULT)
 	}
-	var c Condition
-	const op = "Graph.NewCondition"
-	err := g.change(op, func(g *graphCore) error {
-		c.of = g
+	c := Condition{of: g}
+	err := g.ctx.withCurrent(func() error {
 		return driver.CuGraphConditionalHandleCreate(&c.raw, g.raw, g.ctx.raw, o.Default, flags)
 	})
 	if err != nil {
@@ -94,33 +102,37 @@ func (g *Graph) AddSwitch(c Condition, bodies int, deps ...Node) (Node, []*Graph
 	return g.addConditional("Graph.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies, deps)
 }
 
-func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, deps []Node) (Node, []*Graph, error) {
-	n := Node{kind: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
-	var graphs []*Graph
-	err := g.change(op, func(g *graphCore) error {
-		if c.of == nil || c.of.top() != g.top() {
-			return refuse(op, ErrForeignNode, "the condition belongs to another graph, or is a zero Condition")
-		}
-		if bodies < 1 || int(uint32(bodies)) != bodies {
-			return refuse(op, ErrRange, "%d bodies; it must be at least 1", bodies)
-		}
+func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, deps []Node) (n Node, graphs []*Graph, err error) {
+	err = g.change(op, func(g *graphCore) error {
 		before, _, err := g.dependencies(op, deps, nil)
 		if err != nil {
 			return err
 		}
-		p := driver.CUgraphNodeParams{Type: n.kind}
-		*p.Conditional() = driver.CUDA_CONDITIONAL_NODE_PARAMS{Handle: c.raw, Type: kind, Size: uint32(bodies), Ctx: g.ctx.raw}
-		if err := driver.CuGraphAddNode(&n.raw, g.raw, unsafe.SliceData(before), nil, uint64(len(before)), &p); err != nil {
-			return err
+		raw, inside, err := g.addConditional(op, kind, c, bodies, before)
+		if err == nil {
+			n, graphs = g.named(raw, driver.CU_GRAPH_NODE_TYPE_CONDITIONAL), inside
 		}
-		n, g.top().conditional = g.named(n.raw, n.kind), true
-		for _, raw := range unsafe.Slice(p.Conditional().PhGraph_out, bodies) {
-			graphs = append(graphs, &Graph{core: g.innerGraph(raw, n.raw)})
-		}
-		return nil
+		return err
 	})
-	if err != nil {
-		return Node{}, nil, err
+	return n, graphs, err
+}
+
+// addConditional adds a conditional node. The graph is locked and its context current.
+func (g *graphCore) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, before []driver.CUgraphNode) (n driver.CUgraphNode, graphs []*Graph, err error) {
+	if c.of == nil || c.of.top() != g.top() {
+		return 0, nil, refuse(op, ErrForeignNode, "the condition belongs to another graph, or is a zero Condition")
+	}
+	if bodies < 1 || int(uint32(bodies)) != bodies {
+		return 0, nil, refuse(op, ErrRange, "%d bodies; it must be at least 1", bodies)
+	}
+	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
+	*p.Conditional() = driver.CUDA_CONDITIONAL_NODE_PARAMS{Handle: c.raw, Type: kind, Size: uint32(bodies), Ctx: g.ctx.raw}
+	if err := driver.CuGraphAddNode(&n, g.raw, unsafe.SliceData(before), nil, uint64(len(before)), &p); err != nil {
+		return 0, nil, err
+	}
+	g.top().conditional = true
+	for _, raw := range unsafe.Slice(p.Conditional().PhGraph_out, bodies) {
+		graphs = append(graphs, &Graph{core: g.innerGraph(raw, n)})
 	}
 	return n, graphs, nil
 }

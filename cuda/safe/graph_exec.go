@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -29,7 +30,8 @@ type execCore struct {
 	last      pendingWork // the latest launches
 
 	source *graphCore
-	work   int // operations that a launch adds to a stream's queue
+	allocs []*block // that a launch allocates and leaves allocated
+	work   int      // operations that a launch adds to a stream's queue
 
 	mu      mutex[execRank] // one thread at a time may use an executable
 	kept    *graphRetained
@@ -80,24 +82,8 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 func (g *Graph) InstantiateWith(o InstantiateOptions) (*GraphExec, error) {
 	const op = "Graph.Instantiate"
 	e := &execCore{}
-	err := g.change(op, func(c *graphCore) error {
-		if c.parent != nil {
-			return refuse(op, ErrInvalidArgument, "the graph is inside a node of another; instantiate that one")
-		}
-		if c.conditional && c.executed {
-			return refuse(op, ErrConditional, "such a graph can be instantiated only once")
-		}
-		stripe := &executables.stripes[0]
-		if err := stripe.enter(&executables); err != nil {
-			return err
-		}
-		err := e.instantiate(op, c, o.flags())
-		stripe.leave()
-		if err != nil {
-			return err
-		}
-		e.ctx, e.kept, e.source, c.executed = c.ctx, c.kept.share(), c, true
-		return nil
+	err := reclaiming(func() error {
+		return g.whole(op, func(c *graphCore) error { return e.make(op, c, o.flags()) })
 	})
 	if err != nil {
 		return nil, err
@@ -110,12 +96,37 @@ func (g *Graph) InstantiateWith(o InstantiateOptions) (*GraphExec, error) {
 	return u, nil
 }
 
+// make makes e an executable of a graph, which is locked.
+func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate_flags) error {
+	if c.parent != nil {
+		return refuse(op, ErrInvalidArgument, "the graph is inside a node of another; instantiate that one")
+	}
+	if c.conditional && c.executed {
+		return refuse(op, ErrConditional, "such a graph can be instantiated only once")
+	}
+	stripe := &executables.stripes[0]
+	if err := stripe.enter(&executables); err != nil {
+		return err
+	}
+	err := c.oneExecutable(op, e.instantiate(op, c, flags))
+	stripe.leave()
+	if err != nil {
+		return err
+	}
+	e.ctx, e.kept, e.source, c.executed = c.ctx, c.kept.share(), c, true
+	e.allocs = left(e.kept.allocations())
+	return nil
+}
+
 func (e *execCore) instantiate(op string, g *graphCore, flags driver.CUgraphInstantiate_flags) error {
 	var nodes uint64
 	if err := driver.CuGraphGetNodes(g.raw, nil, &nodes); err != nil {
 		return err
 	}
 	e.work = int(min(nodes, mostOfGraph-1)) + 1
+	if slices.ContainsFunc(left(g.kept.allocations()), func(b *block) bool { return b.graph.home != nil }) {
+		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+	}
 	p := driver.CUDA_GRAPH_INSTANTIATE_PARAMS{Flags: uint64(flags)}
 	err := driver.CuGraphInstantiateWithParams(&e.raw, g.raw, &p)
 	if errors.Is(err, ErrNotSupported) {
@@ -138,11 +149,9 @@ func (e *execCore) Kind() string { return "GraphExec" }
 
 // Destroy destroys the executable: CUDA defers that to the end of its last launch. Then it
 // releases the objects that the launches used.
-func (e *execCore) Destroy(bool) error {
+func (e *execCore) Destroy(wait bool) error {
 	if !e.destroyed {
-		err := e.destroys.try(func() error {
-			return e.ctx.destroying("GraphExec.Close", func() error { return driver.CuGraphExecDestroy(e.raw) })
-		})
+		err := e.destroy(wait)
 		if err == lifetime.ErrLater {
 			return err
 		}
@@ -153,6 +162,17 @@ func (e *execCore) Destroy(bool) error {
 	}
 	e.kept.release()
 	return e.err
+}
+
+// destroy destroys the executable with its graph locked: the two share parts.
+func (e *execCore) destroy(wait bool) error {
+	if err := e.source.lock(wait); err != nil {
+		return err
+	}
+	defer e.source.mu.Unlock()
+	return e.destroys.try(func() error {
+		return e.ctx.destroying("GraphExec.Close", func() error { return driver.CuGraphExecDestroy(e.raw) })
+	})
 }
 
 func (e *GraphExec) acquire(op string) (*execCore, error) {
@@ -186,7 +206,7 @@ func (e *GraphExec) Raw() driver.CUgraphExec {
 // [ErrCapturing] if s captures; add a [ChildGraphNode] instead. Waits for the stream report
 // faults of the work. Source: cuGraphLaunch.
 func (e *GraphExec) Launch(s *Stream) error {
-	return e.on("GraphExec.Launch", s, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
+	return e.on("GraphExec.Launch", s, true, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
 		return rt.GraphLaunch(set, raw, stream)
 	})
 }
@@ -194,12 +214,18 @@ func (e *GraphExec) Launch(s *Stream) error {
 // Upload enqueues on s the preparation of the executable on the device, which the first
 // launch does otherwise. It returns [ErrCapturing] if s captures. Source: cuGraphUpload.
 func (e *GraphExec) Upload(s *Stream) error {
-	return e.on("GraphExec.Upload", s, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
+	return e.on("GraphExec.Upload", s, false, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
 		return rt.GraphUpload(set, raw, stream)
 	})
 }
 
-func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
+// on enqueues a call with the executable. CUDA may have to allocate memory of the graph
+// then.
+func (e *GraphExec) on(op string, s *Stream, launches bool, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
+	return reclaiming(func() error { return e.once(op, s, launches, call) })
+}
+
+func (e *GraphExec) once(op string, s *Stream, launches bool, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
 	c, err := e.acquire(op)
 	if err != nil {
 		return err
@@ -223,7 +249,18 @@ func (e *GraphExec) on(op string, s *Stream, call func(driver.CUgraphExec, drive
 	}
 	defer c.leave(executables.stripe(sc))
 	c.note(sc)
-	return check(op, call(c.raw, sc.raw, sc.callContext))
+	code := call(c.raw, sc.raw, sc.callContext)
+	if code == 0 && launches {
+		c.launched()
+	}
+	return check(op, code)
+}
+
+// launched notes that a launch has allocated its memory. mu is held.
+func (e *execCore) launched() {
+	for _, b := range e.allocs {
+		b.graph.present.Store(true)
+	}
 }
 
 // enter locks the executable for a call until leave.
@@ -296,7 +333,7 @@ func (e *GraphExec) Update(g *Graph) error {
 		return err
 	}
 	defer c.Release()
-	return g.change(op, func(g *graphCore) error {
+	return g.whole(op, func(g *graphCore) error {
 		if err := c.enter(op, &executables.stripes[0]); err != nil {
 			return err
 		}
@@ -306,6 +343,7 @@ func (e *GraphExec) Update(g *Graph) error {
 		}
 		before := c.kept
 		c.kept = g.kept.share()
+		c.allocs = left(c.kept.allocations())
 		if c.kept.same(before) {
 			c.forgetUsers() // a capture into g may have added objects
 			before.release()

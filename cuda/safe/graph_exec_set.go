@@ -42,8 +42,9 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 //
 // It returns [ErrForeignNode] for a node of another graph, and [ErrInvalidArgument] if w is
 // for another type of node or CUDA cannot change nodes of this type in an executable.
-func (e *GraphExec) Set(n Node, w NodeParams) error {
-	const op = "GraphExec.Set"
+func (e *GraphExec) Set(n Node, w NodeParams) error { return e.set("GraphExec.Set", n, w) }
+
+func (e *GraphExec) set(op string, n Node, w NodeParams) error {
 	if n.of == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
@@ -77,10 +78,15 @@ func (e *GraphExec) Set(n Node, w NodeParams) error {
 
 // SetEnabled enables or disables one node in later launches of the executable. A disabled
 // node does nothing, but nodes that depend on it still wait for its dependencies. n is a
-// kernel, copy or fill node of the graph that the executable was instantiated from, which
-// must be open. Source: cuGraphNodeSetEnabled.
+// kernel or copy node of the graph that the executable was instantiated from, which must be
+// open. It returns [ErrNotSupported] if it would disable a fill node, because drivers then
+// run the nodes around it in no order. Source: cuGraphNodeSetEnabled.
 func (e *GraphExec) SetEnabled(n Node, on bool) error {
-	return e.node("GraphExec.SetEnabled", n, func(c *execCore) error {
+	const op = "GraphExec.SetEnabled"
+	return e.node(op, n, func(c *execCore) error {
+		if n.kind == driver.CU_GRAPH_NODE_TYPE_MEMSET && !on {
+			return refuse(op, ErrNotSupported, "the driver loses the order of the nodes around a disabled fill node; use a kernel or a copy to fill")
+		}
 		var enabled uint32
 		if on {
 			enabled = 1

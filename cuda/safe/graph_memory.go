@@ -17,51 +17,23 @@ import (
 //     [InstantiateOptions].AutoFreeOnLaunch
 //
 // Without AutoFreeOnLaunch, a launch returns driver.CUDA_ERROR_INVALID_VALUE while the
-// memory is still allocated. Do not use the buffer while the memory is not allocated: the
-// resulting fault may be fatal, see [IsFatal]. Closing the buffer does not free the memory.
-// The buffer is closed with the graph and its executables.
+// memory is still allocated. Except in captures, using the buffer returns [ErrNotAllocated]
+// before the first [GraphExec.Launch] of the graph and after FreeAsync. Do not use it after
+// a FreeNode: the resulting fault may be fatal, see [IsFatal]. Closing the buffer does not
+// free the memory. The buffer is closed with the graph and its executables.
 //
 // A graph with such a node can have one executable at a time. It can neither be cloned nor
 // become a child of another graph, and its nodes and edges cannot be removed.
-// AddAlloc returns [ErrInvalidArgument] if T holds Go pointers.
+// AddAlloc returns [ErrInvalidArgument] if T holds Go pointers,
+// and [ErrRange] if n is below 1. [AddAllocWith] allocates
+// other memory than the device's.
 // Source: cuGraphAddMemAllocNode.
 func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
-	const op = "AddAlloc"
-	size, err := sizeOf[T](n)
-	if err != nil {
-		return nil, Node{}, wrap(op, err)
-	}
-	b := &block{size: size, graph: true}
-	node := Node{kind: driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC}
-	err = g.change(op, func(g *graphCore) error {
-		before, _, err := g.dependencies(op, deps, nil)
-		if err != nil {
-			return err
-		}
-		if err := b.Open(b, &g.ctx.Handle); err != nil {
-			return err
-		}
-		p := driver.CUDA_MEM_ALLOC_NODE_PARAMS{Bytesize: size}
-		p.PoolProps.AllocType = driver.CU_MEM_ALLOCATION_TYPE_PINNED
-		p.PoolProps.Location = g.ctx.device.location()
-		if err := driver.CuGraphAddMemAllocNode(&node.raw, g.raw, unsafe.SliceData(before), uint64(len(before)), &p); err != nil {
-			b.Close()
-			return err
-		}
-		b.ctx, b.address, node = g.ctx, p.Dptr, g.named(node.raw, node.kind)
-		k := newRetained()
-		k.onRelease = append(k.onRelease, func() { b.Close() })
-		g.kept.set(node.raw, k)
-		return nil
-	})
-	if err != nil {
-		return nil, Node{}, err
-	}
-	return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, node, nil
+	return addAlloc[T]("AddAlloc", g, n, AllocOptions{}, deps)
 }
 
-// FreeNode is a node that frees the memory of b, a buffer of [AddAlloc] in the same or
-// another graph. It must depend on the nodes that use the memory. Using it returns
+// FreeNode is a node that frees the memory of b, a buffer that the same or another graph
+// allocates: see [AddAlloc] and [NewBufferAsync]. It must depend on the nodes that use the memory. Using it returns
 // [ErrInvalidArgument] if b is any other buffer. Source: cuGraphAddMemFreeNode.
 func FreeNode[T any](b *Buffer[T]) NodeParams {
 	return &funcNode{
@@ -73,23 +45,31 @@ func FreeNode[T any](b *Buffer[T]) NodeParams {
 			return b.ofGraph(op)
 		},
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return driver.CuGraphAddMemFreeNode(n, g, deps, count, b.address)
+			err := driver.CuGraphAddMemFreeNode(n, g, deps, count, b.address)
+			if err == nil {
+				b.memory.graph.byNode.Store(true)
+			}
+			return err
 		},
 	}
 }
 
 // ofGraph refuses memory that no graph allocates, and slices of buffers.
 func (b *Buffer[T]) ofGraph(op string) error {
-	if !b.memory.graph || b.part {
-		return refuse(op, ErrInvalidArgument, "the buffer was not made by AddAlloc, or is a slice of one")
+	if b.memory.graph == nil || b.part {
+		return refuse(op, ErrInvalidArgument, "no graph allocates the buffer, or it is a slice of one")
 	}
 	return nil
 }
 
 // FreeAsync enqueues on s the release of memory that a launch of a graph has allocated, see
-// [AddAlloc]. It is ordered after all enqueued work that uses the memory. The buffer can be
-// used again after the next launch of the graph. FreeAsync returns [ErrInvalidArgument] if b
-// was not made by [AddAlloc], and [ErrCapturing] if s captures. Source: cuMemFreeAsync.
+// [AddAlloc] and [NewBufferAsync]. It is ordered after all enqueued work that uses the
+// memory. The buffer can be used again after the next launch of the graph. If s captures,
+// FreeAsync adds a node that frees the memory after all work of the capture that uses it.
+//
+// It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first
+// launch of the graph and after another FreeAsync, and [ErrClosed] if a node of the capture
+// frees the memory already. Source: cuMemFreeAsync.
 func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	const op = "Buffer.FreeAsync"
 	m, err := b.acquire(op)
@@ -105,6 +85,9 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	defer sc.Release()
+	if captured, err := m.freeCaptured(op, sc); captured {
+		return err
+	}
 	markers, err := m.markers()
 	defer endAll(markers)
 	if err != nil {
@@ -123,7 +106,14 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		}
 	}
 	m.note(sc)
-	return check(op, sc.home().FreeAsync(m.address, sc.raw))
+	if !m.graph.present.CompareAndSwap(true, false) {
+		return m.unusable(op)
+	}
+	err = check(op, sc.home().FreeAsync(m.address, sc.raw))
+	if err != nil {
+		m.graph.present.Store(true)
+	}
+	return err
 }
 
 // GraphMemory is the memory on a device that graphs allocate (see [AddAlloc]), in bytes:

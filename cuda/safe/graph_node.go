@@ -121,7 +121,7 @@ func (n Node) neighbours(op string, list func(*driver.CUgraphNode, *uint64) erro
 func (n Node) Destroy() error {
 	const op = "Node.Destroy"
 	return n.do(op, func(g *graphCore) error {
-		if err := g.changeable(op); err != nil {
+		if err := g.settled(op); err != nil {
 			return err
 		}
 		within, err := n.nodesWithin()

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Graphs whose misuse, lifetime or locking only the simulated driver shows. All but
 // TestSimTooManyArguments need it.
@@ -134,11 +134,11 @@ func TestSimPartDestroyed(t *testing.T) {
 	b, err := safe.NewBuffer[int32](x, 4)
 	require.NoError(t, err)
 	addNode(t, part, safe.ZeroNode(b))
-	live := simulated.Live("memory")
+	live := simulated.Live("async")
 	require.NoError(t, b.Close())
 	require.NoError(t, n.Destroy())
 	settle(t)
-	assert.Equal(t, live-1, simulated.Live("memory"), "nothing uses it")
+	assert.Eventually(t, func() bool { return simulated.Live("async") == live-1 }, atOnce, time.Millisecond, "nothing uses it")
 }
 
 // TestSimRecapturedPart tests that a graph inside a node cannot be recaptured, and stays
@@ -213,17 +213,18 @@ func TestSimGraphInCallback(t *testing.T) {
 			n := addNode(t, g, safe.ZeroNode(y))
 			e := executable(t, g)
 			other := stream(t, x)
-			simulated.Delay(test.slow, 300*time.Millisecond)
+			simulated.Delay(test.slow, hang)
 			defer simulated.Reset()
 			busy := make(chan struct{})
 			go func() { defer close(busy); test.other(g, e) }()
-			time.Sleep(50 * time.Millisecond)
+			require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
 			f, err := other.LaunchHostFunc(func() {
 				assert.ErrorIs(t, test.inside(g, n, e), safe.ErrInCallback)
 				assert.False(t, isDone(busy), "it waited")
 			}, safe.HostFuncOptions{})
 			require.NoError(t, err)
 			wait(t, f)
+			simulated.Reset()
 			<-busy
 		})
 	}

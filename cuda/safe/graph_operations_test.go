@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // The operations on graphs and nodes, for tests that try all operations. Runs on any driver.
 
@@ -37,6 +37,13 @@ func onNode(name string, do func(w *world, n safe.Node) error) operation {
 
 func (w *world) adds(work safe.NodeParams) error { _, err := w.g.Add(work); return err }
 
+// captures makes a graph of what f captures on w.s.
+func (w *world) captures(f func() error) error {
+	g, err := w.s.Capture(f)
+	_, err = also(w, g, err)
+	return err
+}
+
 func (w *world) storing() safe.NodeParams {
 	return safe.KernelNode(w.k, one, w.a.Arg(), safe.Val(uint64(3)))
 }
@@ -48,6 +55,9 @@ func init() {
 	}
 	within["Graph.AddEdges"] = []string{"Graph.Nodes", "Graph.RemoveEdges"}
 	within["Node.ChildGraph"] = []string{"NewGraph", "Graph.Add"}
+	within["Stream.AddNode"] = []string{"Stream.Capture"}
+	within["Stream.AddWhile"] = []string{"Stream.Capture", "Stream.NewCondition", "Graph.Add"}
+	within["NewBufferAsync"] = []string{"Stream.Capture", "Buffer.FreeAsync", "Close"}
 	within["Graph.AddIf"] = []string{"NewGraph", "Graph.NewCondition"}
 	operations = append(operations,
 		operation{"Graph.Add", func(w *world) error { return w.adds(w.storing()) }},
@@ -62,7 +72,7 @@ func init() {
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.RecordNode(w.e)) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.WaitEventNode(w.e)) }},
 		operation{"Graph.Add", func(w *world) error {
-			return w.adds(safe.MemOpsNode(w.x, safe.NewWriteOp(w.a.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)))
+			return w.adds(safe.MemOpsNode(w.x, safe.NewWriteOp(w.plain.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)))
 		}},
 		operation{"Node.ChildGraph", func(w *world) error {
 			g, err := safe.NewGraph(w.x)
@@ -97,6 +107,44 @@ func init() {
 			}
 			_, _, err = g.AddIf(c)
 			return err
+		}},
+		operation{"Stream.AddNode", func(w *world) error {
+			return w.captures(func() error {
+				_, err := w.s.AddNode(w.storing())
+				return err
+			})
+		}},
+		operation{"Stream.AddWhile", func(w *world) error {
+			return w.captures(func() error {
+				c, err := w.s.NewCondition(safe.ConditionOptions{})
+				if err != nil {
+					return err
+				}
+				body, err := w.s.AddWhile(c)
+				if err != nil {
+					return err
+				}
+				_, err = body.Add(safe.EmptyNode())
+				return err
+			})
+		}},
+		operation{"NewBufferAsync", func(w *world) error {
+			return w.captures(func() error {
+				b, err := safe.NewBufferAsync[byte](w.s, 100)
+				if err != nil {
+					return err
+				}
+				return b.Close()
+			})
+		}},
+		operation{"NewBufferAsync", func(w *world) error {
+			return w.captures(func() error {
+				b, err := safe.NewBufferAsync[byte](w.s, 100)
+				if err != nil {
+					return err
+				}
+				return b.FreeAsync(w.s)
+			})
 		}},
 		operation{"GraphExec.Flags", func(w *world) error { _, err := w.exec.Flags(); return err }},
 		onNode("Node.Params", func(w *world, n safe.Node) error { _, err := n.Params(); return err }),

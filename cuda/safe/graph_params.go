@@ -58,11 +58,13 @@ func (w *kernelNode) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE
 func (w *kernelNode) release() {}
 
 func (w *kernelNode) take(op string, k *retained, _ *graphCore) error {
-	m, err := w.kernel.acquire(op)
-	if err != nil {
-		return err
+	if w.kernel == nil || w.kernel.module == nil {
+		return &Error{Op: op, Err: ErrClosed}
 	}
-	k.retain(&m.Handle, func() bool { return true }) // k takes over the reference
+	m := w.kernel.module.core
+	if m == nil || !k.retain(&m.Handle, m.Acquire) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
 	if bad := w.kernel.check(w.args); bad >= 0 {
 		return w.kernel.badArgument(op, w.args, bad)
 	}
@@ -305,13 +307,13 @@ func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 			return nil
 		},
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return pinned(batch, func() error { return driver.CuGraphAddBatchMemOpNode(n, g, deps, count, &p) })
+			return explainPooled(pinned(batch, func() error { return driver.CuGraphAddBatchMemOpNode(n, g, deps, count, &p) }), ops)
 		},
 		sets: func(n driver.CUgraphNode) error {
-			return pinned(batch, func() error { return driver.CuGraphBatchMemOpNodeSetParams(n, &p) })
+			return explainPooled(pinned(batch, func() error { return driver.CuGraphBatchMemOpNodeSetParams(n, &p) }), ops)
 		},
 		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-			return pinned(batch, func() error { return driver.CuGraphExecBatchMemOpNodeSetParams(e, n, &p) })
+			return explainPooled(pinned(batch, func() error { return driver.CuGraphExecBatchMemOpNodeSetParams(e, n, &p) }), ops)
 		},
 	}
 }

@@ -59,6 +59,14 @@ func (s span[T]) at() driver.CUdeviceptr {
 	return s.address
 }
 
+// some refuses an empty span: CUDA has no nodes for it.
+func (s span[T]) some(op string) error {
+	if s.n == 0 {
+		return refuse(op, ErrRange, "a node for no values: leave it out")
+	}
+	return nil
+}
+
 func (s span[T]) size() uint64 {
 	var zero T
 	return uint64(s.n) * uint64(unsafe.Sizeof(zero))
@@ -87,6 +95,9 @@ func CopyNode[T any](dst, src Memory[T]) NodeParams {
 			if to.host != nil {
 				ctx = from.memory.ctx.raw
 			}
+			if err := from.some(op); err != nil {
+				return err
+			}
 			if err := fits(op, from.n, to.n); err != nil {
 				return err
 			}
@@ -110,20 +121,22 @@ func (s span[T]) end() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer)
 	return driver.CU_MEMORYTYPE_DEVICE, s.address, nil
 }
 
-// FillNode is a node that sets every value of b to v (a memset): see [Buffer.FillAsync] for
+// FillNode is a node that sets every value of m to v (a memset): see [Buffer.FillAsync] for
 // the types that can be filled. CUDA changes a fill node of an executable only to memory of
 // the same device. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
 // cuGraphExecMemsetNodeSetParams.
-func FillNode[T any](b *Buffer[T], v T) NodeParams {
-	c, err := filling("", v, b.Len())
-	return memsetNode(b.span(), c, err)
+func FillNode[T any](m Memory[T], v T) NodeParams {
+	s := spanOf(m)
+	c, err := filling("", v, s.n)
+	return memsetNode(s, c, err)
 }
 
-// ZeroNode is a node that sets every byte of b to 0, for any type T. It is a node of the
+// ZeroNode is a node that sets every byte of m to 0, for any type T. It is a node of the
 // same type as [FillNode]. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
 // cuGraphExecMemsetNodeSetParams.
-func ZeroNode[T any](b *Buffer[T]) NodeParams {
-	return memsetNode(b.span(), rt.Copy{Kind: rt.Set8, Size: b.Size()}, nil)
+func ZeroNode[T any](m Memory[T]) NodeParams {
+	s := spanOf(m)
+	return memsetNode(s, rt.Copy{Kind: rt.Set8, Size: s.size()}, nil)
 }
 
 // memsetNode is the memset c of s. err, if not nil, is reported when the node is used.
@@ -137,7 +150,13 @@ func memsetNode[T any](s span[T], c rt.Copy, err error) NodeParams {
 				return err
 			}
 			ctx = s.memory.ctx.raw
-			return wrap(op, err)
+			if err == nil && s.host != nil {
+				p.Dst, err = s.memory.mapped(op, unsafe.Pointer(s.host))
+			}
+			if err != nil {
+				return wrap(op, err)
+			}
+			return s.some(op)
 		},
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return driver.CuGraphAddMemsetNode(n, g, deps, count, &p, ctx)

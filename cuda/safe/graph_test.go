@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Captured graphs: inspection, replays, updates, recaptures, closing. Runs on any driver.
 
@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -182,6 +183,42 @@ func TestExecUpdate(t *testing.T) {
 	require.NoError(t, e.Launch(s), "it is as before")
 	require.NoError(t, s.Synchronize())
 	_ = one
+}
+
+// TestExecUpdateToCopy: CUDA crashes at the launch of an executable that was updated to a copy
+// of memory of a pool, if the thread that captured the copy had no context.
+func TestExecUpdateToCopy(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		x := open(t, 0)
+		s, from, to := stream(t, x), ones(t, x, 8), host[float32](t, x, 8)
+		async, err := safe.NewBufferAsync[float32](s, 8)
+		require.NoError(t, err)
+		closing(t, async)
+		batch, err := safe.NewBatch(x)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(safe.BatchCopy(batch, to, from), safe.BatchCopy(batch, from, async), batch.WaitEvent(event(t, x))))
+		for name, f := range map[string]func() error{
+			"copies": func() error {
+				return errors.Join(from.CopyToHostAsync(s, to), from.CopyFromHostAsync(s, to), async.CopyFromAsync(s, from))
+			},
+			"batch": func() error { return batch.Submit(s) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				var e *safe.GraphExec
+				for range 3 {
+					g, err := s.Capture(f)
+					require.NoError(t, err)
+					if e == nil {
+						e = executable(t, g)
+					}
+					require.NoError(t, e.Update(g))
+					require.NoError(t, g.Close())
+					require.NoError(t, e.Launch(s))
+					require.NoError(t, s.Synchronize())
+				}
+			})
+		}
+	})
 }
 
 // graphUses are calls of graphs and executables that must fail alike on a nil pointer, a

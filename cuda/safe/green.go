@@ -87,18 +87,10 @@ func (d Device) resources(op string, parts []SMResource) ([]driver.CUdevResource
 
 // primary returns an error if c is not its device's primary context.
 func (c *contextCore) primary(op string) error {
-	if c.owner == nil {
-		return nil // from Open
+	if c.shared.primary.Load() {
+		return nil
 	}
-	var raw driver.CUcontext
-	err := driver.CuDevicePrimaryCtxRetain(&raw, c.device.raw)
-	if err == nil {
-		err = driver.CuDevicePrimaryCtxRelease(c.device.raw)
-	}
-	if err == nil && raw != c.raw {
-		err = refuse(op, ErrContextMismatch, "%#x is not the primary context of %v", uintptr(c.raw), c.device)
-	}
-	return err
+	return refuse(op, ErrContextMismatch, "%#x is not the primary context of %v", uintptr(c.raw), c.device)
 }
 
 func (g *greenCore) Kind() string { return "GreenContext" }
@@ -206,12 +198,21 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 	if !o.NonBlocking {
 		return nil, refuse(op, ErrInvalidArgument, "streams of a green context must be NonBlocking")
 	}
+	s, err := c.newStream(op, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.adopt(op)
+}
+
+// newStream creates a non-blocking stream. The caller has acquired the green context.
+func (c *greenCore) newStream(op string, o StreamOptions) (*streamCore, error) {
 	c.ctx.shared.crowd.room()
 	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, callContext: c.ctx.handleContext(), owned: true, nonBlocking: true}
-	err = c.withCurrent(func() error {
-		if err := s.choosePriority(op, o); err != nil {
-			return err
-		}
+	if err := s.choosePriority(op, o); err != nil {
+		return nil, wrap(op, err)
+	}
+	err := c.withCurrent(func() error {
 		const flags = uint32(driver.CU_STREAM_NON_BLOCKING)
 		err := driver.CuGreenCtxStreamCreate(&s.raw, c.raw, flags, int32(s.priority))
 		if errors.Is(err, ErrNotSupported) {
@@ -222,10 +223,7 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	return s.adopt(op)
+	return s, wrap(op, err)
 }
 
 // GreenContext returns the green context of the stream, as [GreenContext.Raw] does, or 0
@@ -236,9 +234,6 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 	const op = "Stream.GreenContext"
 	var raw driver.CUgreenCtx
 	err := s.with(op, func(c *streamCore) error {
-		if c.legacy() && c.capturing() {
-			return &Error{Op: op, Err: ErrCapturing}
-		}
 		return driver.CuStreamGetGreenCtx(c.raw, &raw)
 	})
 	return raw, err

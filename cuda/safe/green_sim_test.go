@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Misuse and cleanup of green contexts. Needs the simulated driver.
 
@@ -84,6 +84,7 @@ func TestSimGreenDropped(t *testing.T) {
 // TestSimGreenReset: after a reset nothing is left to destroy.
 func TestSimGreenReset(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	g := green(t, x, splitInto(t, 1)...)
 	s := greenStream(t, g)

@@ -77,8 +77,9 @@ func (m SMResource) String() string {
 type SplitOptions struct {
 	// Groups is the number of groups, 0 for as many as possible.
 	Groups int
-	// Min is the minimum number of multiprocessors of a group. CUDA rounds it up to what
-	// the device supports: a multiple of 8 for compute capability 9.0.
+	// Min is the minimum number of multiprocessors of a group, 0 for the smallest group.
+	// CUDA rounds it up to what the device supports: a multiple of 8 for compute capability
+	// 9.0.
 	Min int
 	// Flags such as driver.CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, which allows
 	// smaller groups that cannot run large clusters.
@@ -97,7 +98,8 @@ func (d Device) Split(o SplitOptions) (groups []SMResource, rest SMResource, err
 
 // Split makes groups of equal size that share no multiprocessors. rest has the remaining
 // multiprocessors, possibly none; it guarantees neither clusters nor performance. It
-// returns [ErrRange] if m has too few multiprocessors for o. Groups cannot be split
+// returns [ErrRange] if m has too few multiprocessors for o, or if a number in o is
+// negative. Groups cannot be split
 // again, but the result of [GreenContext.SMResource] can. It returns [ErrNotSupported]
 // with a driver before CUDA 12.4. Source: cuDevSmResourceSplitByCount.
 func (m SMResource) Split(o SplitOptions) (groups []SMResource, rest SMResource, err error) {
@@ -106,7 +108,10 @@ func (m SMResource) Split(o SplitOptions) (groups []SMResource, rest SMResource,
 
 func (m SMResource) split(op string, o SplitOptions) (groups []SMResource, rest SMResource, err error) {
 	least, possible := max(o.Min, 1), uint32(0)
-	if o.Groups < 0 || least > m.Count() {
+	if o.Min < 0 || o.Groups < 0 {
+		return nil, SMResource{}, refuse(op, ErrRange, "Min is %d and Groups is %d, but neither may be negative", o.Min, o.Groups)
+	}
+	if least > m.Count() {
 		return nil, SMResource{}, refuse(op, ErrRange, "cannot make %d groups of at least %d from %v", o.Groups, least, m)
 	}
 	err = driver.CuDevSmResourceSplitByCount(nil, &possible, &m.raw, nil, uint32(o.Flags), uint32(least))

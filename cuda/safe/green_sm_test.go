@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Splitting multiprocessors. Runs on any driver for CUDA 12.4 or newer.
 
@@ -120,6 +120,7 @@ func TestSplit(t *testing.T) {
 		want error
 	}{
 		{"fewer than none", all, safe.SplitOptions{Groups: -1}, safe.ErrRange},
+		{"groups of fewer than none", all, safe.SplitOptions{Min: -1}, safe.ErrRange},
 		{"more than there are", all, safe.SplitOptions{Min: all.Count() + 1}, safe.ErrRange},
 		{"more groups than there are", all, safe.SplitOptions{Groups: all.Count() + 1}, safe.ErrRange},
 		{"nothing", safe.SMResource{}, safe.SplitOptions{}, safe.ErrRange},

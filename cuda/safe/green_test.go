@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Green contexts: streams, events, waits, captures, errors. Runs on any driver for CUDA
 // 12.4 or newer.
@@ -265,6 +265,7 @@ func TestGreenWait(t *testing.T) {
 // TestGreenCapture: work captured on a green stream runs in the green context, which the
 // graph retains.
 func TestGreenCapture(t *testing.T) {
+	startClean(t)
 	x := open(t, 0)
 	const n = 100
 	fill := kernel(t, x, "fill")

@@ -67,24 +67,33 @@ func pointers[T any]() Arg {
 // plain tells whether a value holds no Go pointers; it is fast for numbers.
 func plain[T any](v T) bool {
 	switch any(v).(type) {
-	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64, bool:
+	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64, bool,
+		Float16, BFloat16, Float8E4M3, Float8E5M2:
 		return true
 	}
 	return holdsNoPointers(reflect.TypeFor[T]())
 }
 
-// Arg passes the buffer's device address to a kernel. The launch retains the memory.
+// Arg passes the buffer's device address to a kernel: 0 if the buffer is empty. The launch
+// retains the memory.
 func (b *Buffer[T]) Arg() Arg {
 	if b == nil || b.memory == nil {
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
 	}
+	if b.n == 0 {
+		return addressArg(b.memory, 0)
+	}
 	return addressArg(b.memory, uint64(b.address))
 }
 
-// Arg passes the memory's device address to a kernel. The launch retains the memory.
+// Arg passes the memory's device address to a kernel: 0 if the memory is empty. The launch
+// retains the memory.
 func (h *Pinned[T]) Arg() Arg {
-	if h == nil || h.memory == nil || h.memory.address == 0 {
+	switch {
+	case h == nil || h.memory == nil || h.n > 0 && h.memory.address == 0:
 		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
+	case h.n == 0:
+		return addressArg(h.memory, 0)
 	}
 	offset := uintptr(h.data) - uintptr(h.memory.host)
 	return addressArg(h.memory, uint64(h.memory.address)+uint64(offset))

@@ -33,6 +33,30 @@ type LaunchConfig struct {
 	Uses []Arg
 }
 
+// Threads returns a configuration with at least one thread for each of n values: as many
+// blocks of 256 threads as that takes. The kernel must check its index, as the last block
+// may have threads to spare. Launch returns an error if n is below 1, because CUDA launches
+// no empty grids: skip the launch then. It also returns an error if n is above the limits
+// of the device.
+func Threads(n int) LaunchConfig {
+	const block = 256
+	return LaunchConfig{Grid: Blocks(n, block), Block: Dim{X: block}}
+}
+
+// Threads2D returns a configuration with at least one thread for each of width * height
+// values, the x index for the width: as many blocks of 32 x 8 threads as that takes. The
+// kernel must check both indices. Launch returns an error if width or height is below 1 or
+// above the limits of the device: a grid has up to 65535 blocks in Y, for a height of
+// 524280.
+func Threads2D(width, height int) LaunchConfig {
+	block := Dim{X: 32, Y: 8}
+	cfg := LaunchConfig{Block: block}
+	if width >= 1 && height >= 1 {
+		cfg.Grid = Dim{X: Blocks(width, int(block.X)).X, Y: Blocks(height, int(block.Y)).X}
+	}
+	return cfg
+}
+
 // raw returns cfg without stream and attributes.
 func (cfg *LaunchConfig) raw() driver.CUlaunchConfig {
 	grid, block := cfg.Grid.full(), cfg.Block.full()

@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -92,10 +93,8 @@ func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args, uses [
 			return 0, i
 		}
 	}
-	for i := range uses {
-		if uses[i].raw.Kind() != rt.NearOfBlock || !s.reaches(&uses[i], capture) {
-			return 0, len(args) + i
-		}
+	if i := s.reachesAll(uses, capture); i >= 0 {
+		return 0, len(args) + i
 	}
 	if len(args) == 0 {
 		return l.Do(nil), -1
@@ -108,6 +107,17 @@ func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args, uses [
 func (s *streamCore) reaches(a *Arg, capture *capturing) bool {
 	b := a.block()
 	return b.use(s) && capture.retains(&b.Handle) && s.ctx.mayUse(b)
+}
+
+// reachesAll is reaches for all of uses. It returns the index of the first that is not
+// memory, or that reaches refuses; -1 for none.
+func (s *streamCore) reachesAll(uses []Arg, capture *capturing) int {
+	for i := range uses {
+		if uses[i].raw.Kind() != rt.NearOfBlock || !s.reaches(&uses[i], capture) {
+			return i
+		}
+	}
+	return -1
 }
 
 // mostArgs is more parameters than a kernel can have: CUDA limits them to less than 32 KiB.
@@ -153,22 +163,34 @@ func (k *Kernel) badUse(op string, args, uses []Arg, i int) error {
 		return k.badArgument(op, args, i)
 	}
 	i -= len(args)
-	switch uses[i].raw.Kind() {
-	case rt.NearOfBlock:
-		return k.badBlock(op, "LaunchConfig.Uses", i, uses[i].block())
-	case argClosed:
-		return refuse(op, ErrClosed, "LaunchConfig.Uses %d of %s: its memory or texture is nil, or has no device address", i, k.name)
-	}
-	return refuse(op, ErrInvalidArgument, "LaunchConfig.Uses %d of %s is a value; list memory, textures and surfaces there", i, k.name)
+	return badUse(op, fmt.Sprintf("LaunchConfig.Uses %d of %s", i, k.name), k.module.core.ctx.device, &uses[i])
 }
 
-// badBlock explains why the memory of argument or use i is wrong.
+// badBlock explains why the memory of argument i is wrong.
 func (k *Kernel) badBlock(op, as string, i int, b *block) error {
+	return badBlock(op, fmt.Sprintf("%s %d of %s", as, i, k.name), k.module.core.ctx.device, b)
+}
+
+// badUse explains why work on a device cannot use what the program has listed.
+func badUse(op, what string, on Device, use *Arg) error {
+	switch use.raw.Kind() {
+	case rt.NearOfBlock:
+		return badBlock(op, what, on, use.block())
+	case argClosed:
+		return refuse(op, ErrClosed, "%s: its memory or texture is nil, or has no device address", what)
+	}
+	return refuse(op, ErrInvalidArgument, "%s is a value; list memory, textures and surfaces there", what)
+}
+
+// badBlock explains why work on a device cannot use a block.
+func badBlock(op, what string, on Device, b *block) error {
 	switch {
 	case b.Closed():
-		return refuse(op, ErrClosed, "%s %d of %s: its memory or texture", as, i, k.name)
+		return refuse(op, ErrClosed, "%s: its memory or texture", what)
 	case b.of != nil:
-		return refuse(op, ErrContextMismatch, "%s %d of %s is a texture of %v, the kernel runs on %v", as, i, k.name, b.ctx.device, k.module.core.ctx.device)
+		return refuse(op, ErrContextMismatch, "%s is a texture of %v, the stream belongs to %v", what, b.ctx.device, on)
+	case b.ctx.device == on && !b.allocated():
+		return refuse(op, ErrNotAllocated, "%s", what)
 	}
-	return refuse(op, ErrContextMismatch, "%s %d of %s is memory of %v; the stream's device has no access to it", as, i, k.name, b.ctx.device)
+	return refuse(op, ErrContextMismatch, "%s is memory of %v; the stream's device has no access to it", what, b.ctx.device)
 }

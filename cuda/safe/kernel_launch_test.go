@@ -1,10 +1,11 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Launches, their arguments and errors; modules. Runs on any driver.
 
 package safe_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 
@@ -169,6 +170,9 @@ func TestNoAllocations(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, g)
 	exec := executable(t, g)
+	batch := newBatch(t, x)
+	require.NoError(t, errors.Join(batch.Launch(pairs, one, safe.Val(pair{A: 1}), out.Arg()), safe.BatchZero(batch, b),
+		batch.Record(e), batch.WaitEvent(e), batch.LaunchGraph(exec)))
 	cooperative := one
 	cooperative.Cooperative = true
 	for name, call := range map[string]func() error{
@@ -187,6 +191,13 @@ func TestNoAllocations(t *testing.T) {
 			cfg := one
 			cfg.Uses = uses[:]
 			return pairs.Launch(s, cfg, safe.Val(pair{A: 1}), out.Arg())
+		},
+		"raw": func() error {
+			return s.EnqueueRaw(func(driver.CUstream) error { return nil }, b.Arg(), h.Arg())
+		},
+		"batch": func() error { return batch.Submit(s) },
+		"batch that is changed": func() error {
+			return errors.Join(batch.SetLaunch(0, pairs, one, safe.Val(pair{A: 2}), out.Arg()), batch.Submit(s))
 		},
 		"graph": func() error { return exec.Launch(s) },
 		"copy":  func() error { return b.CopyFromHostAsync(s, h) },

@@ -15,6 +15,9 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 		e.Detail = "kernel " + k.name
 	}
 	switch e.Code {
+	case driver.CUDA_ERROR_NOT_SUPPORTED:
+		e.Detail += k.logged()
+		return e
 	case driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
 		driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, driver.CUDA_ERROR_INVALID_CLUSTER_SIZE, driver.CUDA_ERROR_INVALID_HANDLE:
 	default:
@@ -40,11 +43,30 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	return e
 }
 
+// logged returns the text after the kernel's name in the last message of the driver's log that
+// names it; "" if there is none, or before CUDA 12.9.
+func (k *Kernel) logged() string {
+	const most = 25600 // drivers were seen to write a hundred bytes more
+	text, size := make([]byte, most+1024), uint64(most)
+	if driver.CuLogsDumpToMemory(nil, &text[0], &size, 0) != nil {
+		return ""
+	}
+	all, name := cString(text), "kernel "+k.name
+	at := strings.LastIndex(all, name+" ")
+	if at < 0 {
+		return ""
+	}
+	rest, _, _ := strings.Cut(all[at+len(name):], "\n")
+	return rest
+}
+
 // exceeded names the dimensions that are 0 or too large.
 func exceeded(what string, d [3]uint32, limits [3]int) []string {
 	var out []string
 	for i, n := range d {
-		if n == 0 {
+		if n == 0 && what == "grid" {
+			out = append(out, fmt.Sprintf("grid.%c is 0: skip a launch for no values", 'X'+i))
+		} else if n == 0 {
 			out = append(out, fmt.Sprintf("%s.%c is 0", what, 'X'+i))
 		} else if int64(n) > int64(limits[i]) {
 			out = append(out, fmt.Sprintf("%s.%c is %d, the maximum is %d", what, 'X'+i, n, limits[i]))

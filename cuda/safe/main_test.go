@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Test setup: the choice of driver, shared helpers, and the check for leftover objects.
 // Runs on any driver.
@@ -75,10 +75,8 @@ func onSimulated(m *testing.M) (int, error) {
 // leftOver returns an error if the program has leaked objects or violated rules of the
 // driver.
 func leftOver() error {
-	for range 50 {
-		if drop(); simulated.Live("") == 0 {
-			break
-		}
+	for end := time.Now().Add(10 * time.Second); simulated.Live("") > 0 && time.Now().Before(end); {
+		drop()
 	}
 	if n := simulated.Live(""); n != 0 {
 		return fmt.Errorf("%d objects are alive:\n%s", n, simulated.List())
@@ -136,6 +134,14 @@ func event(t testing.TB, x *safe.Context) *safe.Event {
 func buffer[T any](t testing.TB, x *safe.Context, n int) *safe.Buffer[T] {
 	t.Helper()
 	b, err := safe.NewBuffer[T](x, n)
+	require.NoError(t, err)
+	closing(t, b)
+	return b
+}
+
+func plainBuffer[T any](t testing.TB, x *safe.Context, n int) *safe.Buffer[T] {
+	t.Helper()
+	b, err := safe.NewBufferWith[T](x, n, safe.BufferOptions{Plain: true})
 	require.NoError(t, err)
 	closing(t, b)
 	return b

@@ -11,7 +11,7 @@ import (
 // once.
 //
 // T is an integer or floating-point type of 8, 16 or 32 bits, or a Go array of 2 or 4 of
-// these for as many channels: [4]uint8, for example.
+// these for as many channels: [4]uint8, for example. [Float16] is such a type, too.
 type Array[T any] struct {
 	memory *memory
 	raw    driver.CUarray
@@ -23,7 +23,7 @@ type Array[T any] struct {
 // ArrayOptions are the options of [NewArray]. The zero value is CUDA's default.
 type ArrayOptions struct {
 	// Format of a channel; 0 takes the format of T. Set it for a format that Go has no
-	// type for, such as driver.CU_AD_FORMAT_HALF. It must have as many bits as T.
+	// type for, such as driver.CU_AD_FORMAT_UNORM_INT8X1. It must have as many bits as T.
 	Format driver.CUarray_format
 	// Layered makes the slices independent layers: textures do not interpolate between
 	// them. Each layer is a 2D image, or 1D if Height is 0.
@@ -52,8 +52,14 @@ func formatOf[T any](op string, other driver.CUarray_format) (format, error) {
 		reflect.Uint32: driver.CU_AD_FORMAT_UNSIGNED_INT32, reflect.Int32: driver.CU_AD_FORMAT_SIGNED_INT32,
 		reflect.Float32: driver.CU_AD_FORMAT_FLOAT,
 	}[t.Kind()]
+	switch t {
+	case reflect.TypeFor[Float16]():
+		f.of = driver.CU_AD_FORMAT_HALF
+	case reflect.TypeFor[BFloat16](), reflect.TypeFor[Float8E4M3](), reflect.TypeFor[Float8E5M2]():
+		f.of = 0 // textures cannot read them
+	}
 	if f.of == 0 {
-		return f, refuse(op, ErrInvalidArgument, "type %v is not a number of 8, 16 or 32 bits, or an array of 2 or 4 of these", reflect.TypeFor[T]())
+		return f, refuse(op, ErrInvalidArgument, "type %v is not a number of 8, 16 or 32 bits that arrays can hold, or a Go array of 2 or 4 of these", reflect.TypeFor[T]())
 	}
 	if other == 0 {
 		return f, nil

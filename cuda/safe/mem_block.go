@@ -24,10 +24,13 @@ type block struct {
 	free    func(*block) error // called with the context current; nil if other code owns the memory
 	home    *streamCore        // the stream that it was allocated in the order of, or nil
 	pool    *poolCore          // the pool that the program named, or nil
+	heap    *heap              // the pool of NewBuffer if it was allocated there, or nil
 	of      *block             // the block that a texture or a surface accesses: retained, and used with it
 	pinner  *runtime.Pinner    // of registered Go memory
 	owner   any                // of borrowed memory: kept reachable
-	graph   bool               // allocated by each launch of a graph
+	graph   *graphAllocation   // of memory that the launches of a graph allocate, or nil
+	onHost  bool               // with graph: host memory
+	peers   []Device           // with graph: other devices that have access
 	last    pendingWork        // the work that a release waits for
 	view    *mappedView        // of virtual memory: the part that the block covers
 
@@ -53,18 +56,32 @@ func (b *block) note(s *streamCore) {
 
 func (b *block) markers() ([]marker, error) { return b.known().markers(true) }
 
-// use records that work on s uses the block, and reports whether the block is open. s.mu
-// is held until that work is enqueued. Close sets the closed bit, then locks the mu of
-// every user: either it finds s among them, or use finds the block closed.
+// use records that work on s uses the block, and reports whether the block is open and the
+// work may use it. s.mu is held until that work is enqueued. Close sets the closed bit,
+// then locks the mu of every user: either it finds s among them, or use finds the block
+// closed.
 func (b *block) use(s *streamCore) bool {
 	b.note(s)
-	return !b.Closed()
+	return !b.Closed() && (b.allocated() || s.capture.Load() != nil)
+}
+
+// unusable returns the error for a block that use refuses.
+func (b *block) unusable(op string) error {
+	if b.Closed() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	return &Error{Op: op, Err: ErrNotAllocated}
 }
 
 // allocate opens a block by calling do with the context current. c is acquired.
 func (b *block) allocate(c *contextCore, do func() error) error {
 	b.ctx = c
-	if err := c.allocating(do); err != nil {
+	return b.opened(c.allocating(do))
+}
+
+// opened opens a block that was allocated, unless err tells that it was not.
+func (b *block) opened(err error) error {
+	if err != nil {
 		return b.outOfMemory(err)
 	}
 	if err := b.Open(b, b.keeper()); err != nil {
@@ -73,32 +90,92 @@ func (b *block) allocate(c *contextCore, do func() error) error {
 	return nil
 }
 
-// allocating calls do with the context current. If it runs out of memory, the garbage
-// collector finds objects that were dropped without Close, and do is called again.
+// unlessEmpty returns do, which allocates or checks the memory of b. If b is empty, nothing
+// is allocated or freed.
+func (b *block) unlessEmpty(do func() error) func() error {
+	if b.size > 0 {
+		return do
+	}
+	b.address, b.free = 0, nil
+	return func() error { return nil }
+}
+
+// ofNothing is where the host finds the values of an empty block.
+var ofNothing [16]byte
+
+// allocating is reclaiming with the context current in do.
 func (c *contextCore) allocating(do func() error) error {
-	err := c.withCurrent(do)
-	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 3; tries++ {
-		collect()
-		err = c.withCurrent(do)
+	return reclaiming(func() error { return c.withCurrent(do) })
+}
+
+// reclaiming calls do. If it runs out of memory, do is called again after the heaps are
+// trimmed, and then after the garbage collector has found objects that were dropped without
+// Close.
+func reclaiming(do func() error) error {
+	err := do()
+	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 4; tries++ {
+		if tries > 0 {
+			collect()
+		}
+		trimAll()
+		err = do()
 	}
 	return err
 }
 
-// allocateOn is allocate in the order of a stream, which is acquired.
-func (b *block) allocateOn(s *streamCore, c *contextCore, do func() error) error {
-	b.home = s
+// allocateOnDevice opens a block of device memory: of the context's heap, or with plain, and
+// where there are no pools, of cuMemAlloc. The context is acquired.
+func (b *block) allocateOnDevice(plain bool) error {
+	c := b.ctx
+	do := b.unlessEmpty(func() error {
+		if c.shared.reset.Load() {
+			return rt.CodeReset
+		}
+		if !plain {
+			ready, err := c.shared.heap.ready(c)
+			if err != nil {
+				return err
+			}
+			if ready {
+				return b.fromHeap()
+			}
+		}
+		return c.withCurrent(func() error { return driver.CuMemAlloc(&b.address, b.size) })
+	})
+	return b.opened(reclaiming(do))
+}
+
+// fromHeap allocates the block. Any stream may use it at once.
+func (b *block) fromHeap() error {
+	h := &b.ctx.shared.heap
+	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
+	if code := a.Do(); code != 0 {
+		return code
+	}
+	b.address, b.heap = a.Address, h
+	return nil
+}
+
+// allocateOn opens a block in the order of a stream, which is acquired, from a pool unless
+// that is 0.
+func (b *block) allocateOn(s *streamCore, c *contextCore, pool driver.CUmemoryPool) error {
+	b.home, b.ctx = s, c
 	b.users[0].Store(s)
-	return b.allocate(c, func() error {
+	return b.opened(reclaiming(func() error {
 		if err := s.enterAsk(""); err != nil {
 			return err
 		}
 		defer s.leave(nil)
-		if s.capturing() {
-			return rt.CodeCapturing
-		}
 		s.used = true
-		return do()
-	})
+		return b.unlessEmpty(func() error {
+			a := rt.Alloc{Home: s.home(), Stream: s.raw, Pool: pool, Size: b.size}
+			if code := a.Do(); code != 0 {
+				return code
+			}
+			b.address = a.Address
+			return nil
+		})()
+	}))
 }
 
 // keeper returns the parent of the block: the context, or the pool or the block that it
@@ -135,6 +212,9 @@ func (b *block) Destroy(wait bool) error {
 		b.view.close()
 		return nil
 	}
+	if b.pooled() && b.ctx.shared.reset.Load() {
+		return nil // the reset has freed memory of pools
+	}
 	locks := wait // waiting for locks is brief, unlike waiting for the GPU
 	if b.home != nil {
 		wait = false // Close returns at once
@@ -155,7 +235,7 @@ func (b *block) Destroy(wait bool) error {
 		if done, err := b.freeAside(); done {
 			return err
 		}
-	case !wait:
+	case !wait && b.heap == nil:
 		return &lifetime.Elsewhere{Queue: &b.ctx.shared.frees}
 	}
 	return b.freeMemory()
@@ -165,6 +245,10 @@ const closing = "Close" // of a buffer, of whatever kind
 
 // freeMemory frees the block. The work that uses it has completed.
 func (b *block) freeMemory() error {
+	if b.heap != nil {
+		_, err := b.freed(b.ctx.home().Free(b.address, b.heap.stream))
+		return err
+	}
 	err := b.ctx.destroying(closing, func() error { return b.free(b) })
 	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()

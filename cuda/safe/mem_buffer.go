@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -10,11 +11,11 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Buffer is device memory for n values of type T. T must not contain Go pointers. Any
-// number of goroutines may use a Buffer at once.
+// number of goroutines may use a Buffer at once. A Buffer may be empty, as a Go slice may:
+// copies of no values do nothing.
 //
 // A Buffer remembers which streams use it. [Buffer.Close] and the garbage collector free
 // the memory only after that work has completed, and synchronous copies wait for it. Work
@@ -54,33 +55,44 @@ func (m *memory) close() error {
 		return nil
 	}
 	m.cleanup.Stop()
+	if err := m.freeInCapture(); err != nil {
+		return errors.Join(err, m.block.Close())
+	}
 	return m.block.Close()
 }
 
-// NewBuffer allocates device memory for n values. The memory is not initialized. It
-// returns [ErrInvalidArgument] if T contains Go pointers or has no size, [ErrRange] if n
-// is less than 1, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory
+// NewBuffer allocates device memory for n values. Any stream may use it at once, also one
+// that is capturing. The memory is not initialized. Kernels of other devices can access it
+// after [Context.EnablePeerAccess].
+//
+// The memory comes from a pool that the context has for NewBuffer alone. The pool retains
+// the memory of closed buffers: see [Context.TrimMemory]. [NewBufferWith] allocates memory
+// by cuMemAlloc, which some functions require: see [BufferOptions]. NewBuffer does the same
+// if the device has no memory pools.
+//
+// It returns [ErrInvalidArgument] if T contains Go pointers or has no size, [ErrRange] if n
+// is negative, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory
 // left.
-// Source: cuMemAlloc, and cuMemFree when closed.
+// Source: cuMemAllocFromPoolAsync, and cuMemFreeAsync when closed.
 func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
-	const op = "NewBuffer"
-	size, c, err := valuesIn[T](op, x, n)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Release()
-	b := &block{size: size, free: (*block).memFree}
-	if err := b.allocate(c, func() error { return driver.CuMemAlloc(&b.address, size) }); err != nil {
-		return nil, wrap(op, err)
-	}
-	return newBuffer[T](b, n), nil
+	return newDeviceBuffer[T]("NewBuffer", x, n, BufferOptions{})
 }
 
 // NewBufferAsync allocates device memory for n values in the order of a stream. The
 // memory is not initialized. Other streams may use it once they have waited for an event
 // recorded on s after this call. [Buffer.Close] frees the memory in the order of s. It
-// returns [ErrNotSupported] if the device has no memory pools, see [Properties], and
-// [ErrCapturing] if s is capturing.
+// returns [ErrNotSupported] if the device has no memory pools, see [Properties].
+//
+// If s is capturing, each launch of the graph allocates the memory, always at the same
+// address. During the capture, Close and [Buffer.FreeAsync] capture the release, after all
+// captured work that uses the memory. Memory that is not released in the capture stays
+// allocated after a launch. Work on other streams that waits for the launch may use it,
+// until the next launch of the executable frees it and allocates it again: that has
+// [InstantiateOptions].AutoFreeOnLaunch in any case. FreeAsync frees it earlier. Using it
+// outside of captures before the first [GraphExec.Launch] returns [ErrNotAllocated]. The
+// buffer is closed with the graph and its executables, if not before.
+//
+// A graph that allocates memory can have one executable at a time: see [AddAlloc].
 // Source: cuMemAllocAsync, cuMemFreeAsync.
 func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 	const op = "NewBufferAsync"
@@ -89,46 +101,14 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 		return nil, err
 	}
 	defer c.Release()
-	b := &block{size: size, free: (*block).memFree}
-	err = b.allocateOn(c, c.ctx, func() error {
-		if code := rt.AllocAsync(c.callContext, &b.address, size, c.raw); code != 0 {
-			return code
-		}
-		return nil
-	})
-	if err != nil {
+	b := &block{size: size}
+	if captured, err := b.allocateCaptured(c); err != nil {
 		return nil, wrap(op, err)
+	} else if captured {
+		return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, nil
 	}
-	return newBuffer[T](b, n), nil
-}
-
-// BorrowBuffer wraps n values of device memory that other code has allocated. Close does
-// not free the memory. owner, which may be nil, stays reachable as long as the Buffer is
-// open. It returns [ErrRange] if the allocation at address is too short.
-// Source: cuMemGetAddressRange.
-func BorrowBuffer[T any](x *Context, address driver.CUdeviceptr, n int, owner any) (*Buffer[T], error) {
-	const op = "BorrowBuffer"
-	size, c, err := valuesIn[T](op, x, n)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Release()
-	err = c.withCurrent(func() error {
-		var start driver.CUdeviceptr
-		var all uint64
-		if err := driver.CuMemGetAddressRange(&start, &all, address); err != nil {
-			return err
-		}
-		if size > uint64(start)+all-uint64(address) {
-			return refuse(op, ErrRange, "%d bytes at %#x, but the allocation ends %d bytes after that address", size, address, uint64(start)+all-uint64(address))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, wrap(op, err)
-	}
-	b := &block{ctx: c, address: address, size: size, owner: owner}
-	if err := b.Open(b, &c.Handle); err != nil {
+	b.free = (*block).memFree
+	if err := b.allocateOn(c, c.ctx, 0); err != nil {
 		return nil, wrap(op, err)
 	}
 	return newBuffer[T](b, n), nil
@@ -141,19 +121,21 @@ func newBuffer[T any](b *block, n int) *Buffer[T] {
 	return &Buffer[T]{memory: newMemory(b), address: b.address, n: n}
 }
 
-// pointerFree caches which types contain no Go pointers.
+// pointerFree caches which arrays and structs contain no Go pointers.
 var pointerFree sync.Map // reflect.Type -> bool
 
 func holdsNoPointers(t reflect.Type) bool {
+	switch kind := t.Kind(); {
+	case kind >= reflect.Bool && kind <= reflect.Complex128:
+		return true
+	case kind != reflect.Array && kind != reflect.Struct:
+		return false
+	}
 	if known, ok := pointerFree.Load(t); ok {
 		return known.(bool)
 	}
 	free := false
 	switch t.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr,
-		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
-		free = true
 	case reflect.Array:
 		free = t.Len() == 0 || holdsNoPointers(t.Elem())
 	case reflect.Struct:
@@ -167,7 +149,7 @@ func holdsNoPointers(t reflect.Type) bool {
 }
 
 // sizeOf returns the size of n values in bytes, or an error if T or n does not suit a
-// Buffer.
+// Buffer, which may be empty.
 func sizeOf[T any](n int) (uint64, error) {
 	var zero T
 	t := reflect.TypeFor[T]()
@@ -177,12 +159,21 @@ func sizeOf[T any](n int) (uint64, error) {
 		return 0, fmt.Errorf("%w: type %v contains Go pointers, which a device cannot follow", ErrInvalidArgument, t)
 	case size == 0:
 		return 0, fmt.Errorf("%w: type %v has size 0", ErrInvalidArgument, t)
-	case n <= 0:
-		return 0, fmt.Errorf("%w: %d values of %v, but there must be at least 1", ErrRange, n, t)
+	case n < 0:
+		return 0, fmt.Errorf("%w: %d values of %v, but the number must not be negative", ErrRange, n, t)
 	case uint64(n) > math.MaxInt64/size:
 		return 0, fmt.Errorf("%w: %d values of %v are more than an address space has", ErrRange, n, t)
 	}
 	return uint64(n) * size, nil
+}
+
+// sizeOfSome is sizeOf for memory that cannot be empty.
+func sizeOfSome[T any](n int) (uint64, error) {
+	size, err := sizeOf[T](n)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: 0 values of %v, but there must be at least 1", ErrRange, reflect.TypeFor[T]())
+	}
+	return size, err
 }
 
 // valuesIn returns the size of n values in bytes, and acquires x, such as the context or
@@ -230,36 +221,49 @@ func (b *Buffer[T]) Size() uint64 {
 }
 
 // Raw returns the device address, for calls of package driver and for other libraries. It
-// returns 0 once the Buffer is closed.
+// returns 0 if the Buffer is empty, and once it is closed.
 //
 // The Buffer tracks only kernels that get the address by [Buffer.Arg]. If a kernel gets
 // it by other means, for example inside a struct argument, name the Buffer in
 // [LaunchConfig].Uses or keep it open until the kernel has completed.
 func (b *Buffer[T]) Raw() driver.CUdeviceptr {
-	if b == nil || b.memory == nil || b.memory.Closed() {
+	if b == nil || b.n == 0 || b.memory == nil || b.memory.Closed() {
 		return 0
 	}
 	return b.address
 }
 
+// some refuses an empty Buffer.
+func (b *Buffer[T]) some(op string) error {
+	if b.n == 0 {
+		return refuse(op, ErrInvalidArgument, "the buffer is empty")
+	}
+	return nil
+}
+
 // Slice returns the values from index i up to but not including j, as b[i:j] does for a
 // Go slice. The result shares the memory and is closed with the Buffer that owns it. It
-// returns [ErrRange] if the range is empty or not within b.
+// returns [ErrRange] if the range is not within b.
 func (b *Buffer[T]) Slice(i, j int) (*Buffer[T], error) {
 	const op = "Buffer.Slice"
 	if b == nil || b.memory == nil || b.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	if i < 0 || j <= i || j > b.n {
+	if i < 0 || j < i || j > b.n {
 		return nil, refuse(op, ErrRange, "slice [%d:%d] of %d values", i, j, b.n)
 	}
-	var zero T
-	return &Buffer[T]{memory: b.memory, address: b.address + driver.CUdeviceptr(i)*driver.CUdeviceptr(unsafe.Sizeof(zero)), n: j - i, part: true}, nil
+	part := &Buffer[T]{memory: b.memory, address: b.address, n: j - i, part: true}
+	if part.n > 0 { // else the address might be that of other memory
+		var zero T
+		part.address += driver.CUdeviceptr(i) * driver.CUdeviceptr(unsafe.Sizeof(zero))
+	}
+	return part, nil
 }
 
 // Cast returns a view of the same memory as values of type U: as many as fit. The result
 // is closed with b. It returns [ErrInvalidArgument] if U contains Go pointers or if the
-// address is not aligned for U, and [ErrRange] if b is too short for one value.
+// address is not aligned for U, and [ErrRange] if b is too short for one value but not
+// empty.
 func Cast[U, T any](b *Buffer[T]) (*Buffer[U], error) {
 	const op = "Cast"
 	if b == nil || b.memory == nil || b.memory.Closed() {
@@ -268,10 +272,14 @@ func Cast[U, T any](b *Buffer[T]) (*Buffer[U], error) {
 	var zero U
 	size := uint64(max(unsafe.Sizeof(zero), 1))
 	n := int(b.Size() / size)
-	if _, err := sizeOf[U](n); err != nil {
+	check := sizeOfSome[U]
+	if b.n == 0 {
+		check = sizeOf[U]
+	}
+	if _, err := check(n); err != nil {
 		return nil, wrap(op, err)
 	}
-	if align := uint64(unsafe.Alignof(zero)); uint64(b.address)%align != 0 {
+	if align := uint64(unsafe.Alignof(zero)); n > 0 && uint64(b.address)%align != 0 {
 		return nil, refuse(op, ErrInvalidArgument, "address %#x is not aligned to %d bytes, as the new type requires", uint64(b.address), align)
 	}
 	return &Buffer[U]{memory: b.memory, address: b.address, n: n, part: true}, nil

@@ -2,7 +2,10 @@
 
 package safe
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // opened returns the file descriptor that open creates, with close-on-exec set: child
 // processes do not inherit it unless the program passes it on. ForkLock keeps one from
@@ -17,3 +20,24 @@ func opened(open func(fd *int32) error) (int32, error) {
 	}
 	return fd, err
 }
+
+// duplicate returns another descriptor of the file.
+func duplicate(f *os.File) (int32, error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	return opened(func(fd *int32) error {
+		var failed error
+		err := c.Control(func(of uintptr) {
+			n, err := syscall.Dup(int(of))
+			*fd, failed = int32(n), err
+		})
+		if err != nil {
+			return err
+		}
+		return failed
+	})
+}
+
+func closeDescriptor(fd int32) { syscall.Close(int(fd)) }

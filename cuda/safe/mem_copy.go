@@ -8,7 +8,8 @@ import (
 )
 
 // A copy copies the whole source to the beginning of the destination. It returns ErrRange
-// if the destination is too short. Slice either of them to copy less.
+// if the destination is too short. Slice either of them to copy less. A copy or a memset of
+// no values does nothing once the arguments are checked.
 
 // CopyFromHost copies a Go slice to the device. It waits for all work that uses b, then
 // copies on an internal stream, and returns when the copy has completed. It returns
@@ -22,11 +23,11 @@ func (b *Buffer[T]) CopyFromHost(src []T) error {
 		return err
 	}
 	defer m.Release()
-	if err := fits(op, len(src), b.n); err != nil || len(src) == 0 {
+	if err := fits(op, len(src), b.n); err != nil {
 		return err
 	}
 	c := rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: byteSize(src)}
-	return m.copyNow(op, &c, unsafe.Pointer(&src[0]), m)
+	return m.copyNow(op, &c, unsafe.Pointer(unsafe.SliceData(src)), m)
 }
 
 // CopyToHost copies the Buffer to a Go slice. It waits for all work that uses b, then
@@ -45,7 +46,7 @@ func (b *Buffer[T]) CopyToHost(dst []T) error {
 		return err
 	}
 	c := rt.Copy{Kind: rt.DeviceToHost, Src: b.address, Size: b.Size()}
-	return m.copyNow(op, &c, unsafe.Pointer(&dst[0]), m)
+	return m.copyNow(op, &c, unsafe.Pointer(unsafe.SliceData(dst)), m)
 }
 
 // CopyFrom copies another Buffer, which may be on another device. It waits for all work
@@ -164,14 +165,20 @@ func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy
 	if err := apart(op, c.Dst, c.Src, c.Size); err != nil {
 		return c, err
 	}
+	err := acrossContexts(op, &c, to.ctx, from.ctx)
+	return c, err
+}
+
+// acrossContexts makes c, a copy on one device, one between two if the contexts differ.
+func acrossContexts(op string, c *rt.Copy, to, from *contextCore) error {
 	switch {
-	case to.ctx.same(from.ctx):
-	case to.ctx.raw == from.ctx.raw:
-		return c, refuse(op, ErrReset, "one of the buffers was allocated before the reset")
+	case to.same(from):
+	case to.raw == from.raw:
+		return refuse(op, ErrReset, "one of the buffers was allocated before the reset")
 	default:
-		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.ctx.raw, from.ctx.raw
+		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.raw, from.raw
 	}
-	return c, nil
+	return nil
 }
 
 // copy enqueues a copy or a memset.
@@ -187,6 +194,9 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		}
 	} else if !blocks[0].ctx.same(sc.ctx) {
 		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the stream to one of %v", blocks[0].ctx.device, sc.ctx.device)
+	}
+	if c.Size == 0 {
+		return nil
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.callContext, blocks), sc.raw
 	return sc.enqueue(op, 1, blocks, uncapturable(c, blocks), func() error { return check(op, c.Do(host)) })
@@ -205,11 +215,13 @@ func uncapturable(c *rt.Copy, blocks []*block) string {
 	return ""
 }
 
-// forCopy returns the context to make current for a copy. That is usual, except for
-// copies that span several mappings of virtual memory: CUDA needs their context current.
+// forCopy returns the context to make current for a copy. That is usual, with two exceptions.
+// CUDA needs the context of copies that span several mappings of virtual memory. And a captured
+// copy with memory of a pool takes its context from the thread: without one, an executable that
+// is updated to the copy crashes at its next launch.
 func (c *contextCore) forCopy(usual driver.CUcontext, blocks []*block) driver.CUcontext {
 	for _, b := range blocks {
-		if b.view != nil {
+		if b.view != nil || b.pooled() {
 			return c.raw
 		}
 	}

@@ -17,6 +17,9 @@ var copying = limiter{patience: 100 * time.Millisecond, slowly: true}
 
 // copyNow is doNow for a copy or a memset of package rt: one crossing does all of it.
 func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
+	if c.Size == 0 {
+		return nil
+	}
 	x := b.ctx
 	stream, err := x.beginNow(op, blocks)
 	if err != nil {
@@ -78,7 +81,7 @@ func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, err
 func (c *contextCore) endNow(stream driver.CUstream) {
 	if !c.shared.copies.put(stream, copying.limit()) {
 		c.destroying("", func() error {
-			return executables.destroying(func() error { return driver.CuStreamDestroy(stream) })
+			return executables.inTurn(func() error { return driver.CuStreamDestroy(stream) })
 		})
 	}
 	copying.leave()
@@ -87,6 +90,10 @@ func (c *contextCore) endNow(stream driver.CUstream) {
 // markersOf marks the end of all work that uses the blocks.
 func markersOf(op string, blocks []*block) (markers []marker, err error) {
 	for _, b := range blocks {
+		if !b.allocated() {
+			endAll(markers)
+			return nil, b.unusable(op)
+		}
 		more, err := b.markers()
 		if err != nil {
 			endAll(markers)

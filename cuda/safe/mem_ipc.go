@@ -6,8 +6,8 @@ import (
 
 // IPCHandle returns a handle by which another process of this machine can open the
 // memory: see [OpenIPCBuffer]. The handle is plain data. It returns [ErrInvalidArgument]
-// unless the memory is of [NewBuffer] or of cuMemAlloc, and [ErrRange] if b is not a
-// whole allocation. Memory of pools is shared by [Pool.Export].
+// unless the memory is of cuMemAlloc, as that of [NewBufferWith] with [BufferOptions].Plain,
+// and [ErrRange] if b is not a whole allocation. Memory of pools is shared by [Pool.Export].
 //
 // CUDA places small allocations close together, and the other process may get access to
 // their neighbors: share 2 MiB or more. Keep the Buffer open until the other processes
@@ -22,13 +22,16 @@ func (b *Buffer[T]) IPCHandle() (driver.CUipcMemHandle, error) {
 		return h, err
 	}
 	defer m.Release()
+	if err := b.some(op); err != nil {
+		return h, err
+	}
 	err = m.ctx.withCurrent(func() error {
 		r, err := rangeOf(b.address)
 		switch {
 		case err != nil:
 			return err
 		case !r.ipc:
-			return refuse(op, ErrInvalidArgument, "only memory of NewBuffer can be opened by other processes; for a pool's see Pool.Export")
+			return refuse(op, ErrInvalidArgument, "other processes can open only memory of cuMemAlloc: allocate it by NewBufferWith and BufferOptions.Plain, or share a pool by Pool.Export")
 		case b.address != r.start || b.Size() != m.size:
 			return refuse(op, ErrRange, "%d bytes of an allocation of %d: only a whole allocation can be shared", b.Size(), r.size)
 		}
@@ -50,6 +53,9 @@ func OpenIPCBuffer[T any](x *Context, h driver.CUipcMemHandle, n int) (*Buffer[T
 		return nil, err
 	}
 	defer c.Release()
+	if size == 0 {
+		return nil, refuse(op, ErrRange, "0 values: there must be at least 1")
+	}
 	b := &block{size: size, free: (*block).ipcClose}
 	err = b.allocate(c, func() error {
 		if err := driver.CuIpcOpenMemHandle(&b.address, h, uint32(driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)); err != nil {

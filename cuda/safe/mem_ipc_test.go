@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // These tests share memory between processes. TestIPCBuffer needs a GPU, TestSimIPCBuffer
 // the simulated driver, the others run on both.
@@ -17,9 +17,9 @@ import (
 func init() {
 	within["OpenIPCBuffer"] = []string{"Buffer.IPCHandle"}
 	operations = append(operations, []operation{
-		{"Buffer.IPCHandle", func(w *world) error { _, err := w.a.IPCHandle(); return err }},
+		{"Buffer.IPCHandle", func(w *world) error { _, err := w.plain.IPCHandle(); return err }},
 		{"OpenIPCBuffer", func(w *world) error {
-			h, err := w.a.IPCHandle()
+			h, err := w.plain.IPCHandle()
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func TestIPCBuffer(t *testing.T) {
 		assert.ErrorIs(t, err, safe.ErrRange)
 		return
 	}
-	b := buffer[float32](t, x, sharedValues)
+	b := plainBuffer[float32](t, x, sharedValues)
 	require.NoError(t, b.CopyFromHost(count(sharedValues)))
 	h, err := b.IPCHandle()
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestIPCBuffer(t *testing.T) {
 
 func TestIPCRefuses(t *testing.T) {
 	x := open(t, 0)
-	s, b := stream(t, x), buffer[int32](t, x, sharedValues)
+	s, b := stream(t, x), plainBuffer[int32](t, x, sharedValues)
 	h, err := b.IPCHandle()
 	require.NoError(t, err)
 	again, err := b.IPCHandle()
@@ -86,8 +86,9 @@ func TestIPCRefuses(t *testing.T) {
 		want error
 		says string
 	}{
-		{"of a pool", async, safe.ErrInvalidArgument, "only memory of NewBuffer"},
-		{"managed", managed[int32](t, x, 10), safe.ErrInvalidArgument, "only memory of NewBuffer"},
+		{"of a pool", async, safe.ErrInvalidArgument, "BufferOptions.Plain"},
+		{"of NewBuffer", buffer[int32](t, x, 10), safe.ErrInvalidArgument, "BufferOptions.Plain"},
+		{"managed", managed[int32](t, x, 10), safe.ErrInvalidArgument, "only memory of cuMemAlloc"},
 		{"the end", slice(t, b, 1, sharedValues), safe.ErrRange, "only a whole allocation"},
 		{"the beginning", slice(t, b, 0, 1), safe.ErrRange, "only a whole allocation"},
 	} {
@@ -115,8 +116,9 @@ func slice(t *testing.T, b *safe.Buffer[int32], i, j int) *safe.Buffer[int32] {
 // TestSimIPCBuffer opens memory that the simulated driver attributes to another process.
 func TestSimIPCBuffer(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
-	s, of := stream(t, x), buffer[int32](t, x, 100)
+	s, of := stream(t, x), plainBuffer[int32](t, x, 100)
 	h, err := of.IPCHandle()
 	require.NoError(t, err)
 	before := simulated.Live("ipc")

@@ -11,7 +11,7 @@ import (
 // any other Buffer, and [Buffer.Data] gives the host access. [WaitValue] and [WriteValue]
 // do not work on managed memory. It returns [ErrNotSupported] if the device has no
 // managed memory, [ErrInvalidArgument] if T contains Go pointers or has no size, and
-// [ErrRange] if n is less than 1.
+// [ErrRange] if n is negative.
 // Source: cuMemAllocManaged, and cuMemFree when closed.
 func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	const op = "NewManagedBuffer"
@@ -23,27 +23,34 @@ func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	if _, err := c.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY); err != nil {
 		return nil, err
 	}
-	b := &block{size: size, free: (*block).memFree}
-	err = b.allocate(c, func() error {
+	b := &block{size: size, host: unsafe.Pointer(&ofNothing), free: (*block).memFree}
+	err = b.allocate(c, b.unlessEmpty(func() error {
 		if err := driver.CuMemAllocManaged(&b.address, size, uint32(driver.CU_MEM_ATTACH_GLOBAL)); err != nil {
 			return err
 		}
-		b.host = *(*unsafe.Pointer)(unsafe.Pointer(&b.address))
+		b.host = hostPointer(b.address)
 		return nil
-	})
+	}))
 	if err != nil {
 		return nil, wrap(op, err)
 	}
 	return newBuffer[T](b, n), nil
 }
 
-// managed reports whether a Buffer's block is managed memory. The host can access one
-// other kind of Buffer: memory of a pool of host memory.
-func (b *block) managed() bool { return b.host != nil && (b.pool == nil || b.pool.managed) }
+// hostPointer returns an address of managed memory as a pointer of the host.
+func hostPointer(address driver.CUdeviceptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
+
+// managed reports whether a Buffer's block is managed memory. The host can also access
+// host memory of pools and graphs.
+func (b *block) managed() bool {
+	return b.host != nil && !b.onHost && (b.pool == nil || b.pool.managed)
+}
 
 // Data returns memory that the host can access as a Go slice: memory of
-// [NewManagedBuffer], or of a [Pool] of host or managed memory. It returns nil for other
-// Buffers, and once the Buffer is closed. The slice does not keep the memory alive: keep
+// [NewManagedBuffer], or host or managed memory of a [Pool] or of [AddAllocWith]. It
+// returns nil for other Buffers, and once the Buffer is closed. The slice does not keep the memory alive: keep
 // b reachable as long as you use the slice.
 //
 // The host sees what a kernel has written once it has waited for the stream. If the
@@ -53,6 +60,9 @@ func (b *block) managed() bool { return b.host != nil && (b.pool == nil || b.poo
 func (b *Buffer[T]) Data() []T {
 	if b == nil || b.memory == nil || b.memory.Closed() || b.memory.host == nil {
 		return nil
+	}
+	if b.n == 0 {
+		return []T{}
 	}
 	return unsafe.Slice((*T)(unsafe.Add(b.memory.host, b.address-b.memory.address)), b.n)
 }
@@ -90,6 +100,10 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	case to == driver.CU_MEM_ATTACH_SINGLE && c.raw <= driver.CU_STREAM_PER_THREAD:
 		return refuse(op, ErrInvalidArgument, "memory cannot be attached to the default stream alone")
 	}
+	if m.size == 0 {
+		return nil
+	}
+	c.reveal()
 	return c.enqueueCurrent(op, 1, []*block{m}, "attaching memory cannot be captured", func() error {
 		return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to))
 	})

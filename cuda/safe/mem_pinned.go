@@ -31,7 +31,7 @@ type PinnedOptions struct {
 
 // NewPinned allocates pinned memory for n values. The memory is not initialized, and it
 // is not part of the Go heap: see [Pinned.Data]. It returns [ErrInvalidArgument] if T
-// contains Go pointers or has no size, and [ErrRange] if n is less than 1.
+// contains Go pointers or has no size, and [ErrRange] if n is negative.
 // Source: cuMemHostAlloc, and cuMemFreeHost when closed.
 func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	const op = "NewPinned"
@@ -51,14 +51,14 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 		return nil, err
 	}
 	defer c.Release()
-	b := &block{size: size, free: (*block).memFreeHost}
-	err = b.allocate(c, func() error {
+	b := &block{size: size, host: unsafe.Pointer(&ofNothing), free: (*block).memFreeHost}
+	err = b.allocate(c, b.unlessEmpty(func() error {
 		if err := driver.CuMemHostAlloc(&b.host, size, flags); err != nil {
 			return outOfMemory(err, size, onHost)
 		}
 		b.findAddress()
 		return nil
-	})
+	}))
 	if err != nil {
 		return nil, wrap(op, err)
 	}
@@ -91,16 +91,19 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 	}
 	defer c.Release()
 	b := &block{size: size, host: unsafe.Pointer(unsafe.SliceData(s)), free: (*block).memUnregister, pinner: new(runtime.Pinner)}
+	if size == 0 {
+		b.host = unsafe.Pointer(&ofNothing)
+	}
 	b.pinner.Pin(b.host)
 	registered := false
-	err = b.allocate(c, func() error {
+	err = b.allocate(c, b.unlessEmpty(func() error {
 		if err := driver.CuMemHostRegister(b.host, size, flags); err != nil {
 			return outOfMemory(err, size, onHost)
 		}
 		registered = true
 		b.findAddress()
 		return nil
-	})
+	}))
 	if err != nil {
 		if !registered { // else allocate has unregistered and unpinned it
 			b.pinner.Unpin()
@@ -149,6 +152,9 @@ func (h *Pinned[T]) Data() []T {
 	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil
 	}
+	if h.n == 0 {
+		return []T{}
+	}
 	return unsafe.Slice((*T)(h.data), h.n)
 }
 
@@ -168,15 +174,19 @@ func (h *Pinned[T]) Size() uint64 {
 
 // Slice returns the values from index i up to but not including j, as h[i:j] does for a
 // Go slice. The result shares the memory and is closed with the Pinned that owns it. It
-// returns [ErrRange] if the range is empty or not within h.
+// returns [ErrRange] if the range is not within h.
 func (h *Pinned[T]) Slice(i, j int) (*Pinned[T], error) {
 	const op = "Pinned.Slice"
 	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	if i < 0 || j <= i || j > h.n {
+	if i < 0 || j < i || j > h.n {
 		return nil, refuse(op, ErrRange, "slice [%d:%d] of %d values", i, j, h.n)
 	}
-	var zero T
-	return &Pinned[T]{memory: h.memory, data: unsafe.Add(h.data, uintptr(i)*unsafe.Sizeof(zero)), n: j - i, part: true}, nil
+	part := &Pinned[T]{memory: h.memory, data: h.data, n: j - i, part: true}
+	if part.n > 0 { // else the address might be that of other memory
+		var zero T
+		part.data = unsafe.Add(h.data, uintptr(i)*unsafe.Sizeof(zero))
+	}
+	return part, nil
 }

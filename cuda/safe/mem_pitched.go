@@ -129,7 +129,7 @@ func rowSize[T any](e Extent) (uint64, error) {
 	if e.Height < 0 || e.Depth < 0 {
 		return 0, fmt.Errorf("%w: height %d and depth %d must not be negative", ErrRange, e.Height, e.Depth)
 	}
-	return sizeOf[T](e.Width)
+	return sizeOfSome[T](e.Width)
 }
 
 // shape returns a pitched view of n values at a place.

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // These tests check how long pitched memory, arrays and textures live. They run on the
 // simulated driver and on a GPU; TestPitchedPeers needs two devices, TestSimPitchedClose
@@ -239,6 +239,7 @@ func TestPitchedClosed(t *testing.T) {
 // returns the error, and the parents are released.
 func TestSimPitchedClose(t *testing.T) {
 	needsSimulated(t)
+	startClean(t)
 	x := open(t, 0)
 	for _, function := range []string{"cuTexObjectDestroy", "cuSurfObjectDestroy", "cuArrayDestroy"} {
 		a, err := safe.NewArray[float32](x, square, safe.ArrayOptions{Surface: true})

@@ -155,8 +155,7 @@ func (b *block) poolOf() (driver.CUmemoryPool, error) {
 // SetSyncMemops makes synchronous copies and memsets of the whole allocation, by package
 // driver and other code, return only after they have completed. Drivers of network cards
 // that access the memory by GPUDirect RDMA require it. Copies and memsets of this package
-// always behave so. If the memory does not allow it, such as memory of a pool, CUDA's
-// error is returned.
+// always behave so. If the memory does not allow it, CUDA's error is returned.
 // Source: cuPointerSetAttribute.
 func (b *Buffer[T]) SetSyncMemops(on bool) error {
 	const op = "Buffer.SetSyncMemops"
@@ -165,6 +164,9 @@ func (b *Buffer[T]) SetSyncMemops(on bool) error {
 		return err
 	}
 	defer m.Release()
+	if err := b.some(op); err != nil {
+		return err
+	}
 	var v uint32
 	if on {
 		v = 1

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // These tests ask CUDA about addresses. They run on the simulated driver and on a GPU;
 // TestPointerInfoOfPeers needs two devices.
@@ -19,14 +19,14 @@ import (
 func init() {
 	operations = append(operations, []operation{
 		{"Context.PointerInfo", func(w *world) error { _, err := w.x.PointerInfo(w.a.Raw()); return err }},
-		{"Buffer.SetSyncMemops", func(w *world) error { return w.a.SetSyncMemops(true) }},
+		{"Buffer.SetSyncMemops", func(w *world) error { return w.plain.SetSyncMemops(true) }},
 	}...)
 }
 
 func TestPointerInfo(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	plain, pinned, both := buffer[int32](t, x, sharedValues), host[int32](t, x, 1000), managed[int32](t, x, 1000)
+	plain, pinned, both := plainBuffer[int32](t, x, sharedValues), host[int32](t, x, 1000), managed[int32](t, x, 1000)
 	async := bufferFrom[int32](t, pool(t, x, shared), s, 1000)
 	registered, err := safe.RegisterPinned(x, make([]int32, 1<<14), safe.PinnedOptions{})
 	require.NoError(t, err)
@@ -62,6 +62,13 @@ func TestPointerInfo(t *testing.T) {
 			assert.NotZero(t, i.Pool)
 			assert.False(t, i.IPC)
 			assert.NotEqual(t, id, i.BufferID)
+		}},
+		{"NewBuffer's", buffer[int32](t, x, 1000).Raw(), safe.DeviceMemory, false, func(t *testing.T, i safe.PointerInfo) {
+			assert.NotZero(t, i.Pool)
+			assert.False(t, i.IPC)
+			var current driver.CUmemoryPool
+			require.NoError(t, driver.CuDeviceGetMemPool(&current, x.Device().Raw()))
+			assert.NotEqual(t, current, i.Pool, "it is the context's own")
 		}},
 		{"managed", both.Raw(), safe.ManagedMemory, true, func(t *testing.T, i safe.PointerInfo) { assert.False(t, i.IPC) }},
 		{"pinned", address(&pinned.Data()[0]), safe.HostMemory, true, nil},
@@ -99,7 +106,7 @@ func TestPointerInfo(t *testing.T) {
 func TestPointerInfoOfPeers(t *testing.T) {
 	x := open(t, 0)
 	y := second(t)
-	b := buffer[int32](t, y, 10)
+	b := plainBuffer[int32](t, y, 10)
 	i, err := x.PointerInfo(b.Raw())
 	require.NoError(t, err)
 	assert.Equal(t, 1, i.Device)
@@ -108,11 +115,12 @@ func TestPointerInfoOfPeers(t *testing.T) {
 
 func TestSetSyncMemops(t *testing.T) {
 	x := open(t, 0)
-	b := buffer[int32](t, x, 10)
-	for _, on := range []bool{true, false} {
-		require.NoError(t, b.SetSyncMemops(on))
-		i, err := x.PointerInfo(b.Raw())
-		require.NoError(t, err)
-		assert.Equal(t, on, i.SyncMemops)
+	for _, b := range []*safe.Buffer[int32]{buffer[int32](t, x, 10), plainBuffer[int32](t, x, 10)} {
+		for _, on := range []bool{true, false} {
+			require.NoError(t, b.SetSyncMemops(on))
+			i, err := x.PointerInfo(b.Raw())
+			require.NoError(t, err)
+			assert.Equal(t, on, i.SyncMemops)
+		}
 	}
 }

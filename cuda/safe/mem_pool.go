@@ -297,6 +297,7 @@ func (p *Pool) MakeCurrent() error {
 // Source: cuMemPoolTrimTo.
 func (p *Pool) Trim(keep uint64) error {
 	return p.do("Pool.Trim", func(c *poolCore) error {
+		c.ctx.shared.noticeReleases()
 		return errors.Join(c.ctx.shared.releases.synchronize(), driver.CuMemPoolTrimTo(c.raw, keep))
 	})
 }
@@ -333,13 +334,14 @@ func (b *block) allocateFrom(op string, p *poolCore, s *Stream) error {
 	if p.imported {
 		return refuse(op, ErrInvalidArgument, "an imported pool cannot allocate: call ImportBuffer for a buffer of the other process")
 	}
-	return wrap(op, b.allocateOn(c, p.ctx, func() error {
-		if err := driver.CuMemAllocFromPoolAsync(&b.address, b.size, p.raw, c.raw); err != nil {
-			return err
-		}
-		if p.onHost || p.managed {
-			b.host = *(*unsafe.Pointer)(unsafe.Pointer(&b.address))
-		}
-		return nil
-	}))
+	if p.onHost || p.managed {
+		b.host = unsafe.Pointer(&ofNothing)
+	}
+	if err := b.allocateOn(c, p.ctx, p.raw); err != nil {
+		return wrap(op, err)
+	}
+	if b.host != nil && b.size > 0 {
+		b.host = hostPointer(b.address)
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
 package safe
 
 import (
+	"slices"
+
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -62,7 +64,9 @@ func (c *contextCore) mayUse(b *block) bool {
 		return true
 	case b.view != nil:
 		return b.view.reachedBy(c.device)
-	case b.graph || b.of != nil: // a texture or surface works in its own context only
+	case b.graph != nil:
+		return slices.Contains(b.peers, c.device)
+	case b.of != nil: // a texture or surface works in its own context only
 		return false
 	case b.home == nil && b.pool == nil:
 		return c.reaches(b.ctx)

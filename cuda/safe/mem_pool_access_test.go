@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // These tests check which devices and hosts can access the memory of pools. They run on
 // the simulated driver and on a GPU; TestPoolAccess needs two devices.
@@ -30,7 +30,7 @@ func TestPoolRefuses(t *testing.T) {
 			return make(safe.PoolOptions{Location: safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}})
 		}, safe.ErrInvalidArgument, "HOST_NUMA_CURRENT"},
 		{"a Windows handle", func() error { return make(safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_WIN32}) }, safe.ErrNotSupported, "handle types 0x2"},
-		{"no size", func() error { _, err := safe.NewBufferFrom[int](p, s, 0); return err }, safe.ErrRange, "0 values"},
+		{"negative size", func() error { _, err := safe.NewBufferFrom[int](p, s, -1); return err }, safe.ErrRange, "-1 values"},
 		{"pointers", func() error { _, err := safe.NewBufferFrom[*int](p, s, 1); return err }, safe.ErrInvalidArgument, "Go pointers"},
 		{"the own device", func() error { return p.SetAccess(x.Device(), noAccess) }, safe.ErrInvalidArgument, "device 0"},
 		{"a pool that is not shared", func() error { _, err := p.Export(); return err }, driver.CUDA_ERROR_INVALID_VALUE, ""},

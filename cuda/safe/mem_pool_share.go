@@ -78,6 +78,9 @@ func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 		return data, err
 	}
 	defer m.Release()
+	if err := b.some(op); err != nil {
+		return data, err
+	}
 	if m.home == nil {
 		return data, refuse(op, ErrInvalidArgument, "the buffer was not allocated from a pool: see NewBufferFrom")
 	}
@@ -120,6 +123,9 @@ func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*B
 		return nil, err
 	}
 	defer c.Release()
+	if size == 0 {
+		return nil, refuse(op, ErrRange, "0 values: there must be at least 1")
+	}
 	if !c.imported {
 		return nil, refuse(op, ErrInvalidArgument, "the pool belongs to this process: import one by ImportPool")
 	}

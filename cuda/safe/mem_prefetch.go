@@ -39,13 +39,11 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
 	}
-	return c.enqueueCurrent(op, prefetchWork, []*block{m}, "a prefetch cannot be captured", func() error {
-		err := driver.CuMemPrefetchAsync_v2(b.address, b.Size(), to.raw(), 0, c.raw)
-		if d, ok := to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
-			err = driver.CuMemPrefetchAsync_v1(b.address, b.Size(), d, c.raw)
-		}
-		return err
-	})
+	if b.n == 0 {
+		return nil
+	}
+	o := NewPrefetchOp(b, to)
+	return c.enqueueCurrent(op, prefetchWork, []*block{m}, "a prefetch cannot be captured", func() error { return o.prefetch(c.raw) })
 }
 
 // movable refuses a block that is not managed memory.
@@ -84,6 +82,9 @@ func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 	if err := at.check(op); err != nil {
 		return err
 	}
+	if b.n == 0 {
+		return nil
+	}
 	return wrap(op, m.ctx.withCurrent(func() error {
 		err := driver.CuMemAdvise_v2(b.address, b.Size(), advice, at.raw())
 		if d, ok := at.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
@@ -115,6 +116,9 @@ func (b *Buffer[T]) RangeAttributes() (RangeAttributes, error) {
 	}
 	defer m.Release()
 	if err := m.movable(op); err != nil {
+		return a, err
+	}
+	if err := b.some(op); err != nil {
 		return a, err
 	}
 	devices, err := Devices()

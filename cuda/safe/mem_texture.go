@@ -78,7 +78,7 @@ func NewTexture[T any](a *Array[T], o TextureOptions) (*Texture, error) {
 
 // NewLinearTexture creates a one-dimensional texture of a Buffer. Kernels read it by
 // index, without interpolation. It returns [ErrInvalidArgument] if T does not suit a
-// texture, or if the Buffer's address is not a multiple of the device's texture
+// texture, if the Buffer is empty, or if the Buffer's address is not a multiple of the device's texture
 // alignment; a Buffer that is not a slice is aligned.
 // Source: cuTexObjectCreate, and cuTexObjectDestroy when closed.
 func NewLinearTexture[T any](b *Buffer[T], o TextureOptions) (*Texture, error) {
@@ -88,6 +88,9 @@ func NewLinearTexture[T any](b *Buffer[T], o TextureOptions) (*Texture, error) {
 		return nil, err
 	}
 	defer m.Release()
+	if err := b.some(op); err != nil {
+		return nil, err
+	}
 	f, err := formatOf[T](op, o.Format)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // These tests reserve addresses and map memory. They run on the simulated driver and on a
 // GPU; TestVirtualProcesses needs a device that can share memory, TestVirtualDevices two
@@ -176,7 +176,7 @@ func TestVirtualRefusals(t *testing.T) {
 		{"buffer after the end", made(safe.NewMappedBuffer[uint64](r, 8*granule, 1)), safe.ErrRange, ""},
 		{"buffer without access", made(safe.NewMappedBuffer[uint64](r, 4*granule, 1)), safe.ErrInvalidArgument, "call AddressRange.SetAccess"},
 		{"buffer not aligned", made(safe.NewMappedBuffer[uint64](r, granule+4, 1)), safe.ErrInvalidArgument, "aligned"},
-		{"buffer of no values", made(safe.NewMappedBuffer[uint64](r, granule, 0)), safe.ErrRange, ""},
+		{"buffer of fewer than no values", made(safe.NewMappedBuffer[uint64](r, granule, -1)), safe.ErrRange, ""},
 		{"alignment", func() error {
 			_, err := safe.ReserveAddress(x, 1, safe.ReserveOptions{Alignment: 3})
 			return err

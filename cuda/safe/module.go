@@ -3,6 +3,7 @@ package safe
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -24,6 +25,15 @@ type moduleCore struct {
 	ctx     *contextCore
 	library driver.CUlibrary // 0 before CUDA 12.0
 	module  driver.CUmodule
+	names   map[string]string // LoadOptions.Names
+}
+
+// symbol returns the name that the image has for a name of the user.
+func (m *moduleCore) symbol(name string) *byte {
+	if symbol, ok := m.names[name]; ok {
+		name = symbol
+	}
+	return cName(name)
 }
 
 // Load loads device code into x: PTX, which the driver compiles, a cubin or a fatbin. It
@@ -50,7 +60,7 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 		return nil, err
 	}
 	defer compiler.unpin()
-	m := &moduleCore{ctx: c}
+	m := &moduleCore{ctx: c, names: maps.Clone(o.Names)}
 	err = c.withCurrent(func() error { return m.load(image, compiler) })
 	compiler.setLog()
 	if err != nil {
@@ -134,8 +144,11 @@ func (m *Module) Close() error {
 }
 
 // Kernel returns the kernel with the given name. C++ kernels have mangled names, which the
-// PTX shows, unless they are declared extern "C". It returns driver.CUDA_ERROR_NOT_FOUND if
-// the module has no such kernel. Kernels are not closed.
+// PTX shows, unless they are declared extern "C" or are in [LoadOptions].Names. It returns
+// driver.CUDA_ERROR_NOT_FOUND if the module has no such kernel. Kernels are not closed.
+// Unless CUDA_MODULE_LOADING is EAGER, the driver loads the kernel's code now: work that is
+// enqueued later, on any stream of the context, then waits for all work that was enqueued
+// before.
 //
 // Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
 // cuModuleGetFunction; cuFuncGetParamInfo.
@@ -170,10 +183,10 @@ func named(err error, name string) error {
 
 func (m *moduleCore) find(function *driver.CUfunction, name string) error {
 	if m.library == 0 {
-		return driver.CuModuleGetFunction(function, m.module, cName(name))
+		return driver.CuModuleGetFunction(function, m.module, m.symbol(name))
 	}
 	var kernel driver.CUkernel
-	if err := driver.CuLibraryGetKernel(&kernel, m.library, cName(name)); err != nil {
+	if err := driver.CuLibraryGetKernel(&kernel, m.library, m.symbol(name)); err != nil {
 		return err
 	}
 	return driver.CuKernelGetFunction(function, kernel)
@@ -202,9 +215,9 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	b := &block{ctx: c.ctx, owner: m}
 	err = c.ctx.withCurrent(func() error {
 		if c.library != 0 {
-			return driver.CuLibraryGetGlobal(&b.address, &b.size, c.library, cName(name))
+			return driver.CuLibraryGetGlobal(&b.address, &b.size, c.library, c.symbol(name))
 		}
-		return driver.CuModuleGetGlobal(&b.address, &b.size, c.module, cName(name))
+		return driver.CuModuleGetGlobal(&b.address, &b.size, c.module, c.symbol(name))
 	})
 	if err != nil {
 		return nil, named(wrap(op, err), name)

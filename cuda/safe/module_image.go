@@ -30,7 +30,7 @@ func checkImage(image []byte) ([]byte, error) {
 }
 
 func checkELF(image []byte) error {
-	f, err := elf.NewFile(bytes.NewReader(image))
+	f, err := elf.NewFile(cubin(image))
 	if err != nil {
 		return fmt.Errorf("%w: the cubin is not a valid ELF file: %w", ErrInvalidArgument, err)
 	}
@@ -40,4 +40,19 @@ func checkELF(image []byte) error {
 		}
 	}
 	return nil
+}
+
+// cubin reads an ELF file. Before CUDA 13 the header of cubins has CUDA's version in the place
+// of ELF's, which package elf refuses.
+type cubin []byte
+
+func (c cubin) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := bytes.NewReader(c).ReadAt(p, offset)
+	version := []byte{byte(elf.EV_CURRENT), 0, 0, 0}
+	for i, b := range version {
+		if at := 20 + int64(i) - offset; at >= 0 && at < int64(n) {
+			p[at] = b
+		}
+	}
+	return n, err
 }

@@ -27,6 +27,12 @@ func TestCheckImage(t *testing.T) {
 	_, err = checkImage(elf)
 	require.NoError(t, err)
 
+	cubin := bytes.Clone(elf)
+	binary.LittleEndian.PutUint32(cubin[20:], 129) // as CUDA 12.9 writes them
+	same, err = checkImage(cubin)
+	require.NoError(t, err)
+	assert.EqualValues(t, 129, same[20], "nothing is changed")
+
 	fatbin := make([]byte, 16+100)
 	binary.LittleEndian.PutUint32(fatbin, 0xba55ed50)
 	binary.LittleEndian.PutUint16(fatbin[6:], 16)

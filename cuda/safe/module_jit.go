@@ -28,6 +28,10 @@ type LoadOptions struct {
 	CacheMode driver.CUjit_cacheMode
 	// Log, if not nil, receives the compiler's messages, with or without an error.
 	Log *string
+	// Names are names by which [Module.Kernel] and [Global] find kernels and variables of the
+	// image, each with the symbol that the image has for it, such as "scale<float>" for
+	// "_Z5scaleIfEvPT_S0_". Symbols are also found as they are. [NewLinker] ignores Names.
+	Names map[string]string
 	// More are further options. They must not set log buffers.
 	More []JITOption
 }

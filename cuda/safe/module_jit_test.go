@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Options of the driver's compiler, the linker, lazy loading. Runs on any driver.
 
@@ -102,6 +102,28 @@ func TestLoadOptions(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, "Load", e.Op)
 	assert.NotEmpty(t, e.Detail)
+}
+
+// TestLoadNames finds kernels and variables by names that the image does not have.
+func TestLoadNames(t *testing.T) {
+	x := open(t, 0)
+	image, err := os.ReadFile("testdata/kernels.ptx")
+	require.NoError(t, err)
+	names := map[string]string{"fill<float>": "fill", "nothing": "none"}
+	m, err := safe.Load(x, image, safe.LoadOptions{Names: names})
+	require.NoError(t, err)
+	closing(t, m)
+	clear(names) // the module has its own
+	k, err := m.Kernel("fill<float>")
+	require.NoError(t, err)
+	assert.Equal(t, "fill<float>", k.Name())
+	s, b := stream(t, x), buffer[float32](t, x, 100)
+	require.NoError(t, k.Launch(s, perValue(100), safe.Val(uint32(100)), safe.Val(float32(2)), b.Arg()))
+	require.NoError(t, s.Synchronize())
+	_, err = m.Kernel("fill")
+	require.NoError(t, err, "by its symbol")
+	_, err = m.Kernel("nothing")
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_FOUND, "the image has no such symbol")
 }
 
 // TestLink links two pieces of PTX to one image.

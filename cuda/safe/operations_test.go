@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // The table of every exported operation that calls the driver, for tests that try them
 // all. Runs on any driver.
@@ -20,6 +20,7 @@ type world struct {
 	s, t    *safe.Stream
 	e, f    *safe.Event
 	a, b    *safe.Buffer[int32]
+	plain   *safe.Buffer[int32]
 	async   *safe.Buffer[int32]
 	managed *safe.Buffer[int32]
 	pool    *safe.Pool
@@ -70,6 +71,11 @@ func newWorld() (*world, error) {
 		},
 		func() (err error) { w.a, err = safe.NewBuffer[int32](w.x, 64); _, err = also(w, w.a, err); return },
 		func() (err error) { w.b, err = safe.NewBuffer[int32](w.y, 64); _, err = also(w, w.b, err); return },
+		func() (err error) {
+			w.plain, err = safe.NewBufferWith[int32](w.x, 64, safe.BufferOptions{Plain: true})
+			_, err = also(w, w.plain, err)
+			return
+		},
 		func() (err error) {
 			w.async, err = safe.NewBufferAsync[int32](w.s, 64)
 			_, err = also(w, w.async, err)
@@ -147,6 +153,9 @@ type operation struct {
 var within = map[string][]string{
 	"Stream.Shutdown":          {"Stream.Close"},
 	"Stream.Capture":           {"Stream.LaunchHostFunc", "Kernel.Launch"},
+	"Stream.Fork":              {"Buffer.ZeroAsync"},
+	"Stream.Time":              {"Buffer.ZeroAsync"},
+	"Context.CloseAll":         {"Open", "NewEvent", "Event.Close", "Context.Close"},
 	"Stream.CaptureTo":         {"Stream.LaunchHostFunc", "Kernel.Launch"},
 	"Stream.CaptureExecutable": {"Stream.LaunchHostFunc", "Kernel.Launch", "Graph.Close"},
 }
@@ -174,6 +183,7 @@ var operations = []operation{
 		return errors.Join(err, c.Close()) // before the owner
 	}},
 	{"Context.WithCurrent", func(w *world) error { return w.x.WithCurrent(func() error { return nil }) }},
+	{"Context.WithoutCaptures", func(w *world) error { return w.x.WithoutCaptures(driver.CuCtxSynchronize, w.y) }},
 	{"Context.ID", func(w *world) error { _, err := w.x.ID(); return err }},
 	{"Context.Flags", func(w *world) error { _, err := w.x.Flags(); return err }},
 	{"Context.Limit", func(w *world) error { _, err := w.x.Limit(0); return err }},
@@ -208,8 +218,33 @@ var operations = []operation{
 	{"Stream.Wait", func(w *world) error { return w.s.Wait(context.Background()) }},
 	{"Stream.SynchronizeBlocking", func(w *world) error { return w.s.SynchronizeBlocking() }},
 	{"Stream.ID", func(w *world) error { _, err := w.s.ID(); return err }},
+	{"Stream.EnqueueRaw", func(w *world) error {
+		return w.s.EnqueueRaw(func(raw driver.CUstream) error { return clearRaw(w.a, raw) }, w.a.Arg())
+	}},
+	{"EnqueueRaw", func(w *world) error {
+		return safe.EnqueueRaw(func() error { return clearRaw(w.a, w.t.Raw()) }, safe.RawWork{Stream: w.s}, safe.RawWork{Stream: w.t, Uses: []safe.Arg{w.a.Arg()}})
+	}},
 	{"Stream.Record", func(w *world) error { return w.s.Record(w.e) }},
 	{"Stream.WaitEvent", func(w *world) error { return w.t.WaitEvent(w.f) }},
+	{"Stream.WaitStream", func(w *world) error { return w.t.WaitStream(w.s) }},
+	{"Stream.Fork", func(w *world) error {
+		return w.s.Fork(2, func(branches []*safe.Stream) error { return w.a.ZeroAsync(branches[1]) })
+	}},
+	{"Stream.Time", func(w *world) error {
+		_, err := w.s.Time(context.Background(), func() error { return w.a.ZeroAsync(w.s) })
+		return err
+	}},
+	{"Context.CloseAll", func(w *world) error {
+		x, err := safe.Open(1)
+		if err != nil {
+			return err
+		}
+		_, err = safe.NewEvent(x, safe.EventOptions{})
+		return errors.Join(err, x.CloseAll(), x.Close())
+	}},
+	{"Upload", func(w *world) error { c, err := safe.Upload(w.x, w.values); _, err = also(w, c, err); return err }},
+	{"NewZeroed", func(w *world) error { c, err := safe.NewZeroed[byte](w.x, 9); _, err = also(w, c, err); return err }},
+	{"Buffer.Download", func(w *world) error { _, err := w.a.Download(); return err }},
 	{"NewEvent", func(w *world) error {
 		c, err := safe.NewEvent(w.x, safe.EventOptions{})
 		_, err = also(w, c, err)
@@ -276,14 +311,14 @@ var operations = []operation{
 		return safe.WaitValue(w.t, w.r.At(3), 1, driver.CU_STREAM_WAIT_VALUE_NOR) // it is 0
 	}},
 	{"WriteValue", func(w *world) error {
-		wide, err := safe.Cast[int64](w.a)
+		wide, err := safe.Cast[int64](w.plain)
 		if err != nil {
 			return err
 		}
 		return safe.WriteValue(w.s, wide.At(0), 1)
 	}},
 	{"Stream.BatchMemOps", func(w *world) error {
-		return w.s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(w.a.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)})
+		return w.s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(w.plain.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)})
 	}},
 	{"NewManagedBuffer", func(w *world) error {
 		c, err := safe.NewManagedBuffer[byte](w.x, 9)

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // The calls of TestCaptureRaces, one row each: which errors the call may return besides
 // nil, and whether it may become part of the graph. They run on any driver.
@@ -76,7 +76,7 @@ var attributeCalls = []streamCall{
 // working returns a row for work on memory of its own.
 func working(name string, f func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error) streamCall {
 	return streamCall{name, func(a *arena, s *safe.Stream) func() error {
-		b, h := buffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64)
+		b, h := plainBuffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64)
 		clear(h.Data())
 		return func() error { return f(s, b, h) }
 	}, inCapture, true}
@@ -98,6 +98,15 @@ var workCalls = []streamCall{
 	working("BatchMemOps", func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error {
 		return s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(h.At(1), 1)})
 	}),
+	working("EnqueueRaw", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.Pinned[uint32]) error {
+		return s.EnqueueRaw(func(raw driver.CUstream) error { return clearRaw(b, raw) }, b.Arg())
+	}),
+	{"EnqueueRaw on two streams", func(a *arena, s *safe.Stream) func() error {
+		b := buffer[uint32](a.t, a.x, 64)
+		return func() error {
+			return safe.EnqueueRaw(func() error { return clearRaw(b, s.Raw()) }, safe.RawWork{Stream: a.other}, safe.RawWork{Stream: s, Uses: []safe.Arg{b.Arg()}})
+		}
+	}, inCapture, true},
 	{"Launch", func(a *arena, s *safe.Stream) func() error {
 		return func() error { return a.nothing.Launch(s, one) }
 	}, inCapture, true},
@@ -138,7 +147,10 @@ var workCalls = []streamCall{
 		return func() error { return e.Upload(s) }
 	}, inCapture, false},
 	{"Record", func(a *arena, s *safe.Stream) func() error {
-		e := event(a.t, a.x)
+		// A GPU that records events with timing one after the other runs nothing else.
+		e, err := safe.NewEvent(a.x, safe.EventOptions{DisableTiming: true})
+		require.NoError(a.t, err)
+		closing(a.t, e)
 		return func() error { return s.Record(e) }
 	}, inCapture, false},
 	{"WaitEvent, never recorded", func(a *arena, s *safe.Stream) func() error {
@@ -165,10 +177,17 @@ var objectCalls = []streamCall{
 			if err != nil {
 				return err
 			}
-			err = except(b.Zero(), safe.ErrCapturing) // it is there
+			err = except(b.Zero(), safe.ErrCapturing, safe.ErrNotAllocated, safe.ErrClosed) // it is there, or the graph's
 			return errors.Join(err, b.Close())
 		}
-	}, inCapture, false},
+	}, inCapture, true},
+	{"AddNode", func(a *arena, s *safe.Stream) func() error {
+		b := buffer[uint32](a.t, a.x, 64)
+		return func() error {
+			_, err := s.AddNode(safe.ZeroNode(b))
+			return except(err, noCapture...)
+		}
+	}, inCapture, true},
 	{"Buffer that was used on it: CopyToHost", func(a *arena, s *safe.Stream) func() error {
 		b := buffer[uint32](a.t, a.x, 64)
 		require.NoError(a.t, b.ZeroAsync(s))
@@ -223,6 +242,15 @@ var objectCalls = []streamCall{
 		copies := []safe.CopyOp{safe.NewCopyOp[uint32](b, h)}
 		return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
 	}, inCapture, false},
+	{"Batch.Submit", func(a *arena, s *safe.Stream) func() error {
+		m, h, e := buffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64), event(a.t, a.x)
+		b := newBatch(a.t, a.x)
+		require.NoError(a.t, errors.Join(safe.BatchCopy(b, m, h), b.Record(e), b.WaitEvent(e), safe.BatchFill(b, m, 2)))
+		return func() error {
+			err := b.Submit(s)
+			return except(err, driver.CUDA_ERROR_INVALID_VALUE) // the capture of the record has ended before the wait
+		}
+	}, inCapture, true},
 	{"PrefetchAsync", func(a *arena, s *safe.Stream) func() error {
 		b := managed[uint32](a.t, a.x, 64)
 		return func() error { return b.PrefetchAsync(s, safe.DeviceLocation(a.x.Device())) }

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Calls on events and whole contexts race with captures, like the calls of
 // TestCaptureRaces. Runs on any driver; green contexts need CUDA 12.4.
@@ -74,6 +74,9 @@ var wideCalls = []wideCall{
 
 	{"Context.Synchronize", arenaOptions{}, func(a *arena) func() error { return a.x.Synchronize }, inCapture, nil},
 	{"Context.Synchronize, blocking streams", arenaOptions{blocking: true}, func(a *arena) func() error { return a.x.Synchronize }, inCapture, nil},
+	{"Context.WithoutCaptures", arenaOptions{}, func(a *arena) func() error {
+		return func() error { return a.x.WithoutCaptures(driver.CuCtxSynchronize) }
+	}, inCapture, nil},
 	{"Context.MemoryInfo", arenaOptions{}, func(a *arena) func() error {
 		return func() error { _, _, err := a.x.MemoryInfo(); return err }
 	}, inCapture, nil},

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Several goroutines instantiate, update, launch and close graphs and executables at
 // once. On a GPU such races have corrupted the heap, so the tests run in processes of
@@ -192,6 +192,9 @@ func TestGraphRaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {
 				watch(t)
+				if !onGPU {
+					simulated.Widen(50 * time.Microsecond)
+				}
 				g := newGraphs(t)
 				var c racers
 				for _, f := range row(g) {

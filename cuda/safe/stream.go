@@ -39,7 +39,11 @@ type streamCore struct {
 	tail driver.CUevent // recorded after the last work of a closed stream, 0 for none
 	over bool           // closed: the handle is no longer ours
 
+	known atomic.Bool // the program has its handle or ID, or has set an attribute
+
 	scopes atomic.Int32 // open scopes
+
+	branches branches // for Fork
 }
 
 // StreamOptions are the options of [NewStream]. The zero value is CUDA's default.
@@ -66,33 +70,47 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 		return nil, err
 	}
 	defer c.Release()
-	c.shared.crowd.room()
-	s := &streamCore{queue: newQueue(), ctx: c, callContext: c.handleContext(), owned: true, nonBlocking: o.NonBlocking}
-	err = c.withCurrent(func() error {
-		if err := s.choosePriority(op, o); err != nil {
-			return err
-		}
-		var flags driver.CUstream_flags
-		if o.NonBlocking {
-			flags = driver.CU_STREAM_NON_BLOCKING
-		}
-		return driver.CuStreamCreateWithPriority(&s.raw, uint32(flags), int32(s.priority))
-	})
+	s, err := c.newStream(op, o)
 	if err != nil {
-		return nil, wrap(op, err)
+		return nil, err
 	}
 	return s.adopt(op)
 }
 
-// choosePriority sets the priority of a new stream. The context must be current.
+// newStream creates a stream, or takes a spare one. The caller has acquired the context.
+func (c *contextCore) newStream(op string, o StreamOptions) (*streamCore, error) {
+	c.shared.crowd.room()
+	s := &streamCore{queue: newQueue(), ctx: c, callContext: c.handleContext(), owned: true, nonBlocking: o.NonBlocking}
+	if err := s.choosePriority(op, o); err != nil {
+		return nil, wrap(op, err)
+	}
+	if c.shared.reset.Load() {
+		return nil, &Error{Op: op, Err: ErrReset}
+	}
+	kind := streamKind{s.nonBlocking, s.priority}
+	if s.raw = c.shared.spare.take(kind); s.raw != 0 {
+		code := c.home().Check()
+		if code == rt.CodeCallback {
+			c.shared.spare.put(kind, s.raw)
+		}
+		return s, check(op, code)
+	}
+	var flags driver.CUstream_flags
+	if o.NonBlocking {
+		flags = driver.CU_STREAM_NON_BLOCKING
+	}
+	return s, check(op, c.home().CreateStream(&s.raw, flags, s.priority))
+}
+
+// choosePriority sets the priority of a new stream.
 func (s *streamCore) choosePriority(op string, o StreamOptions) error {
-	var least, greatest int32
-	if err := driver.CuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
+	p, err := s.ctx.priorities()
+	if err != nil {
 		return err
 	}
-	s.priority = max(min(o.Priority, int(least)), int(greatest))
+	s.priority = max(min(o.Priority, p.least), p.greatest)
 	if s.priority != o.Priority && !o.ClampPriority {
-		return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least); set ClampPriority to use the nearest", o.Priority, greatest, least)
+		return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least); set ClampPriority to use the nearest", o.Priority, p.greatest, p.least)
 	}
 	return nil
 }
@@ -111,11 +129,21 @@ func (s *streamCore) parent() *lifetime.Handle {
 
 // adopt makes a Stream of s. The caller has acquired the context.
 func (s *streamCore) adopt(op string) (*Stream, error) {
+	if err := s.open(op); err != nil {
+		return nil, err
+	}
+	u := &Stream{core: s}
+	u.cleanup = lifetime.Cleanup(u, &s.Handle)
+	return u, nil
+}
+
+// open opens a new core. The caller has acquired the context.
+func (s *streamCore) open(op string) error {
 	if err := s.Open(s, s.parent()); err != nil {
 		if s.owned {
 			err = errors.Join(err, s.ctx.withCurrent(func() error { return driver.CuStreamDestroy(s.raw) }))
 		}
-		return nil, wrap(op, err)
+		return wrap(op, err)
 	}
 	shared := s.ctx.shared
 	shared.mu.Lock()
@@ -124,9 +152,7 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 	if s.owned {
 		shared.crowd.now.Add(1)
 	}
-	u := &Stream{core: s}
-	u.cleanup = lifetime.Cleanup(u, &s.Handle)
-	return u, nil
+	return nil
 }
 
 // StreamFromRaw takes ownership of a stream that was created elsewhere: Close destroys
@@ -156,6 +182,7 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream; use LegacyStream or NewStream", uintptr(raw))
 	}
 	s := &streamCore{queue: c.shared.queueOf(raw), ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, owner: owner}
+	s.reveal()
 	if err := s.describe(op); err != nil {
 		return nil, wrap(op, err)
 	}
@@ -224,6 +251,7 @@ func (s *streamCore) Destroy(wait bool) error {
 			s.forgetBacklog()
 		}
 		s.over, s.owner = true, nil
+		s.branches.drop()
 	}
 	if !s.owned {
 		return nil
@@ -232,8 +260,11 @@ func (s *streamCore) Destroy(wait bool) error {
 		return lifetime.ErrLater
 	}
 	shared.crowd.now.Add(-1)
+	if !shared.reset.Load() && s.ctx.home().Check() == 0 && shared.spare.keep(s) {
+		return nil
+	}
 	return s.ctx.destroying("Stream.Close", func() error {
-		return executables.destroying(func() error { return driver.CuStreamDestroy(s.raw) })
+		return executables.inTurn(func() error { return driver.CuStreamDestroy(s.raw) })
 	})
 }
 
@@ -247,7 +278,8 @@ func (s *Stream) acquire(op string) (*streamCore, error) {
 
 // Close destroys the stream once its work has completed, without waiting for it. If other
 // calls are using the stream, it is destroyed after they return. Closing again does
-// nothing. Source: cuStreamDestroy.
+// nothing. The context may keep CUDA's stream for a later [NewStream], unless the program
+// has asked for its handle or ID, or has set an attribute. Source: cuStreamDestroy.
 func (s *Stream) Close() error {
 	if s == nil || s.core == nil {
 		return nil
@@ -299,7 +331,15 @@ func (s *Stream) Borrow() (*Stream, error) {
 		return nil, err
 	}
 	defer c.Release()
-	return (&streamCore{queue: c.queue, ctx: c.ctx, raw: c.raw, callContext: c.callContext, of: c, owner: s, green: c.green, nonBlocking: c.nonBlocking, priority: c.priority}).adopt(op)
+	return c.borrowed(s).adopt(op)
+}
+
+// borrowed returns a new core for the same stream of CUDA. owner stays reachable.
+func (s *streamCore) borrowed(owner any) *streamCore {
+	return &streamCore{
+		queue: s.queue, ctx: s.ctx, raw: s.raw, callContext: s.callContext, of: s, owner: owner,
+		green: s.green, nonBlocking: s.nonBlocking, priority: s.priority,
+	}
 }
 
 // Raw returns the handle for calls of package driver and of the runtime API, whose
@@ -309,6 +349,7 @@ func (s *Stream) Raw() driver.CUstream {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return 0
 	}
+	s.core.reveal()
 	return s.core.raw
 }
 
@@ -349,6 +390,7 @@ func (s *Stream) ID() (uint64, error) {
 	if c.capturing() {
 		return 0, &Error{Op: op, Err: ErrCapturing}
 	}
+	c.reveal()
 	var id uint64
 	err = c.ctx.withCurrent(func() error { return driver.CuStreamGetId(c.raw, &id) })
 	return id, wrap(op, err)
@@ -357,49 +399,3 @@ func (s *Stream) ID() (uint64, error) {
 // capturing returns whether the driver captures work that is enqueued on the stream now.
 // That includes captures that this package did not begin.
 func (s *streamCore) capturing() bool { return rt.Capturing(s.callContext, s.raw) }
-
-// Query returns whether all work of the stream has completed, without waiting. It also
-// returns errors of earlier work. Source: cuStreamQuery.
-func (s *Stream) Query() (done bool, err error) {
-	const op = "Stream.Query"
-	if c := s.quick(); c != nil {
-		code := rt.Query(c.callContext, c.raw)
-		c.mu.Unlock()
-		return answer(op, code)
-	}
-	c, err := s.acquire(op)
-	if err != nil {
-		return false, err
-	}
-	done, err = c.query(op)
-	c.Release()
-	return done, err
-}
-
-func (s *streamCore) query(op string) (done bool, err error) {
-	for !s.mu.TryLock() {
-		switch {
-		case rt.InCallback():
-			return false, &Error{Op: op, Err: ErrInCallback}
-		case s.capture.Load() != nil:
-			return false, &Error{Op: op, Err: ErrCapturing}
-		case s.works.Load()%2 == 1: // a call in flight enqueues work, and may block
-			return false, nil
-		}
-		runtime.Gosched()
-	}
-	if err := s.enteredAsk(op); err != nil {
-		return false, err
-	}
-	code := rt.Query(s.callContext, s.raw)
-	s.leave(nil)
-	return answer(op, code)
-}
-
-// answer translates the result of a query: not ready is no error.
-func answer(op string, code driver.CUresult) (done bool, err error) {
-	if code == driver.CUDA_ERROR_NOT_READY {
-		return false, nil
-	}
-	return code == 0, check(op, code)
-}

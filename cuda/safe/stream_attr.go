@@ -46,6 +46,7 @@ func (s *streamCore) put(op string, id driver.CUstreamAttrID, v driver.CUstreamA
 	if err := hasAttribute(op, id); err != nil {
 		return err
 	}
+	s.reveal()
 	return driver.CuStreamSetAttribute(s.raw, id, &v)
 }
 
@@ -61,7 +62,20 @@ func (s *Stream) with(op string, f func(c *streamCore) error) error {
 		return err
 	}
 	defer c.leave(capture)
+	if err := c.unseen(op); err != nil {
+		return err
+	}
 	return wrap(op, c.ctx.withCurrent(func() error { return f(c) }))
+}
+
+// unseen returns an error if a call on the stream would invalidate captures that this package
+// did not begin: on the legacy stream, even a call that reads an attribute invalidates those of
+// blocking streams. The stream is admitted for a call.
+func (s *streamCore) unseen(op string) error {
+	if s.legacy() && s.capturing() {
+		return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
+	}
+	return nil
 }
 
 // hasAttribute returns an error if the driver is too old for the stream attribute.
@@ -110,8 +124,8 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	if f.queue == c.queue {
 		return nil
 	}
-	first, second := c, f // in the order of their handles, so that two calls cannot deadlock
-	if first.raw > second.raw {
+	first, second := c, f // in the order of the queues, so that two calls cannot deadlock
+	if first.number > second.number {
 		first, second = second, first
 	}
 	for _, e := range []*streamCore{first, second} {
@@ -124,6 +138,9 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 				return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
 			}
 			defer e.ctx.shared.legacy.leave()
+			if err := e.unseen(op); err != nil {
+				return err
+			}
 		}
 	}
 	capture, other := c.capture.Load(), f.capture.Load()
@@ -138,6 +155,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 		}
 		defer capture.graph.mu.Unlock()
 	}
+	c.reveal()
 	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamCopyAttributes(c.raw, f.raw) }))
 }
 
@@ -168,12 +186,12 @@ func (s *Stream) SetSynchronizationPolicy(p driver.CUsynchronizationPolicy) erro
 func (s *Stream) SetPriority(priority int) error {
 	const op = "Stream.SetPriority"
 	return s.with(op, func(c *streamCore) error {
-		var least, greatest int32
-		if err := driver.CuCtxGetStreamPriorityRange(&least, &greatest); err != nil {
+		r, err := c.ctx.priorities()
+		if err != nil {
 			return err
 		}
-		if priority < int(greatest) || priority > int(least) {
-			return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least)", priority, greatest, least)
+		if priority < r.greatest || priority > r.least {
+			return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least)", priority, r.greatest, r.least)
 		}
 		var v driver.CUstreamAttrValue
 		*v.Priority() = int32(priority)

@@ -37,6 +37,8 @@ func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	switch {
 	case s.n > d.n:
 		c.err = refuse(op, ErrRange, "%d values do not fit into %d", s.n, d.n)
+	case s.n == 0:
+		c.err = refuse(op, ErrRange, "the source is empty: leave out such a copy")
 	case c.onHost && c.ofHost:
 		c.err = refuse(op, ErrInvalidArgument, "source and destination are both host memory")
 	}

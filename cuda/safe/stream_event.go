@@ -106,6 +106,9 @@ func (s *streamCore) recordNode(op string, e *eventCore, flags driver.CUevent_re
 
 // recordCaptured records an event whose old or new record is of captured work.
 func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing) error {
+	if e.pooled && capture == nil { // the event could not be destroyed before the end
+		return refuse(op, ErrCapturing, "a stream is in a capture that this package did not begin: use Record and WaitEvent")
+	}
 	return e.exclude(op, capture, func() error {
 		captures := capture != nil || s.capturing()
 		if captures && e.waiting.Load() > 0 {
@@ -132,7 +135,9 @@ func (s *Stream) WaitEvent(e *Event) error { return s.waitEventWith("Stream.Wait
 
 // WaitEventExternal adds a node to the graph that the stream captures: each launch of the
 // graph waits there for the latest record of e outside the graph. The stream must be
-// capturing. Source: cuStreamWaitEvent with CU_EVENT_WAIT_EXTERNAL.
+// capturing. WaitEventExternal returns [ErrInvalidArgument] if e was last recorded in a
+// capture that has ended, for which CUDA would invalidate the stream's capture.
+// Source: cuStreamWaitEvent with CU_EVENT_WAIT_EXTERNAL.
 func (s *Stream) WaitEventExternal(e *Event) error {
 	return s.waitEventWith("Stream.WaitEventExternal", e, driver.CU_EVENT_WAIT_EXTERNAL)
 }
@@ -148,12 +153,17 @@ func (s *Stream) waitEventWith(op string, e *Event, flags driver.CUevent_wait_fl
 		return err
 	}
 	defer v.Release()
+	return c.waitFor(op, v, flags)
+}
+
+// waitFor makes the stream wait for an event, and join its capture if it must.
+func (s *streamCore) waitFor(op string, e *eventCore, flags driver.CUevent_wait_flags) error {
 	for {
-		again, err := c.waitEvent(op, v, flags)
+		again, err := s.waitEvent(op, e, flags)
 		if !again {
 			return err
 		}
-		if again, err = c.joinBy(op, v); !again {
+		if again, err = s.joinBy(op, e); !again {
 			return err
 		}
 	}
@@ -183,7 +193,12 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture {
 		return false, &Error{Op: op, Err: errForeign} // even if c has ended
 	}
-	err = e.exclude(op, capture, func() error { return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), false)) })
+	err = e.exclude(op, capture, func() error {
+		if flags != 0 && e.stale() {
+			return refuse(op, ErrInvalidArgument, "the event was last recorded in a capture that has ended; record it again")
+		}
+		return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), false))
+	})
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
 }
 
@@ -193,6 +208,9 @@ func (s *streamCore) joinBy(op string, e *eventCore) (again bool, err error) {
 	c := e.capture.Load()
 	if c == nil {
 		return true, nil
+	}
+	if s.legacy() {
+		return false, refuse(op, ErrCapturing, "the legacy default stream cannot join a capture")
 	}
 	gates, err := s.claim(op, c)
 	if err != nil {

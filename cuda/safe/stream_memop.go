@@ -114,8 +114,9 @@ func memOp[T MemOpValue](e Element[T], v T, narrow, wide driver.CUstreamBatchMem
 // WaitValue returns [ErrNotSupported], with the name of the device attribute, if the
 // device lacks 64-bit values, NOR or CU_STREAM_WAIT_VALUE_FLUSH. It returns
 // [ErrContextMismatch] if the memory is neither host memory, nor of the stream's context,
-// nor of a peer with access enabled. CUDA rejects memory of [NewBufferAsync] with
-// driver.CUDA_ERROR_INVALID_VALUE (seen with driver 13.0). In a capture the wait becomes
+// nor of a peer with access enabled. CUDA rejects memory of pools, such as that of
+// [NewBuffer], with driver.CUDA_ERROR_INVALID_VALUE (seen with driver 13.0): allocate device
+// memory by [NewBufferWith] with [BufferOptions].Plain, or use a [Pinned]. In a capture the wait becomes
 // part of the graph.
 //
 // Source: cuStreamWaitValue32, cuStreamWaitValue64.
@@ -155,8 +156,8 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 		return err
 	}
 	defer c.leaveWork(capture)
-	if c.legacy() && c.capturing() { // a capture that this package did not begin
-		return &Error{Op: op, Err: ErrCapturing}
+	if err := c.unseen(op); err != nil {
+		return err
 	}
 	for i := range ops {
 		if err := ops[i].use(op, c, capture); err != nil {
@@ -164,12 +165,15 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 		}
 	}
 	err = c.ctx.withCurrent(func() error { return enqueue(c.raw, ops) })
-	if err == driver.CUDA_ERROR_INVALID_VALUE && slices.ContainsFunc(ops, func(o MemOp) bool { return o.memory.home != nil }) {
-		e := failed(op, driver.CUDA_ERROR_INVALID_VALUE)
-		e.Detail = "the driver rejects memory of NewBufferAsync here; use NewBuffer"
-		return e
+	return wrap(op, explainPooled(err, ops))
+}
+
+// explainPooled explains why the driver rejects operations on memory of a pool.
+func explainPooled(err error, ops []MemOp) error {
+	if err != driver.CUDA_ERROR_INVALID_VALUE || !slices.ContainsFunc(ops, func(o MemOp) bool { return o.memory.pooled() }) {
+		return err
 	}
-	return wrap(op, err)
+	return needsPlain(driver.CUDA_ERROR_INVALID_VALUE)
 }
 
 // enqueue enqueues operations by one call of the driver.
@@ -217,8 +221,11 @@ func (o *MemOp) use(op string, s *streamCore, capture *capturing) error {
 	if o.err != nil {
 		return wrap(op, o.err)
 	}
-	if o.memory == nil || !o.memory.use(s) || !capture.retains(&o.memory.Handle) {
+	switch {
+	case o.memory == nil:
 		return &Error{Op: op, Err: ErrClosed}
+	case !o.memory.use(s) || !capture.retains(&o.memory.Handle):
+		return o.memory.unusable(op)
 	}
 	return o.within(op, s.ctx)
 }

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Waits for and writes of values in memory. Runs on any driver that supports them.
 
@@ -76,7 +76,7 @@ func TestWriteValueEndsWait(t *testing.T) {
 func writeEndsWait[T safe.MemOpValue](t *testing.T, x *safe.Context, v T) {
 	g := newGate(t, x)
 	a, b := stream(t, x), stream(t, x)
-	flags, data := buffer[T](t, x, 3), buffer[float32](t, x, 100)
+	flags, data := plainBuffer[T](t, x, 3), buffer[float32](t, x, 100)
 	h := host[float32](t, x, 100)
 	require.NoError(t, flags.Zero())
 	require.NoError(t, data.Zero())
@@ -97,20 +97,23 @@ func writeEndsWait[T safe.MemOpValue](t *testing.T, x *safe.Context, v T) {
 	assert.Equal(t, []T{0, v, v + 1}, got)
 }
 
-// TestMemOpsOnPool: CUDA rejects memory of a stream-ordered allocation, and the error
-// says so.
+// TestMemOpsOnPool: CUDA rejects memory of a pool, and the error names the option that
+// helps.
 func TestMemOpsOnPool(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	b, err := safe.NewBufferAsync[uint32](s, 2)
+	async, err := safe.NewBufferAsync[uint32](s, 2)
 	require.NoError(t, err)
-	closing(t, b)
-	for _, err := range []error{
-		safe.WriteValue(s, b.At(0), 1),
-		s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(b.At(1), 1)}),
-	} {
-		assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
-		assert.ErrorContains(t, err, "NewBufferAsync")
+	closing(t, async)
+	for _, b := range []*safe.Buffer[uint32]{async, buffer[uint32](t, x, 2)} {
+		for _, err := range []error{
+			safe.WriteValue(s, b.At(0), 1),
+			s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(b.At(1), 1)}),
+			addAlone(x, safe.MemOpsNode(x, safe.NewWriteOp(b.At(0), 1))),
+		} {
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+			assert.ErrorContains(t, err, "BufferOptions.Plain")
+		}
 	}
 	require.NoError(t, s.Synchronize())
 }
@@ -118,7 +121,7 @@ func TestMemOpsOnPool(t *testing.T) {
 func TestBatchMemOps(t *testing.T) {
 	x := open(t, 0)
 	a, b := stream(t, x), stream(t, x)
-	h, d := host[uint32](t, x, 300), buffer[int64](t, x, 300)
+	h, d := host[uint32](t, x, 300), plainBuffer[int64](t, x, 300)
 	clear(h.Data())
 	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) }) // even if the test fails
 	require.NoError(t, d.Zero())
@@ -152,7 +155,7 @@ func TestBatchMemOps(t *testing.T) {
 // TestMemOpsRefused: invalid arguments do not reach CUDA.
 func TestMemOpsRefused(t *testing.T) {
 	x := open(t, 0)
-	s, d, h := stream(t, x), buffer[uint32](t, x, 8), host[int64](t, x, 8)
+	s, d, h := stream(t, x), plainBuffer[uint32](t, x, 8), host[int64](t, x, 8)
 	for _, i := range []int{-1, 8} {
 		assert.ErrorIs(t, safe.WriteValue(s, d.At(i), 1), safe.ErrRange)
 		assert.ErrorIs(t, safe.WaitValue(s, h.At(i), 1, 0), safe.ErrRange)
@@ -179,7 +182,7 @@ func TestMemOpsRefused(t *testing.T) {
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
 		assert.ErrorContains(t, err, "CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES")
 	}
-	other, err := safe.NewBuffer[uint32](x, 1)
+	other, err := safe.NewBufferWith[uint32](x, 1, safe.BufferOptions{Plain: true})
 	require.NoError(t, err)
 	e := other.At(0)
 	require.NoError(t, other.Close())
@@ -200,11 +203,11 @@ func TestMemOpsKeepMemory(t *testing.T) {
 	t.Cleanup(release)
 	require.NoError(t, safe.WaitValue(s, h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ))
 	func() {
-		b, err := safe.NewBuffer[uint64](x, 1000)
+		b, err := safe.NewBufferWith[uint64](x, 1000, safe.BufferOptions{Plain: true})
 		require.NoError(t, err)
 		require.NoError(t, safe.WriteValue(s, b.At(999), 1))
 	}()
-	b, err := safe.NewBuffer[uint64](x, 1000)
+	b, err := safe.NewBufferWith[uint64](x, 1000, safe.BufferOptions{Plain: true})
 	require.NoError(t, err)
 	require.NoError(t, safe.WriteValue(s, b.At(999), 1))
 	drop()
@@ -226,7 +229,7 @@ func TestMemOpsCaptured(t *testing.T) {
 	s, h := stream(t, x), host[uint32](t, x, 3)
 	var exec *safe.GraphExec
 	func() {
-		b, err := safe.NewBuffer[uint32](x, 1)
+		b, err := safe.NewBufferWith[uint32](x, 1, safe.BufferOptions{Plain: true})
 		require.NoError(t, err)
 		require.NoError(t, b.Zero())
 		exec, err = s.CaptureExecutable(func() error {

@@ -32,13 +32,8 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 		return err
 	}
 	defer c.Release()
-	if err := c.enterAsk(op); err != nil {
+	if err := c.notCapturing(op); err != nil {
 		return err
-	}
-	captures := c.capturing()
-	c.leave(nil)
-	if captures {
-		return &Error{Op: op, Err: ErrCapturing}
 	}
 	scope := &Scope{stream: s}
 	c.scopes.Add(1)
@@ -56,6 +51,18 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 		}
 	}()
 	return f(scope)
+}
+
+// notCapturing returns ErrCapturing if the stream is capturing now.
+func (s *streamCore) notCapturing(op string) error {
+	if err := s.enterAsk(op); err != nil {
+		return err
+	}
+	defer s.leave(nil)
+	if s.capturing() {
+		return &Error{Op: op, Err: ErrCapturing}
+	}
+	return nil
 }
 
 // waitForScope waits for the work of a scope, without a deadline. The caller has acquired
@@ -83,10 +90,10 @@ func CopyFromSlice[T any](c *Scope, dst *Buffer[T], src []T) error {
 		return err
 	}
 	defer b.Release()
-	if err := fits(op, len(src), dst.n); err != nil || len(src) == 0 {
+	if err := fits(op, len(src), dst.n); err != nil {
 		return err
 	}
-	return c.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: dst.address, Size: byteSize(src)}, unsafe.Pointer(&src[0]), b)
+	return c.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: dst.address, Size: byteSize(src)}, unsafe.Pointer(unsafe.SliceData(src)), b)
 }
 
 // CopyToSlice enqueues a copy of all of src to dst on the scope's stream. Do not use dst
@@ -103,7 +110,7 @@ func CopyToSlice[T any](c *Scope, dst []T, src *Buffer[T]) error {
 	if err := fits(op, src.n, len(dst)); err != nil {
 		return err
 	}
-	return c.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: src.address, Size: src.Size()}, unsafe.Pointer(&dst[0]), b)
+	return c.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: src.address, Size: src.Size()}, unsafe.Pointer(unsafe.SliceData(dst)), b)
 }
 
 // copy enqueues a copy from or to Go memory, which it pins.
@@ -111,6 +118,8 @@ func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) er
 	if c == nil || c.over {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	c.pinner.Pin(host)
+	if what.Size > 0 {
+		c.pinner.Pin(host)
+	}
 	return c.stream.copy(op, what, host, b)
 }

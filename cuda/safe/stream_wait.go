@@ -154,8 +154,13 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 		return 0, nil, err
 	}
 	var policy driver.CUstreamAttrValue
-	err = s.ctx.withCurrent(func() error { return s.fetch(op, driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &policy) })
+	if err = s.unseen(op); err == nil {
+		err = s.ctx.withCurrent(func() error { return s.fetch(op, driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &policy) })
+	}
 	s.leave(capture)
+	if errors.Is(err, ErrCapturing) {
+		return 0, nil, err
+	}
 	if err != nil || *policy.SyncPolicy() != driver.CU_SYNC_POLICY_BLOCKING_SYNC {
 		return s.ctx.event()
 	}

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Waits for streams and events: order, cancellation, errors, number of threads. Runs on
 // any driver.

@@ -48,7 +48,7 @@ func (x *Context) String() string {
 	if x == nil || x.core == nil {
 		return neverOpened("Context")
 	}
-	return handleText("Context", x.core.raw, x.core.device, x.core.Closed())
+	return handleText("Context", x.core.raw, x.core.device, x.closed())
 }
 
 // String describes the stream for messages.
@@ -109,6 +109,22 @@ func (b *Buffer[T]) String() string {
 		return neverOpened(kind)
 	}
 	return fmt.Sprintf("%s: %d values %s%s", kind, b.n, b.memory.place(), closedText(b.memory.Closed()))
+}
+
+// String describes the arena for messages.
+func (a *Arena) String() string {
+	if a == nil || a.stream == nil {
+		return neverOpened("Arena")
+	}
+	return "Arena of " + a.stream.String() + closedText(a.closed.Load())
+}
+
+// String describes the batch for messages.
+func (b *Batch) String() string {
+	if b == nil || b.ctx == nil {
+		return neverOpened("Batch")
+	}
+	return fmt.Sprintf("Batch: %d operations on %v", b.Len(), b.ctx.device)
 }
 
 // String describes the pinned memory for messages.
@@ -207,6 +223,22 @@ func (l *Linker) String() string {
 	return handleText("Linker", l.core.raw, l.core.ctx.device, l.core.Closed())
 }
 
+// String describes the memory for messages.
+func (m *ExternalMemory) String() string {
+	if m == nil || m.memory == nil {
+		return neverOpened("ExternalMemory")
+	}
+	return handleText("ExternalMemory", *m.raw, m.memory.ctx.device, m.memory.Closed())
+}
+
+// String describes the semaphore for messages.
+func (e *ExternalSemaphore) String() string {
+	if e == nil || e.memory == nil {
+		return neverOpened("ExternalSemaphore")
+	}
+	return handleText("ExternalSemaphore", *e.raw, e.memory.ctx.device, e.memory.Closed())
+}
+
 // String describes the argument for messages: its size, or the memory it points to.
 func (a Arg) String() string {
 	switch a.raw.Kind() {
@@ -255,6 +287,14 @@ func (c CopyOp) String() string {
 		return neverOpened("CopyOp")
 	}
 	return fmt.Sprintf("CopyOp: %d bytes", c.size)
+}
+
+// String describes the operation for messages.
+func (o PrefetchOp) String() string {
+	if o.memory == nil {
+		return neverOpened("PrefetchOp")
+	}
+	return fmt.Sprintf("PrefetchOp: %d bytes at %#x", o.size, uint64(o.at))
 }
 
 // String describes the graph for messages.

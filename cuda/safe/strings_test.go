@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // The texts of all objects: open, closed, nil and zero. Both drivers.
 
@@ -55,27 +55,28 @@ func texts(t *testing.T) map[string]text {
 	exec := executable(t, g)
 	const handle = " 0x[0-9a-f]+ on device 0"
 	return map[string]text{
-		"Context":   {x, "Context" + handle, x.Close},
-		"Device":    {x.Device(), "device 0", nil},
-		"Stream":    {s, "Stream" + handle, s.Close},
-		"Event":     {e, "Event" + handle, e.Close},
-		"Buffer":    {b, `Buffer\[float32\]: 1024 values on device 0`, b.Close},
-		"Pinned":    {h, `Pinned\[\[2\]int16\]: 9 values on the host`, h.Close},
-		"Pitched":   {box, `Pitched\[float32\]: 3x4x1 values on device 0`, box.Close},
-		"Array":     {array, `Array\[float32\]: 5x6x1 values on device 0`, array.Close},
-		"Texture":   {texture, "Texture" + handle, texture.Close},
-		"Surface":   {surface, "Surface" + handle, surface.Close},
-		"Pool":      {p, "Pool" + handle, p.Close},
-		"Module":    {m, "Module" + handle, m.Close},
-		"Kernel":    {k, "Kernel saxpy on device 0", m.Close},
-		"Linker":    {l, "Linker" + handle, l.Close},
-		"Graph":     {g, "Graph" + handle, g.Close},
-		"GraphExec": {exec, "GraphExec" + handle, exec.Close},
-		"Arg":       {b.Arg(), "Arg: memory at 0x[0-9a-f]+", b.Close},
-		"Element":   {h.At(1), `Element\[\[2\]int16\] at 0x[0-9a-f]+`, h.Close},
-		"MemOp":     {safe.NewWriteOp(buffer[uint32](t, x, 1).At(0), 7), "MemOp: CU_STREAM_MEM_OP_WRITE_VALUE_32 at 0x[0-9a-f]+, value 7", nil},
-		"CopyOp":    {safe.NewCopyOp[float32](b, b), "CopyOp: 4096 bytes", nil},
-		"UUID":      {safe.UUID{}, "GPU-[0-9-]+", nil},
+		"Context":    {x, "Context" + handle, x.Close},
+		"Device":     {x.Device(), "device 0", nil},
+		"Stream":     {s, "Stream" + handle, s.Close},
+		"Event":      {e, "Event" + handle, e.Close},
+		"Buffer":     {b, `Buffer\[float32\]: 1024 values on device 0`, b.Close},
+		"Pinned":     {h, `Pinned\[\[2\]int16\]: 9 values on the host`, h.Close},
+		"Pitched":    {box, `Pitched\[float32\]: 3x4x1 values on device 0`, box.Close},
+		"Array":      {array, `Array\[float32\]: 5x6x1 values on device 0`, array.Close},
+		"Texture":    {texture, "Texture" + handle, texture.Close},
+		"Surface":    {surface, "Surface" + handle, surface.Close},
+		"Pool":       {p, "Pool" + handle, p.Close},
+		"Module":     {m, "Module" + handle, m.Close},
+		"Kernel":     {k, "Kernel saxpy on device 0", m.Close},
+		"Linker":     {l, "Linker" + handle, l.Close},
+		"Graph":      {g, "Graph" + handle, g.Close},
+		"GraphExec":  {exec, "GraphExec" + handle, exec.Close},
+		"Arg":        {b.Arg(), "Arg: memory at 0x[0-9a-f]+", b.Close},
+		"Element":    {h.At(1), `Element\[\[2\]int16\] at 0x[0-9a-f]+`, h.Close},
+		"MemOp":      {safe.NewWriteOp(buffer[uint32](t, x, 1).At(0), 7), "MemOp: CU_STREAM_MEM_OP_WRITE_VALUE_32 at 0x[0-9a-f]+, value 7", nil},
+		"CopyOp":     {safe.NewCopyOp[float32](b, b), "CopyOp: 4096 bytes", nil},
+		"PrefetchOp": {safe.NewPrefetchOp(b, safe.HostLocation), "PrefetchOp: 4096 bytes at 0x[0-9a-f]+", nil},
+		"UUID":       {safe.UUID{}, "GPU-[0-9-]+", nil},
 	}
 }
 
@@ -115,6 +116,7 @@ func newerTexts(t *testing.T) map[string]text {
 // TestStrings also shows that printing calls no driver, and that a struct with an object
 // prints the object's text.
 func TestStrings(t *testing.T) {
+	startClean(t)
 	for _, list := range []map[string]text{texts(t), newerTexts(t)} {
 		for name, o := range list {
 			printed(t, name, o.object, "^"+o.want+"$")
@@ -139,6 +141,7 @@ func printed(t *testing.T, name string, o fmt.Stringer, want string) {
 	t.Helper()
 	calls := 0
 	if !onGPU {
+		settle(t) // the reaper calls the driver
 		calls = simulated.Calls("")
 	}
 	text := o.String()
@@ -166,9 +169,11 @@ var zeros = map[string][]fmt.Stringer{
 	"Module": {(*safe.Module)(nil), &safe.Module{}}, "Kernel": {(*safe.Kernel)(nil), &safe.Kernel{}},
 	"Linker": {(*safe.Linker)(nil), &safe.Linker{}}, "Graph": {(*safe.Graph)(nil), &safe.Graph{}},
 	"GraphExec": {(*safe.GraphExec)(nil), &safe.GraphExec{}}, "GreenContext": {(*safe.GreenContext)(nil), &safe.GreenContext{}},
-	"Future[int]": {(*safe.Future[int])(nil), &safe.Future[int]{}}, "Scope": {(*safe.Scope)(nil), &safe.Scope{}},
+	"Future[int]": {(*safe.Future[int])(nil), &safe.Future[int]{}}, "Scope": {(*safe.Scope)(nil), &safe.Scope{}}, "Batch": {(*safe.Batch)(nil), &safe.Batch{}}, "Arena": {(*safe.Arena)(nil), &safe.Arena{}},
 	"Capture": {(*safe.Capture)(nil), &safe.Capture{}}, "Arg": {safe.Arg{}}, "Node": {safe.Node{}}, "Condition": {safe.Condition{}},
 	"Element[int]": {safe.Element[int]{}}, "MemOp": {safe.MemOp{}}, "CopyOp": {safe.CopyOp{}},
+	"PrefetchOp": {safe.PrefetchOp{}}, "ExternalMemory": {(*safe.ExternalMemory)(nil), &safe.ExternalMemory{}},
+	"ExternalSemaphore": {(*safe.ExternalSemaphore)(nil), &safe.ExternalSemaphore{}},
 }
 
 func TestStringsOfNothing(t *testing.T) {

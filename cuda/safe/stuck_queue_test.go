@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // A full queue, and many streams beside a stuck one. Tests whose failure hangs run in
 // processes of their own. Needs any driver with WaitValue.
@@ -161,4 +161,50 @@ func TestNewStreamsBesideStuck(t *testing.T) {
 		soon(t, made, 10*time.Second, "NewStream waits for a stuck stream")
 		unstick()
 	})
+}
+
+// TestSpareStreams tests that a closed stream serves again, unless the program knows it.
+func TestSpareStreams(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	nonBlocking := safe.StreamOptions{NonBlocking: true}
+	alive := func() int { return simulated.Live("stream") }
+	for _, test := range []struct {
+		name   string
+		with   func(s *safe.Stream) error
+		o      safe.StreamOptions
+		reused bool
+	}{
+		{"unknown", func(*safe.Stream) error { return nil }, nonBlocking, true},
+		{"handle", func(s *safe.Stream) error { s.Raw(); return nil }, nonBlocking, false},
+		{"ID", func(s *safe.Stream) error { _, err := s.ID(); return err }, nonBlocking, false},
+		{"attribute", func(s *safe.Stream) error { return s.SetPriority(-1) }, nonBlocking, false},
+		{"handle of a borrowed one", func(s *safe.Stream) error {
+			b, err := s.Borrow()
+			b.Raw()
+			return errors.Join(err, b.Close())
+		}, nonBlocking, false},
+		{"another kind", func(*safe.Stream) error { return nil }, safe.StreamOptions{}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := safe.NewStream(x, test.o)
+			require.NoError(t, err)
+			made := alive()
+			err = test.with(s)
+			require.NoError(t, s.Close())
+			if errors.Is(err, safe.ErrNotSupported) {
+				t.Skip(err)
+			}
+			require.NoError(t, err)
+			if !test.reused {
+				assert.Eventually(t, func() bool { return alive() == made-1 }, hang, time.Millisecond)
+				return
+			}
+			again, err := safe.NewStream(x, test.o)
+			require.NoError(t, err)
+			defer again.Close()
+			assert.Equal(t, made, alive())
+		})
+	}
 }

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // A stream that is stuck, has a full queue or many waiters delays only its own work and
 // blocks few threads. Tests whose failure hangs run in processes of their own. Needs any
@@ -250,7 +250,7 @@ func TestClosedBesideStuck(t *testing.T) {
 		time.Sleep(200 * time.Microsecond) // longer than its work takes
 	}
 	time.Sleep(200 * time.Millisecond)
-	assert.Eventually(t, func() bool { return simulated.Live("stream") <= 4 }, hang, time.Millisecond, "the stuck one, and few of the layer's own")
+	assert.Eventually(t, func() bool { return simulated.Live("stream") <= 36 }, hang, time.Millisecond, "the stuck one, few of the layer's own, and 32 spare ones")
 	assert.Less(t, simulated.Live("event"), 100, "of 500 streams that are closed and whose work is over")
 }
 

@@ -1,6 +1,9 @@
 package safe
 
 import (
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -31,13 +34,23 @@ type nodeTable struct {
 }
 
 func newTable() *nodeTable {
-	t := &nodeTable{of: map[driver.CUgraphNode]*retained{}}
+	t := &nodeTable{}
 	t.refs.Store(1)
 	return t
 }
 
 func newGraphRetained() *graphRetained {
-	return &graphRetained{captured: newRetained(), user: newRetained(), nodes: newTable()}
+	all := &struct { // one allocation
+		graphRetained
+		room  [2]retained
+		table nodeTable
+	}{}
+	h := &all.graphRetained
+	h.captured, h.user, h.nodes = &all.room[0], &all.room[1], &all.table
+	h.captured.init()
+	h.user.init()
+	h.nodes.refs.Store(1)
+	return h
 }
 
 // renew returns the graphRetained for a graph that is about to be recaptured. Only what
@@ -50,20 +63,49 @@ func (h *graphRetained) renew() *graphRetained {
 func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.nodes
-	if t.refs.Load() > 1 {
-		t = t.copy(func(n driver.CUgraphNode) driver.CUgraphNode { return n })
-		h.nodes.release()
-		h.nodes = t
-	}
+	t := h.ownNodes(1)
 	before = t.of[n]
 	if k == nil {
 		delete(t.of, n)
 	} else {
 		t.of[n] = k
 	}
-	t.all = nil
 	return before
+}
+
+// setAll makes all nodes retain k, whose reference it takes over, and calls f with what each
+// retained before, which may be nil.
+func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(before *retained)) {
+	if len(nodes) == 0 {
+		k.release()
+		return
+	}
+	k.mu.Lock()
+	k.refs += len(nodes) - 1
+	k.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.ownNodes(len(nodes))
+	for _, n := range nodes {
+		before := t.of[n]
+		t.of[n] = k
+		f(before)
+	}
+}
+
+// ownNodes returns the table for adding n nodes. mu is held.
+func (h *graphRetained) ownNodes(n int) *nodeTable {
+	t := h.nodes
+	if t.refs.Load() > 1 {
+		t = t.copy(func(n driver.CUgraphNode) driver.CUgraphNode { return n })
+		h.nodes.release()
+		h.nodes = t
+	}
+	if t.of == nil {
+		t.of = make(map[driver.CUgraphNode]*retained, n)
+	}
+	t.all = nil
+	return t
 }
 
 // share returns a graphRetained of the same objects for another graph or executable.
@@ -72,6 +114,17 @@ func (h *graphRetained) share() *graphRetained {
 	defer h.mu.Unlock()
 	h.nodes.refs.Add(1)
 	return &graphRetained{captured: h.captured.share(), user: h.user.share(), nodes: h.nodes}
+}
+
+// allocations returns the memory that the nodes allocate.
+func (h *graphRetained) allocations() []*block {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.captured.allocations()
+	for _, k := range h.nodes.of {
+		all = append(all, k.allocations()...)
+	}
+	return all
 }
 
 // noteAll registers s, whose mu is held, as a user of all retained buffers.
@@ -127,6 +180,7 @@ func (h *graphRetained) rename(name func(driver.CUgraphNode) (driver.CUgraphNode
 // copy returns a table of the same retained objects for other node handles.
 func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *nodeTable {
 	c := newTable()
+	c.of = make(map[driver.CUgraphNode]*retained, len(t.of))
 	for n, k := range t.of {
 		if own := name(n); own != 0 {
 			c.of[own] = k.share()
@@ -148,11 +202,14 @@ func (t *nodeTable) objects() *retained {
 		return t.all
 	}
 	t.all, t.inner, t.plain = newRetained(), nil, true
-	for _, k := range t.of {
-		t.list(k)
-	}
-	for _, k := range t.rest {
-		t.list(k)
+	listed := map[*retained]struct{}{} // nodes may share one
+	for _, all := range []iter.Seq[*retained]{maps.Values(t.of), slices.Values(t.rest)} {
+		for k := range all {
+			if _, ok := listed[k]; !ok {
+				listed[k] = struct{}{}
+				t.list(k)
+			}
+		}
 	}
 	return t.all
 }

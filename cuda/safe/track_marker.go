@@ -3,6 +3,7 @@ package safe
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -331,8 +332,33 @@ func (p *streamPool) put(s driver.CUstream, most int32) bool {
 	return true
 }
 
-// synchronize makes the driver notice that the work of the streams has completed. The
-// context must be current.
+// noticeReleases makes the driver notice that releases on idle streams have completed: it
+// trims no memory before it has waited for the stream or an event, and a query is no wait.
+// The context must be current.
+func (c *contextState) noticeReleases() {
+	c.mu.Lock()
+	streams := slices.Collect(maps.Keys(c.streams))
+	c.mu.Unlock()
+	for _, s := range streams {
+		if s.Acquire() {
+			s.notice()
+			s.Release()
+		}
+	}
+}
+
+// notice synchronizes with the stream if no call is using it and its work has completed.
+func (s *streamCore) notice() {
+	if !s.mu.TryLock() || s.enteredAsk("notice") != nil {
+		return
+	}
+	if rt.Query(s.callContext, s.raw) == 0 {
+		_ = driver.CuStreamSynchronize(s.raw) // an error is reported by what follows
+	}
+	s.leave(nil)
+}
+
+// synchronize is notice for the streams. The context must be current.
 func (p *streamPool) synchronize() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

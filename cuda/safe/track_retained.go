@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -17,6 +18,7 @@ type retained struct {
 	tokens    []uintptr
 	inner     *graphRetained // of a child graph
 	onRelease []func()       // the user's
+	allocs    []*block       // that the work allocates: closed by release
 	next      *retained      // retained by this one
 }
 
@@ -25,10 +27,12 @@ const few = 16
 
 // newRetained returns one with a single owner.
 func newRetained() *retained {
-	k := &retained{refs: 1}
-	k.objects = k.room[:0]
+	k := &retained{}
+	k.init()
 	return k
 }
+
+func (k *retained) init() { k.refs, k.objects = 1, k.room[:0] }
 
 // retain adds an object, for which take adds a reference. It fails if take does.
 func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
@@ -64,6 +68,20 @@ func (k *retained) has(h *lifetime.Handle) bool {
 		}
 	}
 	return false
+}
+
+// allocates adds memory that the work allocates.
+func (k *retained) allocates(b *block) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.allocs = append(k.allocs, b)
+}
+
+// allocations returns the memory that the work allocates.
+func (k *retained) allocations() []*block {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.allocs)
 }
 
 func (k *retained) token(token uintptr) {
@@ -112,6 +130,9 @@ func (k *retained) release() {
 	if k.inner != nil {
 		k.inner.release()
 	}
+	for _, b := range k.allocs {
+		b.CloseLater()
+	}
 	if len(k.onRelease) > 0 {
 		go callAll(k.onRelease) // they may block
 	}
@@ -121,7 +142,7 @@ func (k *retained) release() {
 			return false
 		})
 	}
-	k.objects, k.at, k.tokens, k.inner, k.onRelease, k.next = nil, nil, nil, nil, nil, nil
+	k.objects, k.at, k.tokens, k.inner, k.onRelease, k.allocs, k.next = nil, nil, nil, nil, nil, nil, nil
 }
 
 // callAll calls functions of the user, and reports panics.
@@ -158,5 +179,5 @@ func (k *retained) content() (objects []*lifetime.Handle, plain bool) {
 
 // plain returns whether k retains objects and nothing else. mu is held.
 func (k *retained) plain() bool {
-	return len(k.tokens)+len(k.onRelease) == 0 && k.inner == nil && k.next == nil
+	return len(k.tokens)+len(k.onRelease)+len(k.allocs) == 0 && k.inner == nil && k.next == nil
 }

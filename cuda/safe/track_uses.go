@@ -60,20 +60,25 @@ func (u *streamUses) only(s *streamCore) bool {
 	return u.users[0].Load() == s && u.users[1].Load() == nil && len(u.more) == 0
 }
 
-// markers marks the ends of the current work of all users. It returns rt.CodeCapturing if
-// one of the streams is capturing, and rt.CodeCallback on a thread of the driver. Without
-// wait, it returns lifetime.ErrLater if another call is using one of the streams.
-func (u *streamUses) markers(wait bool) ([]marker, error) {
+// streams returns all users.
+func (u *streamUses) streams() []*streamCore {
 	u.mu.Lock()
+	defer u.mu.Unlock()
 	users := append([]*streamCore(nil), u.more...)
 	for i := range u.users {
 		if user := u.users[i].Load(); user != nil {
 			users = append(users, user)
 		}
 	}
-	u.mu.Unlock()
+	return users
+}
+
+// markers marks the ends of the current work of all users. It returns rt.CodeCapturing if
+// one of the streams is capturing, and rt.CodeCallback on a thread of the driver. Without
+// wait, it returns lifetime.ErrLater if another call is using one of the streams.
+func (u *streamUses) markers(wait bool) ([]marker, error) {
 	var markers []marker
-	for _, user := range users {
+	for _, user := range u.streams() {
 		m, done, err := user.mark(wait)
 		switch {
 		case err == nil && done:

@@ -43,7 +43,7 @@ func greenContexts(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	double := func() error {
-		return errors.Join(add.Launch(short, perValue(n), values.Arg(), values.Arg(), values.Arg(), safe.Val(uint32(n))), short.Synchronize())
+		return errors.Join(add.Launch(short, safe.Threads(n), values.Arg(), values.Arg(), values.Arg(), safe.Val(uint32(n))), short.Synchronize())
 	}
 	if err := double(); err != nil { // it is loaded before the device is busy
 		return err

@@ -27,7 +27,8 @@ func result(ctx context.Context, s *safe.Stream, host *safe.Pinned[float32]) (fl
 	return host.Data()[0], nil
 }
 
-// inTurn makes stream b wait until stream a has written 1 to step.
+// inTurn makes stream b wait until stream a has written 1 to step, memory of NewBufferWith
+// with BufferOptions.Plain.
 func inTurn(a, b *safe.Stream, step *safe.Buffer[uint32], values *safe.Buffer[float32], out *safe.Pinned[float32]) error {
 	if err := values.FillAsync(a, 4); err != nil {
 		return err
@@ -52,16 +53,12 @@ func keepInCache(x *safe.Context, s *safe.Stream, table *safe.Buffer[float32]) e
 	})
 }
 
-// passOn fills memory of one device and then copies it to another device. The
-// event belongs to the context of the first device.
-func passOn(one, other *safe.Stream, from, to *safe.Buffer[float32], filled *safe.Event) error {
+// passOn fills memory of one device and then copies it to another device.
+func passOn(one, other *safe.Stream, from, to *safe.Buffer[float32]) error {
 	if err := from.FillAsync(one, 1); err != nil {
 		return err
 	}
-	if err := one.Record(filled); err != nil {
-		return err
-	}
-	if err := other.WaitEvent(filled); err != nil {
+	if err := other.WaitStream(one); err != nil {
 		return err
 	}
 	return to.CopyFromAsync(other, from)
@@ -109,7 +106,7 @@ func TestGuide(t *testing.T) {
 	events, err := newEvents(x, 1, safe.EventOptions{DisableTiming: true})
 	require.NoError(t, err)
 	defer closeAll(events)
-	step, err := safe.NewBuffer[uint32](x, 1)
+	step, err := safe.NewBufferWith[uint32](x, 1, safe.BufferOptions{Plain: true})
 	require.NoError(t, err)
 	defer step.Close()
 	require.NoError(t, step.Zero())
@@ -138,7 +135,7 @@ func TestGuide(t *testing.T) {
 
 	assert.Equal(t, devices[0], streams[0].Device())
 	assert.Equal(t, devices[len(devices)-1], other[0].Device())
-	require.NoError(t, passOn(streams[0], other[0], values, there, events[0]))
+	require.NoError(t, passOn(streams[0], other[0], values, there))
 	data := make([]float32, n)
 	require.NoError(t, there.CopyToHost(data))
 	assert.EqualValues(t, 1, data[n-1])

@@ -78,7 +78,7 @@ func byUpdate(_ *safe.Context, q *equations) (*safe.Buffer[float32], int, error)
 func captureStep(q *equations, from, to *safe.Buffer[float32]) (*safe.Graph, error) {
 	return q.stream.Capture(func() error {
 		n := safe.Val(uint32(q.b.Len()))
-		if err := q.step.Launch(q.stream, perValue(q.b.Len()), to.Arg(), from.Arg(), q.a.Arg(), q.b.Arg(), n); err != nil {
+		if err := q.step.Launch(q.stream, safe.Threads(q.b.Len()), to.Arg(), from.Arg(), q.a.Arg(), q.b.Arg(), n); err != nil {
 			return err
 		}
 		if err := q.distance.Launch(q.stream, one, q.distant.Arg(), from.Arg(), to.Arg(), n); err != nil {
@@ -127,7 +127,7 @@ func addStep(g *safe.Graph, q *equations) (safe.Node, error) {
 
 func (q *equations) stepWork(from, to *safe.Buffer[float32]) safe.NodeParams {
 	n := q.b.Len()
-	return safe.KernelNode(q.step, perValue(n), to.Arg(), from.Arg(), q.a.Arg(), q.b.Arg(), safe.Val(uint32(n)))
+	return safe.KernelNode(q.step, safe.Threads(n), to.Arg(), from.Arg(), q.a.Arg(), q.b.Arg(), safe.Val(uint32(n)))
 }
 
 // solve goes on until a step changes next to nothing. Each is a launch of the

@@ -47,10 +47,12 @@ var samples = []sample{
 	{"simpleCallback", simpleCallback},
 	{"simpleCudaGraphs", simpleCudaGraphs},
 	{"simpleIPC", simpleIPC},
+	{"simpleMultiCopy", simpleMultiCopy},
 	{"simpleOccupancy", simpleOccupancy},
 	{"simpleP2P", simpleP2P},
 	{"simpleStreams", simpleStreams},
 	{"streamOrderedAllocation", streamOrderedAllocation},
+	{"threadMigration", threadMigration},
 	{"vectorAddMMAP", vectorAddMMAP},
 }
 
@@ -101,11 +103,6 @@ func run(w io.Writer, names []string) error {
 }
 
 var one = safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}}
-
-// perValue is one thread for each of n values.
-func perValue(n int) safe.LaunchConfig {
-	return safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}}
-}
 
 // several makes n things. Also those it has made when one fails are to be closed.
 func several[T io.Closer](n int, create func() (T, error)) ([]T, error) {

@@ -85,6 +85,7 @@ jacobiCudaGraphs: 256 equations are solved by GraphExec.Set
 simpleCallback: 8 items went through the device and a goroutine each, the last with a total of 160000
 simpleCudaGraphs: 5 replays of a graph of 8 nodes are right
 simpleIPC: other processes are not simulated
+simpleMultiCopy: 32 items are right
 simpleOccupancy: blocks of one warp are right
 simpleOccupancy: blocks of the suggested size are right
 simpleP2P: 20 copies between two devices
@@ -94,6 +95,7 @@ simpleStreams: 4194304 values doubled, streams used: 2
 simpleStreams: 4194304 values doubled, streams used: 4
 streamOrderedAllocation: 10000 sums are right
 streamOrderedAllocation: 100 buffers in the order of one stream
+threadMigration: 500 goroutines used one kernel
 vectorAddMMAP: 4194304 sums are right
 `
 

@@ -45,7 +45,7 @@ func simpleIPC(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	defer s.Close()
-	values, err := safe.NewBuffer[float32](x, ipcValues)
+	values, err := safe.NewBufferWith[float32](x, ipcValues, safe.BufferOptions{Plain: true})
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func runOther(in io.Reader, file *os.File) error {
 	if err := s.WaitEvent(filled); err != nil { // of the first process
 		return err
 	}
-	if err := add.Launch(s, perValue(ipcValues), values.Arg(), values.Arg(), sum.Arg(), safe.Val(uint32(ipcValues))); err != nil {
+	if err := add.Launch(s, safe.Threads(ipcValues), values.Arg(), values.Arg(), sum.Arg(), safe.Val(uint32(ipcValues))); err != nil {
 		return err
 	}
 	return s.Synchronize()

@@ -125,7 +125,7 @@ func readEachOther(a, b *side, w io.Writer) error {
 	}
 	defer added.Close()
 	n := a.values.Len()
-	if err := a.add.Launch(a.stream, perValue(n), a.values.Arg(), b.values.Arg(), a.values.Arg(), safe.Val(uint32(n))); err != nil {
+	if err := a.add.Launch(a.stream, safe.Threads(n), a.values.Arg(), b.values.Arg(), a.values.Arg(), safe.Val(uint32(n))); err != nil {
 		return err
 	}
 	if err := a.stream.Record(added); err != nil {
@@ -134,7 +134,7 @@ func readEachOther(a, b *side, w io.Writer) error {
 	if err := b.stream.WaitEvent(added); err != nil {
 		return err
 	}
-	if err := b.add.Launch(b.stream, perValue(n), a.values.Arg(), b.values.Arg(), b.values.Arg(), safe.Val(uint32(n))); err != nil {
+	if err := b.add.Launch(b.stream, safe.Threads(n), a.values.Arg(), b.values.Arg(), b.values.Arg(), safe.Val(uint32(n))); err != nil {
 		return err
 	}
 	if err := check(a.values, 3+3); err != nil {

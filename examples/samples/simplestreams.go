@@ -88,7 +88,7 @@ func double(s *safe.Stream, add *safe.Kernel, host *safe.Pinned[float32], device
 		return err
 	}
 	n := device.Len()
-	if err := add.Launch(s, perValue(n), device.Arg(), device.Arg(), device.Arg(), safe.Val(uint32(n))); err != nil {
+	if err := add.Launch(s, safe.Threads(n), device.Arg(), device.Arg(), device.Arg(), safe.Val(uint32(n))); err != nil {
 		return err
 	}
 	return device.CopyToHostAsync(s, host)

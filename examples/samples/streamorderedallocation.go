@@ -77,7 +77,7 @@ func addOn(s *safe.Stream, add *safe.Kernel, a, b []float32) ([]float32, error) 
 		if err := safe.CopyFromSlice(c, memory[1], b); err != nil {
 			return err
 		}
-		err := add.Launch(s, perValue(len(a)), memory[0].Arg(), memory[1].Arg(), memory[2].Arg(), safe.Val(uint32(len(a))))
+		err := add.Launch(s, safe.Threads(len(a)), memory[0].Arg(), memory[1].Arg(), memory[2].Arg(), safe.Val(uint32(len(a))))
 		if err != nil {
 			return err
 		}
@@ -119,5 +119,5 @@ func addOne(s *safe.Stream, add *safe.Kernel, result *safe.Buffer[float32]) (dri
 	if err := one.FillAsync(s, 1); err != nil {
 		return 0, err
 	}
-	return one.Raw(), add.Launch(s, perValue(1), result.Arg(), one.Arg(), result.Arg(), safe.Val(uint32(1)))
+	return one.Raw(), add.Launch(s, safe.Threads(1), result.Arg(), one.Arg(), result.Arg(), safe.Val(uint32(1)))
 }

@@ -52,7 +52,7 @@ func vectorAddMMAP(x *safe.Context, m *safe.Module, w io.Writer) error {
 			return err
 		}
 	}
-	if err := add.Launch(s, perValue(n), vectors[0].Arg(), vectors[1].Arg(), vectors[2].Arg(), safe.Val(uint32(n))); err != nil {
+	if err := add.Launch(s, safe.Threads(n), vectors[0].Arg(), vectors[1].Arg(), vectors[2].Arg(), safe.Val(uint32(n))); err != nil {
 		return err
 	}
 	if err := vectors[2].CopyToHost(values); err != nil {

@@ -3,50 +3,52 @@
 package tour
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/compile"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// compile compiles CUDA C++ to machine code for a device. The error of source that does
-// not compile has the compiler's log.
-func compile(source string, d safe.Device) ([]byte, error) {
-	major, minor, err := d.ComputeCapability()
+const scaleSource = `
+template<class T> __global__ void scale(T *v, T factor, unsigned n) {
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < n) v[i] *= factor;
+}`
+
+// scaleOptions name the instance of the template that is to be compiled.
+var scaleOptions = compile.Options{File: "scale.cu", Kernels: []string{"scale<float>"}}
+
+// scale multiplies all values of b by factor. The second call, also in another process,
+// finds the compiled kernel in the cache.
+func scale(ctx context.Context, x *safe.Context, s *safe.Stream, b *safe.Buffer[float32], factor float32) error {
+	m, err := compile.Load(ctx, x, scaleSource, scaleOptions)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	text, option := []byte(source+"\x00"), []byte(fmt.Sprintf("--gpu-architecture=sm_%d%d\x00", major, minor))
-	var p nvrtc.NvrtcProgram
-	if err := nvrtc.NvrtcCreateProgram(&p, &text[0], nil, 0, nil, nil); err != nil {
-		return nil, err
+	defer m.Close() // unloads it after the launch
+	k, err := m.Kernel("scale<float>")
+	if err != nil {
+		return err
 	}
-	defer nvrtc.NvrtcDestroyProgram(&p)
-	var pin runtime.Pinner // the list of options is memory that holds an address
-	defer pin.Unpin()
-	pin.Pin(&option[0])
-	options := []*byte{&option[0]}
-	var size uint64
-	if err := nvrtc.NvrtcCompileProgram(p, 1, &options[0]); err != nil {
-		if nvrtc.NvrtcGetProgramLogSize(p, &size) != nil || size == 0 {
-			return nil, err
+	return k.Launch(s, safe.Threads(b.Len()), b.Arg(), safe.Val(factor), safe.Val(uint32(b.Len())))
+}
+
+// lines lists the compiler's messages, as editors read them.
+func lines(err error) (all []string) {
+	var e *compile.Error
+	if errors.As(err, &e) {
+		for _, d := range e.Diagnostics {
+			all = append(all, fmt.Sprintf("%s:%d:%d: %s", d.File, d.Line, d.Column, d.Message))
 		}
-		log := make([]byte, size)
-		if nvrtc.NvrtcGetProgramLog(p, &log[0]) != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%w\n%s", err, strings.TrimRight(string(log), "\x00"))
 	}
-	if err := nvrtc.NvrtcGetCUBINSize(p, &size); err != nil {
-		return nil, err
-	}
-	image := make([]byte, size)
-	return image, nvrtc.NvrtcGetCUBIN(p, &image[0])
+	return all
 }
 
 func TestCompile(t *testing.T) {
@@ -55,28 +57,23 @@ func TestCompile(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	x := open(t)
-	image, err := compile(`extern "C" __global__ void twice(float *v, int n) {
-		int i = blockIdx.x * blockDim.x + threadIdx.x;
-		if (i < n) v[i] *= 2;
-	}`, x.Device())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	x, ctx := open(t), context.Background()
+	_, err := compile.Load(ctx, x, strings.Replace(scaleSource, "factor;", "missing;", 1), scaleOptions)
+	assert.Equal(t, []string{`scale.cu:4:21: identifier "missing" is undefined`}, lines(err))
+	o := scaleOptions
+	o.Arch, err = compile.Arch(x.Device())
 	require.NoError(t, err)
-	assert.Equal(t, "\x7fELF", string(image[:4]))
-	_, err = compile(`extern "C" __global__ void twice(float *v) { v = missing; }`, x.Device())
-	assert.ErrorIs(t, err, nvrtc.NVRTC_ERROR_COMPILATION)
-	assert.ErrorContains(t, err, `identifier "missing" is undefined`)
+	image, err := compile.Compile(ctx, scaleSource, o)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"scale<float>": "_Z5scaleIfEvPT_S0_j"}, image.Names)
 	if !onGPU {
 		return // the simulated driver runs no machine code
 	}
-	m, err := safe.Load(x, image, safe.LoadOptions{})
-	require.NoError(t, err)
-	defer m.Close()
-	k, err := m.Kernel("twice")
-	require.NoError(t, err)
-	const n = 1000
-	s, b := newStream(t, x), newBuffer(t, x, n)
+	s, b := newStream(t, x), newBuffer(t, x, 1000)
 	require.NoError(t, b.Fill(3))
-	require.NoError(t, k.Launch(s, safe.LaunchConfig{Grid: safe.Blocks(n, 128), Block: safe.Dim{X: 128}}, b.Arg(), safe.Val(int32(n))))
-	require.NoError(t, s.Synchronize())
-	assert.EqualValues(t, 6, values(t, b)[n-1])
+	for range 2 {
+		require.NoError(t, scale(ctx, x, s, b, 2))
+	}
+	assert.EqualValues(t, 12, values(t, b)[999])
 }

@@ -32,7 +32,7 @@ func newDoubler(x *safe.Context, s *safe.Stream, add *safe.Kernel, host *safe.Pi
 		if err := device.CopyFromHostAsync(s, host); err != nil {
 			return err
 		}
-		if err := add.Launch(s, perValue(n), device.Arg(), device.Arg(), device.Arg(), safe.Val(uint32(n))); err != nil {
+		if err := add.Launch(s, safe.Threads(n), device.Arg(), device.Arg(), device.Arg(), safe.Val(uint32(n))); err != nil {
 			return err
 		}
 		return device.CopyToHostAsync(s, host)
@@ -68,6 +68,43 @@ func fork(s, side *safe.Stream, begun, ended *safe.Event, first, second func() e
 			}
 		}
 		return nil
+	})
+}
+
+// loop captures work before, in and after a loop. The kernel counting sets the loop's
+// condition: before the loop, and at the end of its body. The stream side captures the body.
+func loop(s, side *safe.Stream, counting *safe.Kernel, left *safe.Buffer[uint32], before, work, after func() error) (*safe.Graph, error) {
+	return s.Capture(func() error {
+		if err := before(); err != nil {
+			return err
+		}
+		more, err := s.NewCondition(safe.ConditionOptions{})
+		if err != nil {
+			return err
+		}
+		count := func(on *safe.Stream) error { return counting.Launch(on, safe.Threads(1), more.Arg(), left.Arg()) }
+		if err := count(s); err != nil {
+			return err
+		}
+		body, err := s.AddWhile(more)
+		if err != nil {
+			return err
+		}
+		err = side.CaptureTo(body, safe.CaptureToOptions{}, func() error { return errors.Join(work(), count(side)) })
+		return errors.Join(err, after())
+	})
+}
+
+// viaScratch captures a copy through memory that the graph allocates at each launch, and
+// frees again.
+func viaScratch(s *safe.Stream, to, from *safe.Buffer[float32]) (*safe.GraphExec, error) {
+	return s.CaptureExecutable(func() error {
+		scratch, err := safe.NewBufferAsync[float32](s, from.Len())
+		if err != nil {
+			return err
+		}
+		err = errors.Join(scratch.CopyFromAsync(s, from), to.CopyFromAsync(s, scratch))
+		return errors.Join(err, scratch.Close()) // frees it here, in each launch
 	})
 }
 
@@ -176,13 +213,50 @@ func TestGraphs(t *testing.T) {
 		assert.Equal(t, 3, runs)
 		require.NoError(t, exec.Close())
 	})
+	t.Run("a loop in a capture", func(t *testing.T) {
+		if driver.Find("cuGraphConditionalHandleCreate") != nil {
+			t.Skip("needs a driver for CUDA 12.3")
+		}
+		m, err := safe.LoadFile(x, "../samples/conditions.ptx", safe.LoadOptions{})
+		require.NoError(t, err)
+		closing(t, m)
+		counting, err := m.Kernel("condition")
+		require.NoError(t, err)
+		left, err := safe.NewBuffer[uint32](x, 1)
+		require.NoError(t, err)
+		closing(t, left)
+		side := newStream(t, x)
+		doubles := func(on *safe.Stream) func() error {
+			return func() error { return add.Launch(on, safe.Threads(n), b.Arg(), b.Arg(), b.Arg(), safe.Val(uint32(n))) }
+		}
+		g, err := loop(s, side, counting, left, filling(1), doubles(side), doubles(s))
+		require.NoError(t, err)
+		exec, err := g.Instantiate()
+		require.NoError(t, err)
+		closing(t, exec)
+		require.NoError(t, g.Close())
+		for _, times := range []uint32{0, 3, 7} {
+			require.NoError(t, left.Fill(times))
+			require.NoError(t, exec.Launch(s))
+			assert.EqualValues(t, 2<<times, values(t, b)[0])
+		}
+	})
+	t.Run("memory of a capture", func(t *testing.T) {
+		to := newBuffer(t, x, n)
+		exec, err := viaScratch(s, to, b)
+		require.NoError(t, err)
+		closing(t, exec)
+		for i := range 3 {
+			require.NoError(t, b.Fill(float32(i)))
+			require.NoError(t, exec.Launch(s))
+			assert.EqualValues(t, i, values(t, to)[0])
+		}
+	})
 	t.Run("what a capture refuses", func(t *testing.T) {
 		side, fork, other := newStream(t, x), newEvent(t, x), newBuffer(t, x, n)
 		g, err := s.Capture(func() error {
 			assert.ErrorIs(t, s.Synchronize(), safe.ErrCapturing)
 			_, err := s.Query()
-			assert.ErrorIs(t, err, safe.ErrCapturing)
-			_, err = safe.NewBufferAsync[float32](s, n)
 			assert.ErrorIs(t, err, safe.ErrCapturing)
 			assert.ErrorIs(t, s.AddCallback(func(error) {}), safe.ErrCapturing)
 			assert.ErrorIs(t, s.Scope(func(*safe.Scope) error { return nil }), safe.ErrCapturing)

@@ -118,11 +118,6 @@ func values(t *testing.T, b *safe.Buffer[float32]) []float32 {
 	return v
 }
 
-// perValue is one thread for each of n values.
-func perValue(n int) safe.LaunchConfig {
-	return safe.LaunchConfig{Grid: safe.Blocks(n, 256), Block: safe.Dim{X: 256}}
-}
-
 // gate is a kernel that keeps a stream busy until it is opened. Make it before
 // anything else is put on the device: loading waits for what runs.
 type gate struct {

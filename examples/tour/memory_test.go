@@ -16,14 +16,13 @@ import (
 )
 
 // sums launches a kernel and reads its result. It needs no wait in between, because
-// CopyToHost waits for the kernel.
+// Download waits for the kernel.
 func sums(s *safe.Stream, add *safe.Kernel, a, b, sum *safe.Buffer[float32]) ([]float32, error) {
-	err := add.Launch(s, perValue(a.Len()), a.Arg(), b.Arg(), sum.Arg(), safe.Val(uint32(a.Len())))
+	err := add.Launch(s, safe.Threads(a.Len()), a.Arg(), b.Arg(), sum.Arg(), safe.Val(uint32(a.Len())))
 	if err != nil {
 		return nil, err
 	}
-	values := make([]float32, sum.Len())
-	return values, sum.CopyToHost(values)
+	return sum.Download()
 }
 
 // A particle is a struct of C's: fields in the same order, and no Go pointers.
@@ -79,7 +78,7 @@ func doubled(s *safe.Stream, add *safe.Kernel, managed *safe.Buffer[float32]) er
 		managed.Data()[i] = float32(i)
 	}
 	n := managed.Len()
-	if err := add.Launch(s, perValue(n), managed.Arg(), managed.Arg(), managed.Arg(), safe.Val(uint32(n))); err != nil {
+	if err := add.Launch(s, safe.Threads(n), managed.Arg(), managed.Arg(), managed.Arg(), safe.Val(uint32(n))); err != nil {
 		return err
 	}
 	return s.Synchronize() // before the host reads the values
@@ -161,15 +160,15 @@ func TestMemory(t *testing.T) {
 		}()
 		var leak *safe.LeakError
 		require.ErrorAs(t, collected(reports), &leak)
-		assert.Contains(t, leak.Error(), "cuda: a block of memory was dropped without Close; it was made here:\n")
+		assert.Contains(t, leak.Error(), "cuda: a block of memory was dropped while it was open; it was made here:\n")
 		assert.Contains(t, leak.Stack, "memory_test.go")
 	})
 	t.Run("errors", func(t *testing.T) {
 		assert.EqualError(t, b.CopyFromHost(make([]float32, n+1)), "cuda: Buffer.CopyFromHost: out of range: 1001 values do not fit into 1000")
 		_, err := safe.NewBuffer[string](x, 1)
 		assert.EqualError(t, err, "cuda: NewBuffer: invalid argument: type string contains Go pointers, which a device cannot follow")
-		_, err = safe.NewBuffer[float32](x, 0)
-		assert.EqualError(t, err, "cuda: NewBuffer: out of range: 0 values of float32, but there must be at least 1")
+		_, err = safe.NewBuffer[float32](x, -1)
+		assert.EqualError(t, err, "cuda: NewBuffer: out of range: -1 values of float32, but the number must not be negative")
 		err = b.CopyFrom(b)
 		assert.ErrorIs(t, err, safe.ErrOverlap)
 		assert.True(t, strings.HasPrefix(err.Error(), "cuda: Buffer.CopyFrom: source and destination overlap: 4000 bytes from "), err)

@@ -78,7 +78,7 @@ func TestWaiting(t *testing.T) {
 	require.NoError(t, a.Fill(1))
 	require.NoError(t, b.Fill(2))
 	launch := func() {
-		require.NoError(t, add.Launch(s, perValue(n), a.Arg(), b.Arg(), c.Arg(), safe.Val(uint32(n))))
+		require.NoError(t, add.Launch(s, safe.Threads(n), a.Arg(), b.Arg(), c.Arg(), safe.Val(uint32(n))))
 	}
 
 	t.Run("a wait", func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestWaiting(t *testing.T) {
 		require.NoError(t, s.AddCallback(func(error) { said <- c.ZeroAsync(s) }))
 		err := <-said
 		assert.ErrorIs(t, err, safe.ErrInCallback)
-		assert.EqualError(t, err, "cuda: Buffer.ZeroAsync: CUDA cannot be called from a host function or a callback")
+		assert.EqualError(t, err, "cuda: Buffer.ZeroAsync: not allowed in a host function, a callback or a function that makes raw calls")
 		require.NoError(t, s.Synchronize())
 	})
 	t.Run("a capture", func(t *testing.T) {

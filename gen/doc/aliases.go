@@ -49,8 +49,6 @@ var danglingRefs = map[string]string{
 	"cuFunctionSetAttribute":                                  "no such name: a slip",
 	"cuMemAllocFromPool":                                      "no such name: a slip",
 	"cuMemPool":                                               "no such name: a slip",
-	"cuProfilerStart":                                         "declared in a header of its own",
-	"cuProfilerStop":                                          "declared in a header of its own",
 	"cuStreamMemoryBarrier":                                   "gone, or not in this version",
 	"cudaApiGetDriverEntryPoint":                              "no such name: a slip",
 	"cudaArray":                                               "no such name: a slip",
@@ -86,8 +84,5 @@ var danglingRefs = map[string]string{
 	"cudaMemFreeAsync":                                        "no such name: a slip",
 	"cudaMemPool":                                             "no such name: a slip",
 	"cudaMipmappedArrayGetLevel":                              "no such name: a slip",
-	"cudaProfilerStart":                                       "declared in a header of its own",
-	"cudaProfilerStop":                                        "declared in a header of its own",
-	"cudaVDPAUSetVDPAUDevice":                                 "declared in a header of its own",
 	"cudaVersion":                                             "no such name: a slip",
 }

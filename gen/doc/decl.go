@@ -85,10 +85,11 @@ func (w *writer) member(text string) []string {
 	return c.done()
 }
 
-// sentence gives a fragment a capital and a full stop.
+// sentence gives a fragment a capital and a full stop. Names such as int32 and cuFFT stay.
 func sentence(text string) string {
 	r := []rune(text)
-	if len(r) > 1 && unicode.IsLower(r[0]) && (r[1] == ' ' || unicode.IsLower(r[1])) {
+	first, _, _ := strings.Cut(text, " ")
+	if isWord := !strings.ContainsFunc(first, func(c rune) bool { return unicode.IsUpper(c) || unicode.IsDigit(c) }); isWord && unicode.IsLower(r[0]) {
 		r[0] = unicode.ToUpper(r[0])
 	}
 	if last := r[len(r)-1]; !strings.ContainsRune(".!?:", last) {

@@ -259,7 +259,7 @@ func inline(s string) string {
 		return m[1:]
 	})
 	s = tag.ReplaceAllString(s, " ")
-	return html.UnescapeString(s)
+	return html.UnescapeString(strings.ReplaceAll(s, "&tm;", "&trade;"))
 }
 
 // tableReader collects the rows of an HTML or DocBook table.

@@ -44,8 +44,8 @@ func (w *writer) means(al *model.Alias) string {
 	if al.Newer == "" {
 		return fmt.Sprintf("The name means [%s].", al.GoRef)
 	}
-	return fmt.Sprintf("The name means [%s] and stays that; the header of CUDA %s maps %s to %s, which is [%s] here.",
-		al.GoRef, w.api.Version, al.C, al.Newer, model.GoName(al.Newer))
+	return fmt.Sprintf("The name means [%s] and stays that; the header%s maps %s to %s, which is [%s] here.",
+		al.GoRef, w.release(" of"), al.C, al.Newer, model.GoName(al.Newer))
 }
 
 // full is a whole comment: what the function does, its C prototype, what there
@@ -101,21 +101,27 @@ func (w *writer) errors(c *comment, f *model.Func, e *entry) {
 		special = append(special, item{"[" + model.GoName(code) + "]", i.text})
 	}
 	var others []string
+	codes := statusCodes(w.api)
 	for _, r := range references(f.Comment).returns {
-		if l := w.links.own(r); l != "" && !named[r] {
+		isCode := slices.ContainsFunc(codes, func(c *model.Const) bool { return c.C == r })
+		if l := w.links.own(r); isCode && !named[r] {
 			others = append(others, l)
 		}
 	}
+	earlier := ""
+	if openings[w.api.Row.API].earlier {
+		earlier = ", or the error of earlier work"
+	}
 	switch rest := strings.Join(others, ", "); {
-	case !f.Result.Is(model.Enum):
+	case !f.Result.Is(model.Enum) && (f.Result.Kind != model.Named || !f.Result.Decl.Error):
 		c.text("The error says that the function could not be called.")
 	case len(special) == 0 && rest == "":
 	case len(special) == 0:
-		c.text("Returns nil, " + rest + ", or the error of earlier work.")
+		c.text("Returns nil, " + rest + earlier + ".")
 	default:
 		c.items("Errors", special)
 		if rest != "" {
-			c.text("Also " + rest + ", or the error of earlier work.")
+			c.text("Also " + rest + earlier + ".")
 		}
 	}
 }
@@ -192,6 +198,9 @@ func callback(cb *model.Decl) string {
 
 // origin is where a function comes from: version, chapter, NVIDIA's page.
 func (w *writer) origin(f *model.Func) string {
+	if w.api.Row.Manual == "" {
+		return ""
+	}
 	page := strings.ReplaceAll(w.api.Row.Manual, "{group}", strings.ReplaceAll(f.Group, "_", "__"))
 	if f.Since == "" {
 		return "NVIDIA describes it at " + page + "."
@@ -199,18 +208,26 @@ func (w *writer) origin(f *model.Func) string {
 	return "Since " + model.SinceText(f.Since) + ". NVIDIA describes it at " + page + "."
 }
 
+// owner says whose header it is.
+func (w *writer) owner() string {
+	if w.api.Row.OfCUDA() {
+		return "NVIDIA"
+	}
+	return w.api.Header
+}
+
 // deprecated says in the form that Go's tools know that NVIDIA deprecates f, or
 // announces to.
 func (w *writer) deprecated(c *comment, f *model.Func) {
 	if f.Deprecated {
-		c.text("Deprecated: NVIDIA marks it as deprecated in CUDA " + w.api.Version + ".")
+		c.text("Deprecated: " + w.owner() + " marks it as deprecated" + w.release(" in") + ".")
 		return
 	}
 	successor, ok := announced(f.Comment)
 	if !ok {
 		return
 	}
-	text := "Deprecated: NVIDIA announces that a release after CUDA " + w.api.Version + " will deprecate it"
+	text := "Deprecated: " + w.owner() + " announces that a release" + w.release(" after") + " will deprecate it"
 	if l := w.links.own(successor); l != "" {
 		text += ". Use " + l
 		if since := w.since(successor); since != "" && !strings.HasPrefix(since, "<=") {
@@ -218,6 +235,14 @@ func (w *writer) deprecated(c *comment, f *model.Func) {
 		}
 	}
 	c.text(text + ".")
+}
+
+// release is what the header is of after a word, "" for a library whose versions are not CUDA's.
+func (w *writer) release(word string) string {
+	if w.api.Row.Apart || w.api.Of() == "" {
+		return ""
+	}
+	return word + " " + w.api.Of()
 }
 
 // since is the CUDA version that introduced the function that a name means.

@@ -37,6 +37,9 @@ func TestHeaderDocs(t *testing.T) {
 			t.Skipf("needs the headers that make generate fetches: %v", err)
 		}
 		for _, api := range model.APIs() {
+			if model.RowOf(api).Own != nil && r.Version != releases[len(releases)-1].Version {
+				continue // of libraries the newest suffices
+			}
 			t.Run(r.Version+"/"+api, func(t *testing.T) { headerDocs(t, dir, api, used) })
 		}
 	}

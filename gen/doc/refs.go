@@ -32,7 +32,7 @@ func announced(comment string) (successor string, ok bool) {
 
 var (
 	command   = regexp.MustCompile(`^\s*[\\@](\w+)`)
-	reference = regexp.MustCompile(`(?:::|\b)(cu[a-zA-Z]\w+|CU[A-Z_]\w+)`)
+	reference = regexp.MustCompile(`(?:::|\b)(cu[a-zA-Z]\w+|CU[A-Z_]\w+|nvml[A-Z]\w+|NVML_\w+)`)
 )
 
 // references reads the names after \return and \sa; nothing else of the text

@@ -22,6 +22,7 @@ func TestReferences(t *testing.T) {
 		{"see also", "/**\n * \\sa ::cuTake, cuGive,\n *  ::cudaGive\n */", nil, []string{"cuTake", "cuGive", "cudaGive"}},
 		{"other spellings", "/**\n * @returns cudaSuccess\n * @see cudaTake */", []string{"cudaSuccess"}, []string{"cudaTake"}},
 		{"each once", "/** \\sa cuTake, ::cuTake\n * \\sa cuTake */", nil, []string{"cuTake"}},
+		{"management library", "/** @return\n * - \\ref NVML_SUCCESS if so\n * @see nvmlTake */", []string{"NVML_SUCCESS"}, []string{"nvmlTake"}},
 		{"both", "/**\n * \\return ::CUDA_SUCCESS\n * \\sa cuTake\n * \\param x - cuNot\n */", []string{"CUDA_SUCCESS"}, []string{"cuTake"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -37,7 +38,7 @@ func TestAnnounced(t *testing.T) {
 	}{
 		{"nothing", "/** \\brief Takes */", "", false},
 		{"deprecated already", "/** \\deprecated Use ::cuGive */", "", false},
-		{"warning", "/**\n * \\brief Takes\n *\n * \\warning Beware of ::cuBox: it will be deprecated in a future release. Use\n * ::cuGive or ::cuPut.\n */", "cuGive", true},
+		{"warning", "/**\n * \\brief Takes\n *\n * \\warning Beware of ::cuBox: this call will be deprecated in a future version. Rather\n * take ::cuGive or ::cuPut.\n */", "cuGive", true},
 		{"note", "/** \\note It is slated for eventual deprecation: consider ::cuGive. */", "cuGive", true},
 		{"no successor", "/**\n * \\note It is slated for eventual deprecation.\n *\n * See ::cuGive.\n */", "", true},
 	} {
@@ -82,7 +83,7 @@ func FuzzReferences(f *testing.F) {
 			seen := map[string]bool{}
 			for _, name := range list {
 				assert.Contains(t, comment, name)
-				assert.True(t, strings.HasPrefix(name, "cu") || strings.HasPrefix(name, "CU"), name)
+				assert.Regexp(t, `^(cu|CU|nvml|NVML)`, name)
 				assert.False(t, seen[name], name)
 				seen[name] = true
 			}

@@ -29,6 +29,7 @@ var withoutCounterpart = map[string]string{
 	"cuMemGetAddressRange": "a check of what is borrowed",
 	"cuStreamGetCtx":       "a check of what is borrowed",
 	"cuLibraryGetModule":   "a part of loading",
+	"cuLogsDumpToMemory":   "the reason of a refused launch",
 }
 
 // TestSafeTable: what the table names is there, in the raw packages and in
@@ -99,7 +100,7 @@ func TestSafeSentence(t *testing.T) {
 			"[safe.Buffer.CopyFrom]: " + safeURL + "#Buffer.CopyFrom",
 			"[safe.Buffer.CopyFromHost]: " + safeURL + "#Buffer.CopyFromHost",
 			"[safe.Buffer.CopyToHost]: " + safeURL + "#Buffer.CopyToHost"}},
-		{"none", "cuCtxCreate", nil},
+		{"none", "cuCoredumpGetAttribute", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all, err := texts()

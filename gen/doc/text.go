@@ -189,7 +189,11 @@ var choice = regexp.MustCompile(`\{([^{}|]*)\|([^{}|]*)\}`)
 
 // forAPI picks the reading of {driver|runtime}.
 func forAPI(text, api string) string {
-	return choice.ReplaceAllString(text, [...]string{"$1", "$2"}[model.RowOf(api).Reading])
+	reading := 0
+	if row := model.RowOf(api); row != nil {
+		reading = row.Reading
+	}
+	return choice.ReplaceAllString(text, [...]string{"$1", "$2"}[reading])
 }
 
 // link is a reference to a declaration by its C name.

@@ -48,15 +48,27 @@ type cWriter struct {
 func (w *cWriter) name(t *model.Type) {
 	switch t.Kind {
 	case model.Pointer, model.Array:
+		if t.C != "" && !w.named[t.C] {
+			w.named[t.C] = true
+			fmt.Fprintf(&w.b, "typedef %s;\n", (&model.Type{Kind: model.Pointer, Elem: t.Elem}).CDecl(t.C))
+		}
 		w.name(t.Elem)
 		return
 	case model.Basic:
-		if strings.HasPrefix(t.C, "cu") && !w.named[t.C] { // cuuint32_t and cuuint64_t
+		if c := otherNumbers[t.C]; c != "" && !w.named[t.C] {
 			w.named[t.C] = true
-			fmt.Fprintf(&w.b, "typedef %s_t %s;\n", t.Go, t.C)
+			fmt.Fprintf(&w.b, "typedef %s %s;\n", c, t.C)
 		}
 		return
 	case model.Void:
+		if t.C != "" && !w.named[t.C] {
+			w.named[t.C] = true
+			if tag, tagged := cutTag(t.C); tagged {
+				fmt.Fprintf(&w.b, "struct %s;\n", tag)
+			} else {
+				fmt.Fprintf(&w.b, "typedef struct z_%s %s;\n", t.C, t.C)
+			}
+		}
 		return
 	}
 	if w.named[t.C] {
@@ -77,7 +89,7 @@ func (w *cWriter) name(t *model.Type) {
 			break
 		}
 		fmt.Fprintf(&w.b, "typedef void (*%s)(void);\n", t.C)
-	case model.Scalar:
+	case model.Scalar, model.Second:
 		w.name(d.Underlying)
 		fmt.Fprintf(&w.b, "typedef %s;\n", d.Underlying.CDecl(t.C))
 	case model.Enum:
@@ -97,6 +109,14 @@ func (w *cWriter) name(t *model.Type) {
 			fmt.Fprintf(&w.b, "typedef %s z_%s %s;\n", d.Kind, tag, tag)
 		}
 	}
+}
+
+// otherNumbers are the number types that the headers of CUDA and of other systems define, in C's own.
+var otherNumbers = map[string]string{
+	"cuuint32_t": "uint32_t", "cuuint64_t": "uint64_t", "__half": "uint16_t", "__nv_bfloat16": "uint16_t",
+	"GLenum": "unsigned int", "GLuint": "unsigned int", "EGLint": "int32_t",
+	"VdpDevice": "uint32_t", "VdpOutputSurface": "uint32_t", "VdpVideoSurface": "uint32_t",
+	"cuComplex": "float _Complex", "cuFloatComplex": "float _Complex", "cuDoubleComplex": "double _Complex",
 }
 
 // value declares the type of something that is passed or held by value.
@@ -166,7 +186,11 @@ func (w *cWriter) members(d *model.Decl, indent string) string {
 			fmt.Fprintf(&b, "%s%s {\n%s%s} %s%s;\n", indent, in.Kind, w.members(in, indent+"\t"), indent, f.C, length)
 			continue
 		}
-		fmt.Fprintf(&b, "%s%s;\n", indent, f.Type.CDecl(f.C))
+		bits := ""
+		if f.Bits > 0 {
+			bits = fmt.Sprint(" : ", f.Bits)
+		}
+		fmt.Fprintf(&b, "%s%s%s;\n", indent, f.Type.CDecl(f.C), bits)
 	}
 	return b.String()
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"go/format"
-	"path"
 	"strings"
 	"text/template"
 
@@ -25,51 +24,93 @@ type library struct {
 	Subdirs []string
 	Version string
 	Pair    bool
+	Form    string
+	From    map[string]int
 	Stub    int
 	Beside  []string
-	Several bool // Names are different files
-	Major   int  // the only major version the package is for, 0 for any
+	Search  bool   // it is looked for where the system's loader does not look
+	Cache   string // its folder in our cache, "" for none
+	Major   int    // the only major version the package is for, 0 for any
 	Missing string
+
+	Target      bool // toolkits have a folder for each architecture
+	OpensBeside bool // it opens files that may lie beside it, on some system
 }
 
 func (e *emitter) library() library {
 	row := e.api.Row
-	fill := func(texts []string) (out []string) {
-		for _, t := range texts {
-			out = append(out, row.For(e.api.Version, t))
-		}
-		return out
-	}
 	l := library{
-		What: row.For(e.api.Version, row.Library.What), Names: fill(row.Library.Names), Subdirs: fill(row.Library.Subdirs),
-		Version: row.Library.Version, Pair: row.Library.Pair, Stub: row.Library.Stub, Beside: row.Library.Beside, Missing: row.For(e.api.Version, row.Library.Missing),
+		What: row.For(e.api.Version, row.Library.What), Names: filled(e.api, row.Library.Names), Subdirs: filled(e.api, row.Library.Subdirs),
+		Version: row.Library.Version, Pair: row.Library.Pair, Form: row.Library.Form, From: row.Library.From, Stub: row.Library.Stub, Beside: row.Library.Beside, Missing: row.For(e.api.Version, row.Library.Missing),
 	}
-	for _, name := range l.Names {
-		l.Several = l.Several || path.Base(name) != path.Base(l.Names[0])
+	if l.Version == "" { // any function shows that it is the right library
+		l.Version, l.Form = e.api.Funcs[0].Symbol, "none"
 	}
+	l.Search, l.Cache = len(l.Subdirs) > 0, row.Library.Cache
+	l.Target, l.OpensBeside = l.Search, len(l.Beside)+len(row.Library.Windows.Beside) > 0
 	if row.Library.Majors {
 		fmt.Sscan(model.Major(e.api.Version), &l.Major)
 	}
 	return l
 }
 
-// runtime prints what the calls stand on: the loader and the entry into C.
-func (e *emitter) runtime() error {
-	data := map[string]any{
-		"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": e.library(), "Strings": e.hasStrings(),
+// onWindows is the library as Windows has it.
+func (l library) onWindows(a *model.API) library {
+	fill := func(texts []string) []string { return filled(a, texts) }
+	w := a.Row.Library.Windows
+	l.Names, l.Subdirs, l.Beside, l.Target = fill(w.Names), fill(w.Subdirs), fill(w.Beside), false
+	if len(l.Names) == 0 {
+		l.Names = []string{a.Row.API + ".dll"}
 	}
-	for file, tmpl := range map[string]string{
-		"zload.go": "load.go.tmpl", "zcall_cgo.go": "call_cgo.go.tmpl", "zcall_other.go": "call_other.go.tmpl",
+	if l.Search && len(l.Subdirs) == 0 {
+		l.Subdirs = []string{"bin/x64", "bin"}
+	}
+	l.Missing = a.Row.For(a.Version, w.Missing)
+	if l.Missing == "" {
+		l.Missing = "install " + l.What + ", or name its file in Open"
+	}
+	return l
+}
+
+// filled are texts of a row for the version of the headers.
+func filled(a *model.API, texts []string) (out []string) {
+	for _, t := range texts {
+		out = append(out, a.Row.For(a.Version, t))
+	}
+	return out
+}
+
+// runtime prints what the calls stand on: the loader, and the ways to enter C.
+func (e *emitter) runtime() error {
+	l := e.library()
+	data := map[string]any{
+		"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": l, "Windows": l.onWindows(e.api),
+		"Strings": e.hasStrings(), "Beside": l.OpensBeside,
+	}
+	for _, file := range []struct{ name, template string }{
+		{"zload.go", "load.go.tmpl"}, {"zload_other.go", "load_other.go.tmpl"}, {"zload_windows.go", "load_windows.go.tmpl"},
+		{"zcall_cgo.go", "call_cgo.go.tmpl"}, {"zcall_nocgo.go", "call_nocgo.go.tmpl"}, {"zcall_windows_amd64.go", "call_windows.go.tmpl"},
+		{"zcall_other.go", "call_other.go.tmpl"},
 	} {
-		src, err := format.Source([]byte(e.render(tmpl, data)))
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if err := e.add(file, src); err != nil {
+		if err := e.template(file.name, file.template, data); err != nil {
 			return err
 		}
 	}
-	return nil
+	for _, arch := range []string{"amd64", "arm64"} {
+		if err := e.add("zcall_nocgo_"+arch+".s", []byte(e.render("call_nocgo_"+arch+".s.tmpl", data))); err != nil {
+			return err
+		}
+	}
+	return e.shapes(data)
+}
+
+// template prints a file of Go from a template.
+func (e *emitter) template(file, name string, data map[string]any) error {
+	src, err := format.Source([]byte(e.render(name, data)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return e.add(file, src)
 }
 
 func (e *emitter) hasStrings() bool {

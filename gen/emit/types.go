@@ -1,6 +1,7 @@
 package emit
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
@@ -19,6 +20,9 @@ func (e *emitter) types() error {
 		case model.Scalar:
 			docs(f, d.Doc)
 			f.Type().Id(d.Go).Id(d.Underlying.Go)
+		case model.Second:
+			docs(f, d.Doc)
+			f.Type().Id(d.Go).Op("=").Add(goType(d.Underlying))
 		}
 	}
 	for _, al := range e.api.Aliases {
@@ -74,6 +78,7 @@ func stringer(f *jen.File, d *model.Decl) {
 // records prints structs and unions.
 func (e *emitter) records() error {
 	f := e.file()
+	hasBits := false
 	for _, d := range e.api.Decls {
 		switch d.Kind {
 		case model.Struct:
@@ -89,9 +94,13 @@ func (e *emitter) records() error {
 			continue
 		}
 		accessors(f, d, d, 0, d.Kind == model.Union)
+		hasBits = hasBits || slices.ContainsFunc(d.Fields, func(m *model.Field) bool { return m.Bits > 0 })
 		if d.Align > 8 {
 			aligned(f, d)
 		}
+	}
+	if hasBits {
+		bitHelpers(f)
 	}
 	return e.save("zstructs.go", f)
 }
@@ -103,7 +112,9 @@ func structFields(g *jen.Group, d *model.Decl) {
 	g.Id("_").Qual("structs", "HostLayout")
 	natural := int64(1)
 	for _, m := range d.Fields {
-		natural = max(natural, m.Type.Align)
+		if m.Bits == 0 {
+			natural = max(natural, m.Type.Align)
+		}
 	}
 	if min(natural, 8) < min(d.Align, 8) {
 		g.Id("_").Index(jen.Lit(0)).Add(word(d.Align))
@@ -114,7 +125,14 @@ func structFields(g *jen.Group, d *model.Decl) {
 		}
 	}
 	var at int64
-	for _, m := range d.Fields {
+	for i, m := range d.Fields {
+		if m.Bits > 0 {
+			if i == 0 || d.Fields[i-1].Bits == 0 {
+				pad(m.First() - at)
+				at = bitStorage(g, d.Fields[i:])
+			}
+			continue
+		}
 		pad(m.Offset - at)
 		groupDocs(g, m.Doc)
 		g.Id(m.Go).Add(goType(m.Type))
@@ -152,6 +170,10 @@ func accessors(f *jen.File, d, in *model.Decl, base int64, overlaid bool) {
 		at := base + m.Offset
 		if m.C == "" {
 			accessors(f, d, m.Type.Decl, at, true)
+			continue
+		}
+		if m.Bits > 0 {
+			bitField(f, d, m, 8*at+m.Bit)
 			continue
 		}
 		if !overlaid {
@@ -208,7 +230,7 @@ func (e *emitter) consts() error {
 			}
 			def := jen.Id(c.Go)
 			if typed {
-				def.Id(c.Type.Go)
+				def.Add(goType(c.Type))
 			}
 			defs = append(defs, def.Op("=").Id(c.Value))
 		}
@@ -217,78 +239,6 @@ func (e *emitter) consts() error {
 		}
 	}
 	return e.save("zconsts.go", f)
-}
-
-// status prints the status type's text and the errors made of it.
-func (e *emitter) status() error {
-	f := e.file()
-	for _, d := range e.api.Decls {
-		if d.Kind == model.Enum && d.Error {
-			e.statusType(f, d)
-		}
-	}
-	return e.save("zstatus.go", f)
-}
-
-func (e *emitter) statusType(f *jen.File, d *model.Decl) {
-	f.Comment("// Error is the C name of the code and what it means.")
-	f.Func().Params(jen.Id("v").Id(d.Go)).Id("Error").Params().String().Block(
-		jen.If(jen.Id("text").Op(":=").Id("statusText").Call(jen.Id("v")), jen.Id("text").Op("!=").Lit("")).Block(
-			jen.Return(jen.Id("v").Dot("String").Call().Op("+").Lit(": ").Op("+").Id("text")),
-		),
-		jen.Return(jen.Id("v").Dot("String").Call()),
-	)
-	var unsupported []jen.Code
-	var text, boxed []*model.Const
-	seen := map[string]bool{}
-	for _, c := range d.Enumerators {
-		if seen[c.Value] {
-			continue
-		}
-		seen[c.Value] = true
-		if c.Unsupported {
-			unsupported = append(unsupported, jen.Id(c.Go))
-		}
-		if c.Text != "" {
-			text = append(text, c)
-		}
-		if c.Value != "0" {
-			boxed = append(boxed, c)
-		}
-	}
-	if len(unsupported) > 0 {
-		f.Comment("// Is makes the codes that say that something is not supported match [errors.ErrUnsupported].")
-		f.Func().Params(jen.Id("v").Id(d.Go)).Id("Is").Params(jen.Id("target").Error()).Bool().Block(
-			jen.If(jen.Id("target").Op("!=").Qual("errors", "ErrUnsupported")).Block(jen.Return(jen.False())),
-			jen.Switch(jen.Id("v")).Block(
-				jen.Case(unsupported...).Block(jen.Return(jen.True())),
-			),
-			jen.Return(jen.False()),
-		)
-	}
-	f.Func().Id("statusText").Params(jen.Id("v").Id(d.Go)).String().Block(
-		jen.Switch(jen.Id("v")).BlockFunc(func(g *jen.Group) {
-			for _, c := range text {
-				g.Case(jen.Id(c.Go)).Block(jen.Return(jen.Lit(c.Text)))
-			}
-		}),
-		jen.Return(jen.Lit("")),
-	)
-	f.Comment("// boxed holds each code as an error, so that returning one allocates nothing.")
-	f.Var().Id("boxed").Op("=").Index(jen.Op("...")).Error().ValuesFunc(func(g *jen.Group) {
-		for _, c := range boxed {
-			g.Line().Id(c.Go).Op(":").Id(c.Go)
-		}
-		g.Line()
-	})
-	f.Comment("// status is a code as an error: nil for success.")
-	f.Func().Id("status").Params(jen.Id("v").Id(d.Go)).Error().Block(
-		jen.If(jen.Id("v").Op("==").Lit(0)).Block(jen.Return(jen.Nil())),
-		jen.If(jen.Uint64().Call(jen.Id("v")).Op("<").Uint64().Call(jen.Len(jen.Id("boxed"))).Op("&&").Id("boxed").Index(jen.Id("v")).Op("!=").Nil()).Block(
-			jen.Return(jen.Id("boxed").Index(jen.Id("v"))),
-		),
-		jen.Return(jen.Id("v")),
-	)
 }
 
 // table prints the numbers of the functions and what is known of each.

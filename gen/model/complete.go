@@ -31,8 +31,13 @@ func Complete(a *API, opts Options) error {
 	switch d := a.Status(); {
 	case d != nil:
 		d.Error = true
-	case !opts.Partial:
+	case !opts.Partial && a.Row.Own == nil:
 		return fmt.Errorf("%s of CUDA %s declares no %s, the type of its status codes", a.Header, a.Version, a.Row.Status)
+	}
+	for _, d := range a.Decls {
+		if d.Kind == Callback && d.Thread == "" {
+			d.Thread = a.Row.Callback
+		}
 	}
 	if err := handled(a); err != nil {
 		return err
@@ -146,7 +151,7 @@ func PlainNames(a *API) map[string]string {
 func nameTypes(a *API) {
 	for _, d := range a.Decls {
 		if d.Go == "" {
-			d.Go = goTypeName(d.C)
+			d.Go = GoTypeName(d.C)
 		}
 	}
 	for _, al := range a.Aliases {
@@ -167,7 +172,7 @@ func nameTypes(a *API) {
 			d := declNamed(a, al.Target)
 			al.GoRef = d.Go
 			if al.Go == d.Go { // the type has the plain name, the alias its own
-				if al.Go = goTypeName(d.C); al.Go == d.Go {
+				if al.Go = GoTypeName(d.C); al.Go == d.Go {
 					continue
 				}
 			}
@@ -191,12 +196,19 @@ func nameTypes(a *API) {
 		if d.Result != nil {
 			used.name(d.Result)
 		}
+		if d.Underlying != nil {
+			used.name(d.Underlying)
+		}
 	}
 	for _, c := range a.Consts {
 		c.Go = GoName(c.C)
 		if c.Type != nil {
 			used.name(c.Type)
 		}
+	}
+	for _, v := range a.Vars {
+		v.Go = GoName(v.C)
+		used.name(v.Type)
 	}
 	for _, f := range a.Funcs {
 		used.params(f.Params)
@@ -228,7 +240,8 @@ func nameNested(a *API) {
 	}
 }
 
-func goTypeName(c string) string {
+// GoTypeName is the Go name of a type, as C spells it.
+func GoTypeName(c string) string {
 	if i := strings.LastIndexByte(c, ' '); i >= 0 { // "struct cudaDeviceProp"
 		c = c[i+1:]
 	}
@@ -257,8 +270,8 @@ func (u typeNames) name(t *Type) {
 		if u[t.C] {
 			t.C = t.Decl.C
 		}
-		t.Go = goTypeName(t.C)
-		if t.Decl.Nested {
+		t.Go = GoTypeName(t.C)
+		if t.Decl.Nested || t.Decl.Package != "" {
 			t.Go = t.Decl.Go
 		}
 	case Pointer, Array:
@@ -318,6 +331,9 @@ func unique(a *API) error {
 	}
 	for _, c := range a.Consts {
 		errs = append(errs, n.add(c.Go, c.C))
+	}
+	for _, v := range a.Vars {
+		errs = append(errs, n.add(v.Go, v.C))
 	}
 	return errors.Join(errs...)
 }

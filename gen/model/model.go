@@ -8,23 +8,45 @@ import "strings"
 type API struct {
 	Row     *Row
 	Header  string // "cuda.h"
+	Also    []Also // further headers of the row that the include folder has
 	Version string // "13.5"
 
 	Funcs   []*Func
 	Aliases []*Alias // plain function names, and names of a type by another
 	Decls   []*Decl
 	Consts  []*Const // object-like macros and unnamed enumerators
+	Vars    []*Var   // exported variables
 	Dropped []string // macros with parameters, which have no place in Go
 
 	Notice string  // the comment the header begins with
-	Groups []Group // the header's chapters, in its order
-	PFNs   []*PFN  // what cudaTypedefs.h says of the functions
+	Groups []Group // the headers' chapters, in their order
+	PFNs   []*PFN  // what cudaTypedefs.h and its like say of the functions
+}
+
+// Of says what the header is of, as in "CUDA 13.5", "" if that is not known.
+func (a *API) Of() string {
+	switch {
+	case a.Row.OfCUDA():
+		return "CUDA " + a.Version
+	case a.Version != "":
+		return "version " + a.Version
+	}
+	return ""
+}
+
+// HeaderNames are the headers that declare a.
+func (a *API) HeaderNames() []string {
+	names := []string{a.Header}
+	for _, also := range a.Also {
+		names = append(names, also.Header)
+	}
+	return names
 }
 
 // Status returns the API's status type, nil if the header lacks it.
 func (a *API) Status() *Decl {
 	for _, d := range a.Decls {
-		if d.Kind == Enum && (d.C == a.Row.Status || d.Tag == a.Row.Status) {
+		if (d.Kind == Enum || d.Kind == Struct) && (d.C == a.Row.Status || d.Tag == a.Row.Status) {
 			return d
 		}
 	}
@@ -33,10 +55,11 @@ func (a *API) Status() *Decl {
 
 // Group is a chapter of the header.
 type Group struct {
-	Name  string // "CUDA_STREAM"
-	Title string
-	Line  int // where it begins
-	End   int // where it ends
+	Name   string // "CUDA_STREAM"
+	Title  string
+	Header string // that it stands in
+	Line   int    // where it begins
+	End    int    // where it ends
 }
 
 // Func is one exported symbol.
@@ -59,6 +82,13 @@ type Func struct {
 // Param is a parameter of a function or of a callback type.
 type Param struct {
 	C    string // "" where the header leaves it out
+	Go   string
+	Type *Type
+}
+
+// Var is a variable that the library exports.
+type Var struct {
+	C    string
 	Go   string
 	Type *Type
 }
@@ -91,9 +121,10 @@ const (
 	Handle            // a pointer to something only CUDA knows
 	Scalar            // a number with a name
 	Callback          // a pointer to a function CUDA calls
+	Second            // a second name of a pointer or an array
 )
 
-var declKinds = [...]string{"", "enum", "struct", "union", "handle", "scalar", "callback"}
+var declKinds = [...]string{"", "enum", "struct", "union", "handle", "scalar", "callback", "second"}
 
 func (k DeclKind) String() string { return declKinds[k] }
 
@@ -111,13 +142,14 @@ type Decl struct {
 	Signed      bool     // Enum: has negative values
 	Enumerators []*Const // Enum
 	Fields      []*Field // Struct, Union
-	Underlying  *Type    // Scalar, Enum
+	Underlying  *Type    // Scalar, Enum, Second
 	Params      []*Param // Callback
 	Result      *Type    // Callback
 	Thread      string   // Callback: on which thread CUDA calls it
 	GoAllowed   bool     // Callback: an exported Go function may be passed
 	Inline      bool     // Callback: C has no name for it, a parameter spells it in place
 	Error       bool     // Enum: the status type of the API
+	Package     string   // the published package that has the type, "" for this one
 	Nested      bool     // lies inside another record and has no C name of its own
 	CPath       string   // Nested: a C expression of its type, or of the record it lies in unnamed; for proofs
 }
@@ -128,8 +160,21 @@ type Field struct {
 	Go      string
 	Type    *Type
 	Offset  int64
+	Bits    int64 // of a bit field: its length, 0 for other members
+	Bit     int64 // of a bit field: its place behind Offset, in bits
 	Comment string
 	Doc     []string
+}
+
+// First and Past are the bytes of a record that a member lies in.
+func (f *Field) First() int64 { return f.Offset + f.Bit/8 }
+
+// Past is the end of these bytes.
+func (f *Field) Past() int64 {
+	if f.Bits > 0 {
+		return f.Offset + (f.Bit+f.Bits+7)/8
+	}
+	return f.Offset + f.Type.Size
 }
 
 // Const is an enumerator or a constant macro.
@@ -160,7 +205,7 @@ const (
 // Type is a type as a parameter, field or result uses it.
 type Type struct {
 	Kind  TypeKind
-	C     string // Basic, Named: as C spells it
+	C     string // Basic, Named: as C spells it; Void: of a record that no header defines; Pointer: its name, of a handle of another system
 	Go    string // Basic, Named: as Go spells it
 	Const bool   // qualified const
 	Elem  *Type
@@ -182,8 +227,14 @@ func (t *Type) CDecl(name string) string {
 	}
 	switch t.Kind {
 	case Void:
+		if t.C != "" {
+			return join(c+t.C, name)
+		}
 		return join(c+"void", name)
 	case Pointer:
+		if t.C != "" {
+			return join(c+t.C, name)
+		}
 		if t.Const {
 			return t.Elem.CDecl("*const " + name)
 		}

@@ -52,6 +52,10 @@ var basics = map[string]string{
 	"size_t": "uint64", "uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32", "uint64_t": "uint64",
 	"int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64",
 	"cuuint32_t": "uint32", "cuuint64_t": "uint64",
+	"_Bool": "bool", "__half": "uint16", "__nv_bfloat16": "uint16",
+	"GLenum": "uint32", "GLuint": "uint32", "EGLint": "int32",
+	"VdpDevice": "uint32", "VdpOutputSurface": "uint32", "VdpVideoSurface": "uint32",
+	"cuComplex": "complex64", "cuFloatComplex": "complex64", "cuDoubleComplex": "complex128",
 }
 
 // BasicName is the Go name of a number type of C.
@@ -61,7 +65,8 @@ func BasicName(c string) (string, bool) {
 }
 
 // Base splits a symbol such as cuMemcpyHtoD_v2_ptds into cuMemcpyHtoD, 2 and
-// ptds. A symbol without a number is version 1.
+// ptds. A symbol without a number is version 1. cublasSgemm_v2_64 is version 2 of
+// cublasSgemm_64.
 func Base(symbol string) (base string, version int, thread string) {
 	base = symbol
 	for _, s := range []string{"_ptsz", "_ptds"} {
@@ -69,9 +74,13 @@ func Base(symbol string) (base string, version int, thread string) {
 			base, thread = b, s[1:]
 		}
 	}
-	if i := strings.LastIndex(base, "_v"); i > 0 {
-		if n, err := strconv.Atoi(base[i+2:]); err == nil && n < 1000 {
-			return base[:i], n, thread
+	plain, wide := base, ""
+	if b, ok := strings.CutSuffix(base, "_64"); ok {
+		plain, wide = b, "_64"
+	}
+	if i := strings.LastIndex(plain, "_v"); i > 0 {
+		if n, err := strconv.Atoi(plain[i+2:]); err == nil && n < 1000 {
+			return plain[:i] + wide, n, thread
 		}
 	}
 	return base, 1, thread

@@ -30,6 +30,8 @@ func TestBase(t *testing.T) {
 		{"cuMemcpyHtoD_v2_ptds", "cuMemcpyHtoD", 2, "ptds"},
 		{"cuStreamQuery_ptsz", "cuStreamQuery", 1, "ptsz"},
 		{"cudaGraphAddNode_v12_ptsz", "cudaGraphAddNode", 12, "ptsz"},
+		{"cublasSgemm_v2_64", "cublasSgemm_64", 2, ""},
+		{"cublasDotEx_64", "cublasDotEx_64", 1, ""},
 		{"CU_POINTER_ATTRIBUTE_v", "CU_POINTER_ATTRIBUTE_v", 1, ""},
 		{"cudaX_v12020", "cudaX_v12020", 1, ""}, // a CUDA version is no variant
 		{"CUDA_NODE_PARAMS_V1", "CUDA_NODE_PARAMS_V1", 1, ""},

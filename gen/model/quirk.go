@@ -18,6 +18,9 @@ type quirk struct {
 	reason   string
 }
 
+// deviceCode is the place of a callback that is a function of the GPU's.
+const deviceCode = "the GPU, as device code"
+
 var quirks = []quirk{
 	// Callback types: on which thread CUDA calls them. One that is called on the
 	// thread that is inside a raw call must not be Go code, since the raw entry
@@ -56,11 +59,31 @@ var quirks = []quirk{
 	{"nvrtc", "12.8", "", "nvrtcSetFlowCallback_callback", callback("the thread that compiles, inside NvrtcCompileProgram", false), "it decides during a compilation whether that goes on"},
 	{"nvrtc", "12.8", "", "nvrtcSetFlowCallback.payload", opaque, "a value of the program's own, handed to its callback"},
 
+	{"cublas", "", "", "cublasLogCallback", callback("the thread whose call logs, inside that call", false), "the logger runs within the call that it tells of"},
+	{"cublaslt", "", "", "cublasLtLoggerCallback_t", callback("the thread whose call logs, inside that call", false), "measured: it runs on the calling thread"},
+	{"cufft", "", "", "cufftCallbackLoadC", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "", "", "cufftCallbackLoadZ", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "", "", "cufftCallbackLoadR", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "", "", "cufftCallbackLoadD", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "", "", "cufftCallbackStoreC", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "", "", "cufftCallbackStoreZ", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "", "", "cufftCallbackStoreR", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "", "", "cufftCallbackStoreD", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackLoadC", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackLoadZ", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackLoadR", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackLoadD", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackStoreC", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackStoreZ", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackStoreR", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+	{"cufft", "12.6", "", "cufftJITCallbackStoreD", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
+
 	// Status types.
 	{"runtime", "", "", "cudaError_t", canonical, "the name by which programs know the type"},
 
 	// Functions outside the header's chapters.
 	{"driver", "", "", "cuGetExportTable", group("CUDA_DRIVER_ENTRY_POINT"), "declared after the last chapter"},
+	{"runtime", "", "", "cudaGetExportTable", regroup("CUDART_DRIVER_ENTRY_POINT"), "declared after the last chapter, below names of other headers' chapters"},
 	{"driver", "11.8", "11.8", "cuDeviceGetExecAffinitySupport", group("CUDA_DEVICE"), "declared between two chapters"},
 
 	// Macros with a body that are no constants.
@@ -215,6 +238,18 @@ func group(to string) func(*API, string) bool {
 			}
 		}
 		return found
+	}
+}
+
+// regroup is for a function below the name of a chapter that is not its own.
+func regroup(to string) func(*API, string) bool {
+	return func(a *API, name string) bool {
+		for _, f := range a.Funcs {
+			if f.Symbol == name && f.Group != to {
+				f.Group = ""
+			}
+		}
+		return group(to)(a, name)
 	}
 }
 

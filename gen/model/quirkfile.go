@@ -62,8 +62,9 @@ func inTable(a *API, name string) bool {
 }
 
 // ReadQuirks reads a file of quirks: an array of rows in JSON. Errors name the
-// file and the line at which a row begins.
-func ReadQuirks(file string, data []byte) ([]Quirk, error) {
+// file and the line at which a row begins. Beside the generator's own libraries they may be
+// about the one of more.
+func ReadQuirks(file string, data []byte, more ...*Row) ([]Quirk, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	line := func() int {
@@ -81,7 +82,7 @@ func ReadQuirks(file string, data []byte) ([]Quirk, error) {
 		if err := dec.Decode(&r); err != nil {
 			return nil, fmt.Errorf("%s: %w", pos, err)
 		}
-		q, err := r.quirk()
+		q, err := r.quirk(more)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", pos, err)
 		}
@@ -99,10 +100,10 @@ func ReadQuirks(file string, data []byte) ([]Quirk, error) {
 
 var versionForm = regexp.MustCompile(`^(\d+\.\d+)?$`)
 
-func (r row) quirk() (Quirk, error) {
+func (r row) quirk(more []*Row) (Quirk, error) {
 	kind, known := kinds[r.Quirk]
 	switch {
-	case RowOf(r.API) == nil:
+	case RowOf(r.API) == nil && rowIn(more, r.API) == nil:
 		return Quirk{}, fmt.Errorf(`"api" is %q: it is %s`, r.API, strings.Join(APIs(), " or "))
 	case !known:
 		return Quirk{}, fmt.Errorf(`"quirk" is %q: it is callback, callingThread, group, ignore, opaque or skipMacro`, r.Quirk)

@@ -38,7 +38,7 @@ func TestReadQuirksErrors(t *testing.T) {
 		{"type", `[{"go": "yes"}]`, "q.json:1: json: cannot unmarshal string"},
 		{"no end", "[\n", "q.json:2: the array of quirks does not end"},
 		{"something after it", "[]\n[]", "q.json:2: something follows"},
-		{"API", `[{"api": "nvml"}]`, `q.json:1: "api" is "nvml": it is driver or runtime`},
+		{"API", `[{"api": "nvcuvid"}]`, `q.json:1: "api" is "nvcuvid": it is driver or runtime`},
 		{"kind", `[{"api": "driver", "quirk": "hide"}]`, `"quirk" is "hide": it is callback, callingThread, group, ignore, opaque or skipMacro`},
 		{"name", `[{"api": "driver", "quirk": "opaque"}]`, `"name" is missing`},
 		{"reason", `[{"api": "driver", "quirk": "opaque", "name": "*.x"}]`, `*.x: "reason" is missing`},

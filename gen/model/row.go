@@ -12,7 +12,13 @@ type Row struct {
 	API      string         // how -api and the texts call it: "driver"
 	Title    string         // "the CUDA driver API"
 	Headers  []string       // that it is read from, the one that declares it first
-	Typedefs string         // the one of Headers that tells the version of each function, "" for none
+	Also     []Also         // further headers of it, each of which an include folder may lack
+	Apart    bool           // its versions do not follow CUDA's, so that no CUDA version introduced a function
+	Own      []string       // the headers whose functions, constants and types are bound, nil for all; of others only types that these use
+	Uses     []string       // the APIs whose types this one takes from their packages; of one that is bound on request only if the user says where its package is
+	Before   []string       // headers of C or of other systems that its headers need and do not include
+	Internal string         // the macro that makes the header declare every exported symbol, "" for __CUDA_API_VERSION_INTERNAL
+	Typedefs string         // the one of Headers that tells the version of each of its functions, "" for none
 	Inline   bool           // functions that the header defines are bound: the library exports them too
 	Prefix   string         // that each function begins with
 	Skip     *regexp.Regexp // functions that are not bound, nil for none
@@ -27,7 +33,22 @@ type Row struct {
 	Reading  int            // which of {driver|runtime} in a text is meant
 	Package  string         // where its packages are published, below cuda/generated
 	Versions []string       // of CUDA that the published packages are from, one for each major that has its own
+	Fetch    string         // the library whose headers package headers fetches on request, "" for those of every release
+	Release  string         // the version of headers that do not come with CUDA's
+	Callback string         // on which thread it calls the callbacks that no quirk is about
 	Library  Library
+
+	// CPlusPlus is a line, and the start of the next, under which the header declares for C++
+	// alone what C can call too: functions with types such as __half. Its last group stays.
+	CPlusPlus *regexp.Regexp
+
+	At map[string]string `json:"-"` // import paths of packages with types of Uses, by API, in place of published ones
+}
+
+// Also is a header of functions that share graphics or a tool with another system.
+type Also struct {
+	Header   string
+	Typedefs string // the header that tells the version of each of its functions, "" for none
 }
 
 // Library says where an API's library is found and how it is told from others.
@@ -36,13 +57,25 @@ type Library struct {
 	What    string            // for messages
 	Names   []string          // what the loader is asked for, in this order
 	SO      map[string]string // {so} where it is not {major}, by {major}
-	Subdirs []string          // where it lies below a folder that a program names
+	Subdirs []string          // where it lies below toolkits, site-packages and folders that a program names; none if only the system's loader knows
+	Cache   string            // how tools/libs calls it, "" if that has none
 	Version string            // the function that tells its version, as an int such as 13050
 	Pair    bool              // it tells major and minor as two ints
+	Form    string            // how else it tells it: "property" by cudaDataType's libraryPropertyType, "parts" as 23203 for 2.32.3, "size" as that in a size_t result, "none" for not at all
 	Majors  bool              // a package is for one major version alone
+	From    map[string]int    // the versions from which functions take the parameters that they have now
 	Stub    int               // what functions of the toolkit's stub return, 0 if there is none
 	Beside  []string          // patterns of files that it opens by name, which may lie beside it
 	Missing string            // what to do where there is none
+	Windows Windows           // the same on Windows
+}
+
+// Windows says where an API's library is found on Windows.
+type Windows struct {
+	Names   []string // of the file; none: the name of the API
+	Subdirs []string // where it lies below toolkits, site-packages and folders that a program names
+	Beside  []string // patterns of files that it opens by name, which may lie beside it
+	Missing string   // what to do where there is none, "" for what Complete says
 }
 
 // Rows are all libraries.
@@ -50,6 +83,11 @@ var Rows = []*Row{
 	{
 		API: "driver", Title: "the CUDA driver API",
 		Headers: []string{"cuda.h", "cudaTypedefs.h"}, Typedefs: "cudaTypedefs.h",
+		Also: []Also{
+			{"cudaProfiler.h", "cudaProfilerTypedefs.h"}, {"cudaGL.h", "cudaGLTypedefs.h"},
+			{"cudaEGL.h", "cudaEGLTypedefs.h"}, {"cudaVDPAU.h", "cudaVDPAUTypedefs.h"},
+		},
+		Before: []string{"vdpau/vdpau.h"},
 		Prefix: "cu", Status: "CUresult", Success: "CUDA_SUCCESS", Example: "CUDA_ERROR_OUT_OF_MEMORY",
 		Stream: "CUstream", OwnQueue: "CU_STREAM_PER_THREAD",
 		Manual: "https://docs.nvidia.com/cuda/cuda-driver-api/group__{group}.html", Other: "runtime", Package: "driver", Versions: []string{"13.5"},
@@ -59,11 +97,17 @@ var Rows = []*Row{
 			Version: "cuDriverGetVersion",
 			Stub:    34,
 			Missing: "install NVIDIA's driver (a container must be started with access to the GPUs), or set LD_LIBRARY_PATH to the directory of libcuda.so.1",
+			Windows: Windows{
+				Names:   []string{"nvcuda.dll"},
+				Missing: "install NVIDIA's driver",
+			},
 		},
 	},
 	{
 		API: "runtime", Title: "the CUDA runtime API",
 		Headers: []string{"cuda_runtime_api.h"},
+		Also:    []Also{{Header: "cuda_profiler_api.h"}, {Header: "cuda_gl_interop.h"}, {Header: "cuda_egl_interop.h"}, {Header: "cuda_vdpau_interop.h"}},
+		Before:  []string{"GL/gl.h"},
 		Prefix:  "cuda", Types: regexp.MustCompile(`^(dim3|(u?(char|short|int|long|longlong)|float|double)[1-4](_\d+a)?$)`),
 		Status: "cudaError", Success: "cudaSuccess", Example: "CudaErrorMemoryAllocation",
 		Stream: "cudaStream_t", OwnQueue: "CudaStreamPerThread",
@@ -76,7 +120,13 @@ var Rows = []*Row{
 			Version: "cudaRuntimeGetVersion",
 			Majors:  true,
 			Stub:    34,
-			Missing: "install the CUDA runtime {major}, or set LD_LIBRARY_PATH to the directory of libcudart.so.{so}",
+			Cache:   "cudart",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get -version {major} cudart, or install the CUDA runtime {major}, or set LD_LIBRARY_PATH to the directory of libcudart.so.{so}",
+			Windows: Windows{
+				Names:   []string{"cudart64_{major}.dll", "cudart64_{major}0.dll"}, // the second of CUDA 11
+				Subdirs: []string{"nvidia/cu{major}/bin/x86_64", "nvidia/cuda_runtime/bin", "bin/x64", "bin"},
+				Missing: "install the CUDA runtime {major}, or name the directory of cudart64_{major}.dll in Open",
+			},
 		},
 	},
 	{
@@ -91,7 +141,14 @@ var Rows = []*Row{
 			Version: "nvrtcVersion",
 			Pair:    true,
 			Beside:  []string{"libnvrtc-builtins.so*"},
-			Missing: "install NVRTC, which is in the CUDA toolkit and in the Python package nvidia-cuda-nvrtc, and set LD_LIBRARY_PATH to its directory, or name that in Open",
+			Cache:   "nvrtc",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get nvrtc, or install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in Open",
+			Windows: Windows{
+				Names:   []string{"nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"},
+				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cuda_nvrtc/bin", "bin/x64", "bin"},
+				Beside:  []string{"nvrtc-builtins64_*.dll"},
+				Missing: "install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in Open",
+			},
 		},
 	},
 	{
@@ -107,7 +164,139 @@ var Rows = []*Row{
 			Subdirs: []string{"nvidia/cu13/lib", "nvidia/nvjitlink/lib", "lib64", "lib"},
 			Version: "nvJitLinkVersion",
 			Pair:    true,
-			Missing: "install nvJitLink, which is in the CUDA toolkit and in the Python package nvidia-nvjitlink, and set LD_LIBRARY_PATH to its directory, or name that in Open",
+			Cache:   "nvjitlink",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get nvjitlink, or install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in Open",
+			Windows: Windows{
+				Names:   []string{"nvJitLink_130_0.dll", "nvJitLink_120_0.dll"},
+				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/nvjitlink/bin", "bin/x64", "bin"},
+				Missing: "install the CUDA toolkit or the Python package nvidia-nvjitlink, or name the directory of nvJitLink in Open",
+			},
+		},
+	},
+	{
+		API: "library_types", Title: "the types that CUDA's libraries share",
+		Headers: []string{"library_types.h"}, Own: []string{"library_types.h"},
+		Prefix: "cuda", Manual: "https://docs.nvidia.com/cuda", Package: "librarytypes", Versions: []string{"13.5"},
+	},
+	{
+		API: "nccl", Title: "NCCL, collective communication between GPUs",
+		Headers: []string{"nccl.h"}, Own: []string{"nccl.h"}, Uses: []string{"driver"}, Skip: regexp.MustCompile(`^pnccl`), Apart: true,
+		Prefix: "nccl", Status: "ncclResult_t", Success: "ncclSuccess", Example: "NcclUnhandledCudaError", Stream: "cudaStream_t",
+		Manual: "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html", Other: "driver", Package: "nccl", Versions: []string{"13.5"},
+		Library: Library{
+			What:    "NCCL",
+			Names:   []string{"libnccl.so.2"},
+			Subdirs: []string{"nvidia/nccl/lib", "lib64", "lib"},
+			Cache:   "nccl",
+			Version: "ncclGetVersion",
+			Form:    "parts",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get nccl, or install the Python package nvidia-nccl-cu13 or NVIDIA's package libnccl2, or name the directory of NCCL in Open",
+		},
+	},
+	{
+		API: "cublas", Title: "cuBLAS, linear algebra with dense vectors and matrices",
+		Headers: []string{"cublas_v2.h"}, Own: []string{"cublas_v2.h", "cublas_api.h"}, Uses: []string{"driver", "library_types"},
+		CPlusPlus: regexp.MustCompile(`#if defined\(__cplusplus\)(\s+(?:CUBLASAPI )?cublasStatus_t)`),
+		Prefix:    "cublas", Status: "cublasStatus_t", Success: "CUBLAS_STATUS_SUCCESS", Example: "CUBLAS_STATUS_NOT_SUPPORTED", Stream: "cudaStream_t",
+		Manual: "https://docs.nvidia.com/cuda/cublas", Other: "driver", Package: "cublas", Versions: []string{"13.5"},
+		Library: Library{
+			What:    "cuBLAS",
+			Names:   []string{"libcublas.so.13", "libcublas.so.12"},
+			Subdirs: []string{"nvidia/cu13/lib", "nvidia/cublas/lib", "lib64", "lib"},
+			Cache:   "cublas",
+			Version: "cublasGetProperty",
+			Form:    "property",
+			Beside:  []string{"libcublasLt.so.*"},
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in Open",
+			Windows: Windows{
+				Names:   []string{"cublas64_13.dll", "cublas64_12.dll"},
+				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cublas/bin", "bin/x64", "bin"},
+				Missing: "install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in Open",
+			},
+		},
+	},
+	{
+		API: "cublaslt", Title: "cuBLASLt, matrix multiplication with chosen algorithms and fused operations",
+		Headers: []string{"cublasLt.h"}, Own: []string{"cublasLt.h"}, Uses: []string{"driver", "library_types", "cublas"},
+		// It is declared, but no library exports it.
+		Skip:   regexp.MustCompile(`^cublasLtDisableCpuInstructionsSetMask$`),
+		Prefix: "cublasLt", Status: "cublasStatus_t", Success: "CUBLAS_STATUS_SUCCESS", Example: "cublas.CUBLAS_STATUS_NOT_SUPPORTED", Stream: "cudaStream_t",
+		Manual: "https://docs.nvidia.com/cuda/cublas", Other: "driver", Package: "cublaslt", Versions: []string{"13.5"},
+		Library: Library{
+			What:    "cuBLASLt",
+			Names:   []string{"libcublasLt.so.13", "libcublasLt.so.12"},
+			Subdirs: []string{"nvidia/cu13/lib", "nvidia/cublas/lib", "lib64", "lib"},
+			Cache:   "cublas",
+			Version: "cublasLtGetProperty",
+			Form:    "property",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cublas, or install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in Open",
+			Windows: Windows{
+				Names:   []string{"cublasLt64_13.dll", "cublasLt64_12.dll"},
+				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cublas/bin", "bin/x64", "bin"},
+				Missing: "install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLASLt in Open",
+			},
+		},
+	},
+	{
+		API: "cufft", Title: "cuFFT, fast Fourier transforms",
+		Headers: []string{"cufftXt.h", "cufft.h"}, Own: []string{"cufft.h", "cufftXt.h", "cudalibxt.h"}, Uses: []string{"driver", "library_types"},
+		Skip:   regexp.MustCompile(`^__cufft`),
+		Prefix: "cufft", Status: "cufftResult_t", Success: "CUFFT_SUCCESS", Example: "CUFFT_INVALID_SIZE", Stream: "cudaStream_t",
+		Manual: "https://docs.nvidia.com/cuda/cufft", Other: "driver", Package: "cufft", Versions: []string{"13.5"},
+		Library: Library{
+			What:    "cuFFT",
+			Names:   []string{"libcufft.so.12", "libcufft.so.11"},
+			From:    map[string]int{"cufftXtSetJITCallback": 120000},
+			Subdirs: []string{"nvidia/cu13/lib", "nvidia/cufft/lib", "lib64", "lib"},
+			Cache:   "cufft",
+			Version: "cufftGetProperty",
+			Form:    "property",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cufft, or install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in Open",
+			Windows: Windows{
+				Names:   []string{"cufft64_12.dll", "cufft64_11.dll"},
+				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/cufft/bin", "bin/x64", "bin"},
+				Missing: "install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in Open",
+			},
+		},
+	},
+	{
+		API: "curand", Title: "cuRAND, random numbers",
+		Headers: []string{"curand.h"}, Own: []string{"curand.h"}, Uses: []string{"driver", "library_types"},
+		// They are declared, but no library exports them.
+		Skip:   regexp.MustCompile(`^curandGenerateBinomial(Method)?$`),
+		Prefix: "curand", Status: "curandStatus", Success: "CURAND_STATUS_SUCCESS", Example: "CURAND_STATUS_OUT_OF_RANGE", Stream: "cudaStream_t",
+		Manual: "https://docs.nvidia.com/cuda/curand", Other: "driver", Package: "curand", Versions: []string{"13.5"},
+		Library: Library{
+			What:    "cuRAND",
+			Names:   []string{"libcurand.so.10"},
+			Subdirs: []string{"nvidia/cu13/lib", "nvidia/curand/lib", "lib64", "lib"},
+			Cache:   "curand",
+			Version: "curandGetProperty",
+			Form:    "property",
+			Beside:  []string{"libcudart.so.*"},
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get curand, or install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in Open",
+			Windows: Windows{
+				Names:   []string{"curand64_10.dll"},
+				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/curand/bin", "bin/x64", "bin"},
+				Missing: "install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in Open",
+			},
+		},
+	},
+	{
+		API: "nvml", Title: "NVML, the management library of NVIDIA's driver",
+		Headers: []string{"nvml.h"}, Own: []string{"nvml.h"}, Internal: "NVML_NO_UNVERSIONED_FUNC_DEFS",
+		Prefix: "nvml", Status: "nvmlReturn_enum", Success: "NVML_SUCCESS", Example: "NVML_ERROR_NOT_SUPPORTED",
+		Manual: "https://docs.nvidia.com/deploy/nvml-api", Other: "driver", Package: "nvml", Versions: []string{"13.5"},
+		Library: Library{
+			What:    "NVML",
+			Names:   []string{"libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"},
+			Version: "nvmlInit_v2",
+			Form:    "none",
+			Missing: "install NVIDIA's driver (a container must be started with access to the GPUs), or set LD_LIBRARY_PATH to the directory of libnvidia-ml.so.1",
+			Windows: Windows{
+				Names:   []string{"nvml.dll"},
+				Missing: "install NVIDIA's driver",
+			},
 		},
 	},
 }
@@ -130,6 +319,30 @@ func Packages() []Published {
 	return all
 }
 
+// generated is where this module's packages are.
+const generated = "github.com/cudabind/cudabind/cuda/generated/"
+
+// Shown is the text of a header with what it shows to C++ alone and C can call too.
+func (r *Row) Shown(header []byte) []byte {
+	if r.CPlusPlus == nil {
+		return header
+	}
+	return r.CPlusPlus.ReplaceAll(header, []byte("#if 1$1"))
+}
+
+// Import returns the import path of the package of one of r's Uses, "" if r's package
+// declares these types itself.
+func (r *Row) Import(api, version string) string {
+	if at := r.At[api]; at != "" {
+		return at
+	}
+	of := RowOf(api)
+	if len(of.Versions) == 0 {
+		return ""
+	}
+	return generated + of.For(version, of.Package)
+}
+
 // PackageFor returns the published package for a major version of CUDA, "" if
 // there is none.
 func (r *Row) PackageFor(version string) string {
@@ -144,13 +357,20 @@ func (r *Row) PackageFor(version string) string {
 
 // RowOf returns the row of an API, nil for an unknown one.
 func RowOf(api string) *Row {
-	if i := slices.IndexFunc(Rows, func(r *Row) bool { return r.API == api }); i >= 0 {
-		return Rows[i]
+	if r := rowIn(Rows, api); r != nil {
+		return r
+	}
+	return rowIn(Requested(), api)
+}
+
+func rowIn(rows []*Row, api string) *Row {
+	if i := slices.IndexFunc(rows, func(r *Row) bool { return r.API == api }); i >= 0 {
+		return rows[i]
 	}
 	return nil
 }
 
-// APIs returns the names of all libraries.
+// APIs returns the names of the libraries with published packages.
 func APIs() []string {
 	var names []string
 	for _, r := range Rows {

@@ -46,7 +46,7 @@ func Introduced(apis []*API) string {
 	var b strings.Builder
 	seen := map[string]bool{}
 	for i, a := range apis {
-		if a == nil {
+		if a == nil || a.Row.Apart {
 			continue
 		}
 		for _, f := range a.Funcs {

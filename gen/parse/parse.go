@@ -4,9 +4,13 @@ package parse
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"modernc.org/cc/v4"
@@ -16,7 +20,7 @@ import (
 
 // internal is the macro under which the headers declare every symbol their
 // library exports, older variants too.
-const internal = "#define __CUDA_API_VERSION_INTERNAL 1\n"
+const internal = "__CUDA_API_VERSION_INTERNAL"
 
 // Parse reads the header of an API from an include folder.
 //
@@ -28,7 +32,12 @@ func Parse(headers fs.FS, api string) (*model.API, error) {
 	if row == nil {
 		return nil, fmt.Errorf("unknown API %q: it is one of %s", api, strings.Join(model.APIs(), ", "))
 	}
-	version, err := Version(headers)
+	return Row(headers, row)
+}
+
+// Row is Parse for a row that may not be one of the table.
+func Row(headers fs.FS, row *model.Row) (*model.API, error) {
+	version, err := versionOf(headers, row)
 	if err != nil {
 		return nil, err
 	}
@@ -39,15 +48,25 @@ func Parse(headers fs.FS, api string) (*model.API, error) {
 	}
 	header := row.Headers[0]
 	a := &model.API{Row: row, Header: header, Version: version}
+	for _, also := range row.Also {
+		if _, err := fs.Stat(headers, also.Header); err == nil {
+			a.Also = append(a.Also, also)
+		}
+	}
 
-	all, err := load(headers, row, header, internal)
+	shared, err := sharedTypes(headers, row, version)
 	if err != nil {
 		return nil, err
 	}
+	all, err := load(headers, row, a.HeaderNames(), internalDefine(row))
+	if err != nil {
+		return nil, err
+	}
+	all.shared = shared
 	if err := all.collect(a); err != nil {
 		return nil, err
 	}
-	public, err := load(headers, row, header, "")
+	public, err := load(headers, row, a.HeaderNames(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -59,33 +78,54 @@ func Parse(headers fs.FS, api string) (*model.API, error) {
 			return nil, err
 		}
 	}
+	maps.Copy(all.ownAlias, public.ownAlias)
+	all.prune(a)
 	return a, nil
+}
+
+func internalDefine(row *model.Row) string {
+	return "#define " + cmp.Or(row.Internal, internal) + " 1\n"
 }
 
 // unit is one parsed header.
 type unit struct {
-	row    *model.Row
-	header string
-	ast    *cc.AST
-	files  map[string][]byte
+	row   *model.Row
+	ast   *cc.AST
+	files map[string][]byte
 
 	decls   map[string]*model.Decl // by each C name, aliases too
 	aliases []*model.Alias
 	order   []*model.Decl
 	funcs   []*model.Func
 	consts  []*model.Const
+	vars    []*model.Var
 	pending []func() error                // members of records, resolved last
+	handles map[string]*model.Decl        // by the tag of what they point to
 	nested  map[*model.Decl][]*model.Decl // records defined inside a record
 	members map[string]*string            // places of members' comments
 	last    *model.Decl                   // the type declared last
+
+	file    string                 // of the declaration being read
+	foreign map[*model.Decl]bool   // types of headers that are not the row's own
+	shared  map[string]*model.Decl // types of other packages, by C name and by tag
+	opaque  map[string]bool        // names of records that no header defines
+
+	declared map[string]bool // functions: a header may declare one again
+	packs    []*pack
+	packed   int64 // the alignment to which the declaration being read is packed, 0 for none
+
+	ownAlias map[string]bool // second names of types in the row's own headers
 }
 
-func load(headers fs.FS, row *model.Row, header, defs string) (*unit, error) {
-	ast, files, err := translate(headers, header, defs)
+func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, error) {
+	for _, name := range row.Before {
+		defs += "#include <" + name + ">\n"
+	}
+	ast, files, err := translate(headers, row, names, defs)
 	if err != nil {
 		return nil, err
 	}
-	return &unit{row: row, header: header, ast: ast, files: files, decls: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}}, nil
+	return &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, packs: packs(files), opaque: map[string]bool{}, ownAlias: map[string]bool{}}, nil
 }
 
 // collect takes every declaration of the internal parse into the model.
@@ -96,10 +136,15 @@ func (u *unit) collect(a *model.API) error {
 	for _, d := range u.order {
 		a.Decls = append(append(a.Decls, d), u.inside(d)...)
 	}
-	a.Aliases, a.Funcs, a.Consts = u.aliases, u.funcs, u.consts
+	a.Aliases, a.Funcs, a.Consts, a.Vars = u.aliases, u.funcs, u.consts, u.vars
 	u.comments()
-	a.Notice = notice(u.files["cuda/"+u.header])
-	a.Groups = groups(u.files["cuda/"+u.header])
+	a.Notice = notice(u.files["cuda/"+a.Header])
+	for _, name := range a.HeaderNames() {
+		for _, g := range groups(name, u.files["cuda/"+name]) { // in place of one that an earlier header merely names
+			a.Groups = slices.DeleteFunc(a.Groups, func(old model.Group) bool { return old.Name == g.Name && old.Header != name })
+			a.Groups = append(a.Groups, g)
+		}
+	}
 	return nil
 }
 
@@ -119,6 +164,8 @@ func (u *unit) walk() error {
 		if d == nil || !u.ours(d) {
 			continue
 		}
+		u.file = path.Base(d.Position().Filename)
+		u.packed = u.packing(d)
 		if err := u.external(d); err != nil {
 			return fmt.Errorf("%v: %w", d.Position(), err)
 		}
@@ -128,7 +175,7 @@ func (u *unit) walk() error {
 			return err
 		}
 	}
-	return nil
+	return u.unpacked()
 }
 
 // ours tells whether a declaration stands in one of NVIDIA's headers.
@@ -142,6 +189,9 @@ func (u *unit) external(d *cc.ExternalDeclaration) error {
 	switch d.Case {
 	case cc.ExternalDeclarationFuncDef:
 		f := d.FunctionDefinition.Declarator
+		if !u.owns(u.file) {
+			return nil
+		}
 		if u.row.Inline && !u.skips(f.Name()) {
 			return u.function(d.FunctionDefinition.DeclarationSpecifiers, f, u.leading(d))
 		}
@@ -178,10 +228,11 @@ func (u *unit) declaration(d *cc.Declaration) error {
 		switch {
 		case dd.IsTypename():
 			err = u.typedef(d, dd, comment)
+		case !u.owns(u.file):
 		case dd.Type().Kind() == cc.Function:
 			err = u.function(d.DeclarationSpecifiers, dd, comment)
 		default:
-			err = fmt.Errorf("unhandled variable")
+			err = u.variable(dd, l.InitDeclarator.Initializer)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", dd.Name(), err)
@@ -190,10 +241,32 @@ func (u *unit) declaration(d *cc.Declaration) error {
 	return nil
 }
 
-func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) error {
-	if u.skips(dd.Name()) {
+// variable takes a constant with a value, or a variable that the library exports.
+func (u *unit) variable(dd *cc.Declarator, init *cc.Initializer) error {
+	t, err := u.typ(dd.Type())
+	if err != nil {
+		return err
+	}
+	qualify(t, dd.Pointer)
+	t.Const = false
+	if init == nil {
+		u.vars = append(u.vars, &model.Var{C: dd.Name(), Type: t})
 		return nil
 	}
+	if init.Case == cc.InitializerExpr && dd.Type().Attributes().IsConst() {
+		if v, ok := intValue(init.AssignmentExpression.Value()); ok {
+			u.consts = append(u.consts, &model.Const{C: dd.Name(), Value: strconv.FormatInt(v, 10), Type: t})
+			return nil
+		}
+	}
+	return fmt.Errorf("unhandled variable")
+}
+
+func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) error {
+	if u.skips(dd.Name()) || u.declared[dd.Name()] {
+		return nil
+	}
+	u.declared[dd.Name()] = true
 	params, result, err := u.signature(dd.Type().(*cc.FunctionType), dd)
 	if err != nil {
 		return err
@@ -255,11 +328,15 @@ func (u *unit) parameter(p *cc.Parameter, function string) (*model.Type, error) 
 	if !ok || fn.Typedef() != nil || p.Declarator == nil {
 		return u.typ(p.Type())
 	}
-	name := function + "_" + p.Name()
+	return u.inlineCallback(function+"_"+p.Name(), fn, p.Declarator)
+}
+
+// inlineCallback is the type of a pointer to a function that dd spells in place.
+func (u *unit) inlineCallback(name string, fn *cc.FunctionType, dd *cc.Declarator) (*model.Type, error) {
 	if d := u.decls[name]; d != nil {
 		return named(d), nil
 	}
-	params, result, err := u.signature(fn, p.Declarator)
+	params, result, err := u.signature(fn, dd)
 	if err != nil {
 		return nil, err
 	}

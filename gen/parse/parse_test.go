@@ -141,7 +141,7 @@ enum { CU_UNNAMED = -1 };
 	}
 	assert.Equal(t, map[string]string{
 		"CUDA_VERSION": "13050", "CU_UNNAMED": "-1", "CU_CAST": "-1",
-		"CU_TEXT": "", "CU_FLOAT": "", "CU_CALL": "", // no constants: a quirk must say why they are left out
+		"CU_TEXT": `"text"`, "CU_FLOAT": "1.5", "CU_CALL": "", // no constant: a quirk must say why they are left out
 	}, got)
 }
 
@@ -298,8 +298,8 @@ int cuOutside(void);
 /** \addtogroup CUDA_C @{ */
 never closed`)
 	assert.Equal(t, []model.Group{
-		{Name: "CUDA_A", Title: "First one", Line: 1, End: 11},
-		{Name: "CUDA_B", Title: "Second", Line: 6, End: 9},
-		{Name: "CUDA_C", Title: "@{ */", Line: 16, End: 1 << 30},
-	}, groups(text))
+		{Name: "CUDA_A", Title: "First one", Header: "cuda.h", Line: 1, End: 11},
+		{Name: "CUDA_B", Title: "Second", Header: "cuda.h", Line: 6, End: 9},
+		{Name: "CUDA_C", Title: "@{ */", Header: "cuda.h", Line: 16, End: 1 << 30},
+	}, groups("cuda.h", text))
 }

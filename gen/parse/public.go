@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,6 +33,14 @@ func Version(headers fs.FS) (string, error) {
 	return model.VersionString(n), nil
 }
 
+// versionOf is the version of CUDA, or of a library whose headers do not come with it.
+func versionOf(headers fs.FS, row *model.Row) (string, error) {
+	if !row.OfCUDA() {
+		return row.Release, nil
+	}
+	return Version(headers)
+}
+
 var versionMacro = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d+)`)
 
 // complete adds what only the public view of the header tells: plain names,
@@ -45,9 +54,10 @@ func (u *unit) complete(a *model.API) error {
 		bySymbol[f.Symbol] = f
 	}
 	lines := map[string]int{} // of the public declaration, by symbol
+	headerOf := map[string]string{}
 	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
 		d := l.ExternalDeclaration
-		if d == nil || !u.ours(d) {
+		if d == nil || !u.ours(d) || !u.owns(path.Base(d.Position().Filename)) {
 			continue
 		}
 		dd := u.bound(d)
@@ -55,6 +65,7 @@ func (u *unit) complete(a *model.API) error {
 			continue
 		}
 		lines[dd.Name()] = dd.Position().Line
+		headerOf[dd.Name()] = path.Base(d.Position().Filename)
 		if plain := u.spelled(dd); plain != dd.Name() {
 			if bySymbol[dd.Name()] == nil {
 				return fmt.Errorf("%v: the plain name %s maps to %s, which the internal parse does not declare", dd.Position(), plain, dd.Name())
@@ -75,7 +86,10 @@ func (u *unit) complete(a *model.API) error {
 			known.Comment = f.Comment
 		}
 	}
-	u.fromBase(a, lines)
+	u.fromBase(a, lines, headerOf)
+	if u.row.Own != nil {
+		chapters(a, headerOf)
+	}
 	if err := u.macros(a); err != nil {
 		return err
 	}
@@ -123,11 +137,11 @@ var identifier = regexp.MustCompile(`^[A-Za-z_]\w*`)
 
 // fromBase gives each function its chapter, and the variants that the header
 // declares without a comment that of the function they vary.
-func (u *unit) fromBase(a *model.API, lines map[string]int) {
-	groupAt := func(line int) string {
+func (u *unit) fromBase(a *model.API, lines map[string]int, headerOf map[string]string) {
+	groupAt := func(header string, line int) string {
 		name := ""
 		for _, g := range a.Groups { // inner groups come later
-			if g.Line <= line && line <= g.End {
+			if g.Header == header && g.Line <= line && line <= g.End {
 				name = g.Name
 			}
 		}
@@ -139,7 +153,7 @@ func (u *unit) fromBase(a *model.API, lines map[string]int) {
 		if !ok {
 			continue
 		}
-		f.Group = groupAt(line)
+		f.Group = groupAt(headerOf[f.Symbol], line)
 		if m := ingroup.FindStringSubmatch(f.Comment); m != nil && slices.ContainsFunc(a.Groups, func(g model.Group) bool { return g.Name == m[1] }) {
 			f.Group = m[1]
 		}
@@ -196,7 +210,10 @@ func (u *unit) macros(a *model.API) error {
 			all[al.C] = all[al.Target]
 		}
 	}
-	isFunc := map[string]bool{}
+	isFunc, plain := map[string]bool{}, map[string]bool{}
+	for _, al := range a.Aliases {
+		plain[al.C] = true
+	}
 	for _, f := range a.Funcs {
 		isFunc[f.Symbol] = true
 	}
@@ -206,16 +223,21 @@ func (u *unit) macros(a *model.API) error {
 		if m.IsFnLike && strings.HasPrefix(strings.ToLower(name), "cu") {
 			a.Dropped = append(a.Dropped, name)
 		}
-		if m.IsFnLike || len(repl) == 0 || strings.HasPrefix(name, "_") {
+		if m.IsFnLike || len(repl) == 0 || strings.HasPrefix(name, "_") || !u.owns(path.Base(m.Position().Filename)) {
 			continue
 		}
 		if len(repl) == 1 {
 			target := repl[0].SrcStr()
+			if isFunc[target] && !isFunc[name] && !plain[name] && u.row.Own != nil {
+				a.Aliases = append(a.Aliases, &model.Alias{C: name, Target: target, Func: true})
+				plain[name] = true
+			}
 			if isFunc[target] || isFunc[name] {
 				continue
 			}
 			if d := all[target]; d != nil {
 				a.Aliases = append(a.Aliases, &model.Alias{C: name, Target: d.C})
+				u.ownAlias[name] = true
 				continue
 			}
 			if e := consts[target]; e != nil {
@@ -228,6 +250,10 @@ func (u *unit) macros(a *model.API) error {
 			continue
 		}
 		c, err := constant(m, all)
+		if err != nil && u.row.Own != nil {
+			a.Dropped = append(a.Dropped, name)
+			continue
+		}
 		if err != nil {
 			a.Consts = append(a.Consts, &model.Const{C: name}) // a quirk must say what it is
 			continue
@@ -261,6 +287,12 @@ func (u *unit) sortedMacros() []*cc.Macro {
 func constant(m *cc.Macro, decls map[string]*model.Decl) (*model.Const, error) {
 	name := m.Name.SrcStr()
 	v, ok := intValue(m.Value())
+	switch v := m.Value().(type) {
+	case cc.StringValue:
+		return &model.Const{C: name, Value: strconv.Quote(strings.TrimRight(string(v), "\x00"))}, nil
+	case cc.Float64Value:
+		return &model.Const{C: name, Value: strconv.FormatFloat(float64(v), 'g', -1, 64)}, nil
+	}
 	if !ok {
 		return nil, fmt.Errorf("macro %s has no integer value", name)
 	}
@@ -285,13 +317,13 @@ func constant(m *cc.Macro, decls map[string]*model.Decl) (*model.Const, error) {
 }
 
 // groups finds the chapters of a header by their Doxygen marks.
-func groups(text []byte) []model.Group {
+func groups(header string, text []byte) []model.Group {
 	var out []model.Group
 	var open []int
 	fresh := -1 // the chapter that the next mark opens, -1 where it opens none
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		if m := defgroup.FindSubmatch(line); m != nil {
-			out = append(out, model.Group{Name: string(m[1]), Title: strings.TrimSpace(string(m[2])), Line: i + 1, End: 1 << 30})
+			out = append(out, model.Group{Name: string(m[1]), Title: strings.TrimSpace(string(m[2])), Header: header, Line: i + 1, End: 1 << 30})
 			fresh = len(out) - 1
 		}
 		for range bytes.Count(line, []byte("@{")) {
@@ -312,10 +344,16 @@ var ingroup = regexp.MustCompile(`[\\@]ingroup\s+(\w+)`)
 
 var defgroup = regexp.MustCompile(`[\\@](?:defgroup|addtogroup)\s+(\w+)(.*)`)
 
-// typedefs reads the header that spells every function again with the version
+// typedefs reads the headers that spell every function again with the version
 // that introduced it.
 func typedefs(headers fs.FS, a *model.API) error {
-	u, err := load(headers, a.Row, a.Row.Typedefs, internal)
+	names := []string{a.Row.Typedefs}
+	for _, also := range a.Also {
+		if _, err := fs.Stat(headers, also.Typedefs); err == nil && also.Typedefs != "" {
+			names = append(names, also.Typedefs)
+		}
+	}
+	u, err := load(headers, a.Row, names, internalDefine(a.Row))
 	if err != nil {
 		return err
 	}
@@ -324,7 +362,7 @@ func typedefs(headers fs.FS, a *model.API) error {
 		if d == nil || !u.ours(d) || d.Case != cc.ExternalDeclarationDecl {
 			continue
 		}
-		if d.Position().Filename != "cuda/"+a.Row.Typedefs {
+		if !slices.Contains(names, strings.TrimPrefix(d.Position().Filename, "cuda/")) {
 			if err := u.external(d); err != nil {
 				return err
 			}

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
-	"regexp"
-	"slices"
 	"strings"
 
 	"modernc.org/cc/v4"
+
+	"github.com/cudabind/cudabind/gen/model"
 )
 
 // stubs are the headers that are not NVIDIA's, or not in its runtime wheels.
@@ -57,6 +56,7 @@ const end = "int __predefined_end;\n"
 // headerFS shows one flat folder: NVIDIA's headers under cuda/, ours in front.
 type headerFS struct {
 	headers fs.FS
+	row     *model.Row
 	files   map[string][]byte // what was read, by name
 }
 
@@ -75,18 +75,30 @@ func (h headerFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.files[name] = data
-	return h.headers.Open(rest)
+	f, err := h.headers.Open(rest)
+	if err != nil {
+		return nil, err
+	}
+	h.files[name] = h.row.Shown(data)
+	return shown{f, bytes.NewReader(h.files[name])}, nil
 }
 
-// translate runs the C front end over header with the macros of defs defined.
+// shown is a file with another text.
+type shown struct {
+	fs.File
+	text *bytes.Reader
+}
+
+func (s shown) Read(p []byte) (int, error) { return s.text.Read(p) }
+
+// translate runs the C front end over headers with the macros of defs defined.
 // Neither a C compiler nor a header of this machine takes part.
-func translate(headers fs.FS, header, defs string) (ast *cc.AST, files map[string][]byte, err error) {
+func translate(headers fs.FS, row *model.Row, names []string, defs string) (ast *cc.AST, files map[string][]byte, err error) {
 	abi, err := cc.NewABI("linux", "amd64")
 	if err != nil {
 		return nil, nil, err
 	}
-	h := headerFS{headers, map[string][]byte{}}
+	h := headerFS{headers, row, map[string][]byte{}}
 	cfg := &cc.Config{
 		ABI: abi, FS: h, FSOnly: true, Header: true, EvalAllMacros: true,
 		IncludePaths:    []string{"", "cuda"},
@@ -97,39 +109,23 @@ func translate(headers fs.FS, header, defs string) (ast *cc.AST, files map[strin
 	// malformed inputs it panics; those are bad input too.
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%s: the C front end gave up: %v", header, r)
+			err = fmt.Errorf("%s: the C front end gave up: %v", names[0], r)
 		}
 	}()
+	main := ""
+	for _, name := range names {
+		main += "#include <" + name + ">\n"
+	}
 	ast, err = cc.Translate(cfg, []cc.Source{
 		{Name: "<predefined>", Value: predefined},
 		{Name: "<defines>", Value: defs},
-		{Name: "<main>", Value: "#include <" + header + ">\n" + end},
+		{Name: "<main>", Value: main + end},
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", header, firstLines(err, 5))
+		return nil, nil, fmt.Errorf("%s: %w", names[0], firstLines(err, 5))
 	}
-	return ast, h.files, packed(h.files)
+	return ast, h.files, nil
 }
-
-// packed reports a record whose layout the front end would get wrong: it takes
-// no notice of packing.
-func packed(files map[string][]byte) error {
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		n := 0
-		for line := range bytes.Lines(files[name]) {
-			n++
-			if !bytes.Contains(line, []byte("pack")) { // all but a few: the expression is slow
-				continue
-			}
-			if found := packing.Find(line); found != nil {
-				return fmt.Errorf("%s:%d: unhandled packing: %s", name, n, found)
-			}
-		}
-	}
-	return nil
-}
-
-var packing = regexp.MustCompile(`__attribute__[^;{}\n]*\b(__)?packed(__)?\b|#[ \t]*pragma[ \t]+pack\b`)
 
 // firstLines keeps an error readable: one wrong line can cause hundreds.
 func firstLines(err error, n int) error {

@@ -1,8 +1,8 @@
 package parse
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
 
 	"modernc.org/cc/v4"
 
@@ -34,6 +34,9 @@ func (u *unit) tagged(t cc.Type, comment string) error {
 // typedef takes one typedef.
 func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) error {
 	name, t := dd.Name(), dd.Type()
+	if _, ok := model.BasicName(name); ok && u.row.Own != nil {
+		return nil
+	}
 	if target := u.renamed(d, dd); target != nil {
 		if target.C == "struct "+name || target.C == "union "+name || target.C == "enum "+name {
 			target.C = name // a typedef that repeats the tag
@@ -42,17 +45,23 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 		}
 		u.decls[name] = target
 		u.aliases = append(u.aliases, &model.Alias{C: name, Target: target.C})
+		u.ownAlias[name] = u.owns(u.file)
 		return nil
 	}
 	switch t.Kind() {
 	case cc.Struct, cc.Union, cc.Enum:
 		if t.IsIncomplete() {
-			return fmt.Errorf("unhandled typedef of a record that is never defined")
+			u.opaque[name] = true
+			return nil
 		}
 		_, err := u.define(t, name, comment)
 		return err
 	case cc.Ptr:
 		return u.pointerTypedef(dd, t.(*cc.PointerType).Elem(), comment)
+	case cc.Array:
+		return u.second(dd, comment)
+	case cc.Function:
+		return fmt.Errorf("unhandled type %s", t)
 	}
 	if _, ok := model.BasicName(name); ok {
 		return nil // a second name for a number that Go has too
@@ -103,7 +112,33 @@ func (u *unit) pointerTypedef(dd *cc.Declarator, elem cc.Type, comment string) e
 		u.add(d)
 		return nil
 	}
-	return fmt.Errorf("unhandled typedef of a pointer to %s", elem)
+	return u.second(dd, comment)
+}
+
+// second takes a typedef of a pointer to something known, or of an array.
+func (u *unit) second(dd *cc.Declarator, comment string) error {
+	t, err := u.spelledOut(dd.Type())
+	if err != nil {
+		return err
+	}
+	u.add(&model.Decl{Kind: model.Second, C: dd.Name(), Comment: comment, Underlying: t, Size: t.Size, Align: t.Align})
+	return nil
+}
+
+// spelledOut resolves a pointer or array type by what it is made of.
+func (u *unit) spelledOut(t cc.Type) (*model.Type, error) {
+	switch t := t.(type) {
+	case *cc.PointerType:
+		elem, err := u.typ(t.Elem())
+		return &model.Type{Kind: model.Pointer, Elem: elem, Size: 8, Align: 8}, err
+	case *cc.ArrayType:
+		elem, err := u.typ(t.Elem())
+		if err != nil {
+			return nil, err
+		}
+		return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: t.Size(), Align: elem.Align}, nil
+	}
+	return nil, fmt.Errorf("unhandled typedef of %s", t)
 }
 
 func (u *unit) add(d *model.Decl) {
@@ -111,164 +146,17 @@ func (u *unit) add(d *model.Decl) {
 	if d.Tag != "" && d.Kind != model.Handle {
 		u.decls[kindWord(d.Kind)+" "+d.Tag] = d
 	}
+	if d.Tag != "" && d.Kind == model.Handle {
+		u.handles[d.Tag] = d
+	}
 	u.order = append(u.order, d)
 	u.last = d
-}
-
-// define takes the definition of a record or enum under the name name.
-func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
-	d := &model.Decl{C: name, Tag: tagOf(t), Comment: comment, Size: t.Size(), Align: int64(t.Align())}
-	switch t := t.(type) {
-	case *cc.EnumType:
-		d.Kind = model.Enum
-		if d.Size != 4 {
-			return nil, fmt.Errorf("%s: unhandled enum of %d bytes", name, d.Size)
-		}
-		if err := u.enumerators(d, t); err != nil {
-			return nil, err
-		}
-	case *cc.StructType, *cc.UnionType:
-		if d.Kind = model.Struct; t.Kind() == cc.Union {
-			d.Kind = model.Union
-		}
-		// Its members may be of types that the header declares later.
-		u.add(d)
-		u.pending = append(u.pending, func() error { return u.fields(d, t.(record)) })
-		return d, nil
-	default:
-		return nil, fmt.Errorf("unhandled definition of a %s", t.Kind())
-	}
-	u.add(d)
-	return d, nil
-}
-
-func (u *unit) enumerators(d *model.Decl, t *cc.EnumType) error {
-	if d.Tag == "" && d.C == "" {
-		return fmt.Errorf("unhandled enum without a name")
-	}
-	for _, e := range t.Enumerators() {
-		v, ok := intValue(e.Value())
-		if !ok {
-			return fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
-		}
-		d.Signed = d.Signed || v < 0
-		c := &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)}
-		d.Enumerators = append(d.Enumerators, c)
-		u.members[at(e.Token)] = &c.Comment
-	}
-	go32 := "uint32"
-	if d.Signed {
-		go32 = "int32"
-	}
-	d.Underlying = &model.Type{Kind: model.Basic, C: "int", Go: go32, Size: 4, Align: 4}
-	for _, e := range d.Enumerators {
-		e.Type = named(d)
-	}
-	return nil
-}
-
-// unnamedEnum takes an enum that only serves to declare constants.
-func (u *unit) unnamedEnum(t *cc.EnumType) error {
-	for _, e := range t.Enumerators() {
-		v, ok := intValue(e.Value())
-		if !ok {
-			return fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
-		}
-		u.consts = append(u.consts, &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)})
-	}
-	return nil
-}
-
-// record is what struct and union types have in common.
-type record interface {
-	cc.Type
-	NumFields() int
-	FieldByIndex(int) *cc.Field
-}
-
-func (u *unit) fields(d *model.Decl, t record) error {
-	for i := range t.NumFields() {
-		f := t.FieldByIndex(i)
-		if f.IsBitfield() || f.IsFlexibleArrayMember() {
-			return fmt.Errorf("%s.%s: unhandled bit field or flexible array", d.C, f.Name())
-		}
-		if f.Name() == "" && !u.inPlace(f.Type()) {
-			return fmt.Errorf("%s: unhandled member without a name: %s", d.C, f.Type())
-		}
-		ft, err := u.fieldType(d, f, i)
-		if err != nil {
-			return fmt.Errorf("%s.%s: %w", d.C, f.Name(), err)
-		}
-		// The front end misplaces the const of members, and a call does not care.
-		for t := ft; t != nil; t = t.Elem {
-			t.Const = false
-		}
-		field := &model.Field{C: f.Name(), Type: ft, Offset: f.Offset()}
-		d.Fields = append(d.Fields, field)
-		if dd := f.Declarator(); dd != nil {
-			u.members[at(dd.NameTok())] = &field.Comment
+	if !u.owns(u.file) {
+		u.foreign[d] = true
+		if s := cmp.Or(u.shared[d.C], u.shared[kindWord(d.Kind)+" "+d.Tag]); s != nil {
+			d.Package, d.Go, d.Error = s.Package, s.Go, s.Error
 		}
 	}
-	return nil
-}
-
-// fieldType resolves a member's type. A record defined in place becomes a
-// declaration named after its parent and member.
-func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, error) {
-	t, length := f.Type(), int64(0)
-	if arr, ok := t.(*cc.ArrayType); ok && u.inPlace(arr.Elem()) {
-		t, length = arr.Elem(), arr.Len()
-	}
-	if !u.inPlace(t) {
-		return u.typ(f.Type())
-	}
-	part := f.Name()
-	if part == "" {
-		part = "anon" + strconv.Itoa(i)
-	}
-	nested := &model.Decl{
-		Kind: model.Struct, C: parent.C + "_" + part, Nested: true,
-		CPath: memberPath(parent, f.Name(), length > 0), Size: t.Size(), Align: int64(t.Align()),
-	}
-	if t.Kind() == cc.Union {
-		nested.Kind = model.Union
-	}
-	if err := u.fields(nested, t.(record)); err != nil {
-		return nil, err
-	}
-	u.nested[parent] = append(u.nested[parent], nested)
-	typ := named(nested)
-	if length > 0 {
-		typ = &model.Type{Kind: model.Array, Elem: typ, Len: length, Size: f.Type().Size(), Align: typ.Align}
-	}
-	return typ, nil
-}
-
-// inPlace tells whether a type is a record defined where it is used.
-func (u *unit) inPlace(t cc.Type) bool {
-	if t.Kind() != cc.Struct && t.Kind() != cc.Union || t.Typedef() != nil {
-		return false
-	}
-	tag := tagOf(t)
-	return tag == "" || u.decls[spell(t, tag)] == nil && !t.IsIncomplete()
-}
-
-// memberPath is a C expression of a member's type, for a C compiler to measure.
-// Of an unnamed member it is that of the parent, through which C reaches what
-// is inside.
-func memberPath(parent *model.Decl, member string, array bool) string {
-	of := parent.CPath
-	if of == "" {
-		of = "(*(" + parent.C + "*)0)"
-	}
-	if member == "" {
-		return of
-	}
-	of += "." + member
-	if array {
-		of += "[0]"
-	}
-	return of
 }
 
 // typ resolves a type as it is used.
@@ -280,11 +168,28 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 			n.C, n.Const = td.Name(), konst
 			return n, nil
 		}
+		if u.opaque[td.Name()] {
+			return &model.Type{Kind: model.Void, C: td.Name(), Const: konst}, nil
+		}
+		if g, ok := model.BasicName(td.Name()); ok && u.row.Own != nil {
+			return &model.Type{Kind: model.Basic, C: td.Name(), Go: g, Size: t.Size(), Align: int64(t.Align()), Const: konst}, nil
+		}
+		if p, ok := t.(*cc.PointerType); ok && p.Elem().Kind() == cc.Void {
+			return foreign(td.Name(), ""), nil
+		}
 	}
 	switch t := t.(type) {
 	case *cc.PointerType:
 		if fn, ok := t.Elem().(*cc.FunctionType); ok {
+			if td := fn.Typedef(); td != nil {
+				return foreign("", td.Name()), nil
+			}
 			return nil, fmt.Errorf("unhandled pointer to a function without a typedef: %s", fn)
+		}
+		if d := u.handles[tagOf(t.Elem())]; d != nil && !t.Elem().Attributes().IsConst() {
+			n := named(d) // spelled as what it points to
+			n.Const = konst
+			return n, nil
 		}
 		elem, err := u.typ(t.Elem())
 		if err != nil {
@@ -307,6 +212,9 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 			n.Const = konst
 			return n, nil
 		}
+		if u.row.Own != nil && t.IsIncomplete() {
+			return &model.Type{Kind: model.Void, C: spell(t, tag), Const: konst}, nil
+		}
 		return nil, fmt.Errorf("unhandled use of %s, which nothing declares", spell(t, tag))
 	}
 	if t.Kind() == cc.Void {
@@ -318,6 +226,12 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 	}
 	n.Const = konst
 	return n, nil
+}
+
+// foreign is a handle of another system, which its header gives a name, or a pointer to a
+// function that one names: no Go pointer, and so a number.
+func foreign(handle, function string) *model.Type {
+	return &model.Type{Kind: model.Pointer, C: handle, Go: "uintptr", Elem: &model.Type{Kind: model.Void, C: function}, Size: 8, Align: 8}
 }
 
 // qualify sets the const of the pointers that a declarator writes, innermost
@@ -356,7 +270,8 @@ var numbers = map[cc.Kind]string{
 	cc.Char: "char", cc.SChar: "signed char", cc.UChar: "unsigned char",
 	cc.Short: "short", cc.UShort: "unsigned short", cc.Int: "int", cc.UInt: "unsigned int",
 	cc.Long: "long", cc.ULong: "unsigned long", cc.LongLong: "long long", cc.ULongLong: "unsigned long long",
-	cc.Float: "float", cc.Double: "double",
+	cc.Float: "float", cc.Double: "double", cc.Bool: "_Bool",
+	cc.ComplexFloat: "cuComplex", cc.ComplexDouble: "cuDoubleComplex",
 }
 
 func named(d *model.Decl) *model.Type {

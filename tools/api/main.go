@@ -23,12 +23,20 @@ const module = "github.com/cudabind/cudabind"
 
 // public are the packages that programs may depend on.
 var public = []string{
+	"cuda/generated/cublas",
+	"cuda/generated/cublaslt",
 	"cuda/generated/cudart12",
 	"cuda/generated/cudart13",
+	"cuda/generated/cufft",
+	"cuda/generated/curand",
 	"cuda/generated/driver",
+	"cuda/generated/librarytypes",
+	"cuda/generated/nccl",
 	"cuda/generated/nvjitlink",
+	"cuda/generated/nvml",
 	"cuda/generated/nvrtc",
 	"cuda/safe",
+	"cuda/safe/compile",
 	"tools/simdriver/sim",
 }
 

@@ -81,7 +81,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"one version", []string{"12.4"}, "which two versions"},
 		{"unknown version", []string{"12.4", "99.9"}, "99.9"},
-		{"unknown API", []string{"-api", "nvml", "12.4", "13.0"}, "driver or runtime"},
+		{"unknown API", []string{"-api", "nvcuvid", "12.4", "13.0"}, "driver or runtime"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

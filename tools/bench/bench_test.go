@@ -63,7 +63,7 @@ func TestEveryRow(t *testing.T) {
 		assert.Empty(t, row.Error, row.Name)
 		assert.Contains(t, stdout, "\n"+row.Name+" ")
 		require.NotNil(t, row.C, row.Name)
-		require.NotNil(t, row.Raw, row.Name)
+		assert.Equal(t, strings.Contains(row.Name, "Batch"), row.Raw == nil, row.Name)
 		assert.Positive(t, row.C.Operations, row.Name)
 		if row.Name != emptyCall && row.Name != "driver version" {
 			assert.NotNil(t, row.Safe, row.Name)
@@ -76,6 +76,20 @@ func TestEveryRow(t *testing.T) {
 	assert.Contains(t, stdout, "\n"+emptyCall+" ")
 	assert.Contains(t, stdout, "\nevent record ")
 	assert.Equal(t, 6, strings.Count(stdout, "\n"), "nothing else: %s", stdout)
+
+	stdout, stderr, code = runBench(t, "-lib", dir, "-short", "-run", "^event record$", "-compare", results, "-threshold", "1e6")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "\nno ratio differs by more than 1e+06 % and 15 ns\n")
+
+	for _, row := range r.Rows {
+		if row.Safe != nil {
+			row.Safe.Median /= 1e6
+		}
+	}
+	require.NoError(t, r.writeFile(results))
+	_, stderr, code = runBench(t, "-lib", dir, "-short", "-run", "^event record$", "-compare", results)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "ratios that got worse by more than 10 %")
 
 	_, stderr, code = runBench(t, "-lib", file, "-device", "99")
 	assert.Equal(t, 1, code)

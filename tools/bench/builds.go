@@ -63,7 +63,6 @@ func (c *chain) measure(e effort) ([]*line, error) {
 	lines := threeWays(kernelsName(c.kernels))
 	x := uintptr(c.exec.Raw())
 	first, second := uintptr(c.graphs[0].Raw()), uintptr(c.graphs[1].Raw())
-	function, address, count := uintptr(c.g.three.Raw()), uintptr(c.address), uintptr(c.kernels)
 	replay := replayed(c.g, c.exec)
 	replay.name = "replay"
 	for _, r := range []struct {
@@ -71,10 +70,7 @@ func (c *chain) measure(e effort) ([]*line, error) {
 		of   int // graphs in one operation
 		most float64
 	}{
-		{row{
-			name: "build", raw: times(c.buildRaw), safe: times(c.buildSafe),
-			c: loop(cloop.GraphBuild, c.g.fn("cuGraphCreate"), c.g.fn("cuGraphAddKernelNode_v2"), c.g.fn("cuGraphDestroy"), function, address, count),
-		}, 1, 1.3},
+		{c.buildRow(c.buildSafe), 1, 1.3},
 		{row{
 			name: "instantiate", raw: times(c.instantiateRaw), safe: times(c.instantiateSafe),
 			c: loop(cloop.GraphInstantiate, c.g.fn("cuGraphInstantiateWithFlags"), c.g.fn("cuGraphExecDestroy"), first),
@@ -83,10 +79,7 @@ func (c *chain) measure(e effort) ([]*line, error) {
 			name: "update", raw: times(c.updateRaw), safe: times(c.updateSafe),
 			c: loop(cloop.GraphUpdate, c.g.fn("cuGraphExecUpdate_v2"), x, second, first),
 		}, 2, 1.3},
-		{row{
-			name: "set", raw: times(c.setRaw), safe: times(c.setSafe),
-			c: loop(cloop.GraphSet, c.g.fn("cuGraphExecKernelNodeSetParams_v2"), x, function, address, uintptr(unsafe.Pointer(&c.handles[0])), count),
-		}, 1, 1.3},
+		{c.setRow(c.setSafe), 1, 1.3},
 		{replay, 1, 1.05},
 	} {
 		if c.g.missing != nil {
@@ -97,6 +90,24 @@ func (c *chain) measure(e effort) ([]*line, error) {
 		}
 	}
 	return lines, nil
+}
+
+// buildRow builds the graph in one of the ways of package safe.
+func (c *chain) buildRow(ours func() error) row {
+	return row{
+		name: "build", raw: times(c.buildRaw), safe: times(ours),
+		c: loop(cloop.GraphBuild, c.g.fn("cuGraphCreate"), c.g.fn("cuGraphAddKernelNode_v2"), c.g.fn("cuGraphDestroy"),
+			uintptr(c.g.three.Raw()), uintptr(c.address), uintptr(c.kernels)),
+	}
+}
+
+// setRow sets all nodes of the executable in one of the ways of package safe.
+func (c *chain) setRow(ours func() error) row {
+	return row{
+		name: "set", raw: times(c.setRaw), safe: times(ours),
+		c: loop(cloop.GraphSet, c.g.fn("cuGraphExecKernelNodeSetParams_v2"),
+			uintptr(c.exec.Raw()), uintptr(c.g.three.Raw()), uintptr(c.address), uintptr(unsafe.Pointer(&c.handles[0])), uintptr(c.kernels)),
+	}
 }
 
 func (c *chain) open() (err error) {

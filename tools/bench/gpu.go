@@ -30,6 +30,7 @@ type gpu struct {
 	event         *safe.Event
 	memory        *safe.Buffer[byte]
 	pinned        *safe.Pinned[byte]
+	arena         *safe.Arena
 	module        *safe.Module
 
 	nothing, three, sixteen, spin, wait *safe.Kernel
@@ -110,7 +111,7 @@ func (g *gpu) keepPool() error {
 }
 
 func (g *gpu) close() error {
-	return errors.Join(g.module.Close(), g.pinned.Close(), g.memory.Close(), g.event.Close(), g.stream.Close(), g.ctx.Close())
+	return errors.Join(g.arena.Close(), g.module.Close(), g.pinned.Close(), g.memory.Close(), g.event.Close(), g.stream.Close(), g.ctx.Close())
 }
 
 // idle waits for the device, also for what it does after a launch: until

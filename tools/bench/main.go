@@ -2,7 +2,8 @@
 // same calls in a loop of C, on this machine's GPU:
 //
 //	go build -o bench ./tools/bench
-//	bench [-run REGEXP] [-group REGEXP] [-rounds N] [-short] [-json FILE] [-plots DIR] [-lib FILE] [-device N]
+//	bench [-run REGEXP] [-group REGEXP] [-rounds N] [-short] [-json FILE] [-plots DIR]
+//		[-compare OLD.json] [-threshold PERCENT] [-lib FILE] [-device N]
 //
 // The program holds its kernels and its C, so that it runs on a machine without
 // Go. C and Go call the same functions of the same library in turns, for
@@ -19,7 +20,9 @@
 // had when the GPU had been opened.
 //
 // Times of different runs are not to be compared: machines and clocks differ.
-// Their ratios in one run are.
+// Their ratios in one run are. -compare prints which ratios to C differ from those of an
+// earlier run, whose -json file it reads, by more than 10 % (-threshold) and by more than 15 ns,
+// and which rows only one of the runs has. If a ratio got worse, the exit status is 1.
 package main
 
 import (
@@ -33,6 +36,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/cloop"
 )
 
 func main() {
@@ -51,46 +55,79 @@ func main() {
 type usageError struct{ error }
 
 func run(args []string, stdout, stderr io.Writer) error {
+	a, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	if !cloop.Built {
+		return errors.New("it compares with loops in C: build it with cgo")
+	}
+	var old *report
+	if a.old != "" {
+		if old, err = readReport(a.old); err != nil {
+			return err
+		}
+	}
+	if err := driver.Open(a.library); err != nil {
+		return err
+	}
+	r, err := a.bench(a.wanted, stdout, stderr)
+	if err == nil && a.json != "" {
+		err = r.writeFile(a.json)
+	}
+	if err == nil && a.plots != "" {
+		err = r.writePlots(a.plots)
+	}
+	if err == nil && old != nil {
+		err = r.compare(stdout, old.only(a.wanted), a.percent)
+	}
+	if r != nil && r.failed() > 0 {
+		err = errors.Join(err, fmt.Errorf("%d rows or groups failed", r.failed()))
+	}
+	return err
+}
+
+// arguments are those of the command line.
+type arguments struct {
+	options
+	wanted           choice
+	plots, json, old string
+	percent          float64
+}
+
+func parse(args []string, stderr io.Writer) (a arguments, err error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	pattern := fs.String("run", "", "measure the rows whose name matches the `regexp`, and the empty cgo call")
 	groupPattern := fs.String("group", "", "measure the groups whose name matches the `regexp`")
-	var o options
-	fs.IntVar(&o.rounds, "rounds", 11, "how many rounds the rows have")
-	fs.BoolVar(&o.short, "short", false, "3 rounds of 2 ms and small groups, to see that it works")
-	plots := fs.String("plots", "", "draw the groups as SVG files in `folder`")
-	jsonFile := fs.String("json", "", "write the results to `file` as well, with the minimum of the rounds")
-	fs.StringVar(&o.library, "lib", "", "driver library, or the `folder` that holds it (default: where it usually is)")
-	fs.IntVar(&o.device, "device", 0, "ordinal of the GPU")
+	fs.IntVar(&a.rounds, "rounds", 11, "how many rounds the rows have")
+	fs.BoolVar(&a.short, "short", false, "3 rounds of 2 ms and small groups, to see that it works")
+	fs.StringVar(&a.plots, "plots", "", "draw the groups as SVG files in `folder`")
+	fs.StringVar(&a.json, "json", "", "write the results to `file` as well, with the minimum of the rounds")
+	fs.StringVar(&a.old, "compare", "", "compare the ratios to C with those in `file`, which -json of an earlier run wrote")
+	fs.Float64Var(&a.percent, "threshold", 10, "by how many `percent` a ratio must differ for -compare to print it")
+	fs.StringVar(&a.library, "lib", "", "driver library, or the `folder` that holds it (default: where it usually is)")
+	fs.IntVar(&a.device, "device", 0, "ordinal of the GPU")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			return err
+			return a, err
 		}
-		return usageError{err}
+		return a, usageError{err}
 	}
-	wanted, err := choose(*pattern, *groupPattern)
+	a.wanted, err = choose(*pattern, *groupPattern)
 	switch {
 	case err != nil:
-		return usageError{err}
 	case fs.NArg() > 0:
-		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
-	case o.rounds < 1:
-		return usageError{fmt.Errorf("-rounds %d: there must be one", o.rounds)}
+		err = fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case a.rounds < 1:
+		err = fmt.Errorf("-rounds %d: there must be one", a.rounds)
+	case !(a.percent > 0):
+		err = fmt.Errorf("-threshold %g: it must be more than 0", a.percent)
 	}
-	if err := driver.Open(o.library); err != nil {
-		return err
+	if err != nil {
+		return a, usageError{err}
 	}
-	r, err := o.bench(wanted, stdout, stderr)
-	if err == nil && *jsonFile != "" {
-		err = r.writeFile(*jsonFile)
-	}
-	if err == nil && *plots != "" {
-		err = r.writePlots(*plots)
-	}
-	if err == nil && r.failed() > 0 {
-		err = fmt.Errorf("%d rows or groups failed", r.failed())
-	}
-	return err
+	return a, nil
 }
 
 // options are those of the measurements.

@@ -103,6 +103,8 @@ func TestTargets(t *testing.T) {
 		{"launch that allocates", launch, some(2000, 0), nil, some(2000, 1), false},
 		{"launch with 3 arguments, at the limit", launch3, some(2000, 0), nil, some(2140, 0), true},
 		{"launch with 3 arguments, beyond", launch3, some(2000, 0), nil, some(2141, 0), false},
+		{"batch, at the limit", batch, some(10_000, 0), nil, some(10_200, 5), true},
+		{"batch, beyond", batch, some(10_000, 0), nil, some(10_201, 0), false},
 		{"copy, at the limit", bandwidth, some(99, 0), nil, some(100, 9), true},
 		{"copy, beyond", bandwidth, some(98, 0), nil, some(100, 9), false},
 	}
@@ -134,6 +136,8 @@ func TestCommandLine(t *testing.T) {
 		{"a broken pattern", []string{"-run", "("}, "missing closing )", true},
 		{"a broken pattern of groups", []string{"-group", "("}, "missing closing )", true},
 		{"no rounds", []string{"-rounds", "0"}, "-rounds 0", true},
+		{"a threshold of nothing", []string{"-threshold", "0"}, "-threshold 0", true},
+		{"nothing to compare with", []string{"-compare", filepath.Join(t.TempDir(), "old.json")}, "old.json: no such file", false},
 		{"no driver", []string{"-lib", t.TempDir()}, "cuda: ", false},
 	}
 	for _, tt := range tests {

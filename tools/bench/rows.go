@@ -20,6 +20,7 @@ const emptyCall = "empty cgo call"
 func rows(g *gpu) ([]row, error) {
 	all := calls(g)
 	all = append(all, launches(g)...)
+	all = append(all, batches(g)...)
 	all = append(all, objects(g)...)
 	more, err := copies(g)
 	return append(all, more...), errors.Join(g.missing, err)
@@ -146,7 +147,6 @@ func launches(g *gpu) []row {
 
 // objects are made and given back at once.
 func objects(g *gpu) []row {
-	const size = 4 << 10
 	return []row{
 		{
 			name: "stream create and close", prepare: g.idle,
@@ -166,23 +166,51 @@ func objects(g *gpu) []row {
 				return s.Close()
 			}),
 		},
-		{
-			name: "async alloc and free, 4 KiB", batch: queue, prepare: g.idle,
-			c: loop(cloop.AllocFree, g.fn("cuMemAllocAsync"), g.fn("cuMemFreeAsync"), size, uintptr(g.stream.Raw())),
-			raw: times(func() error {
-				var p driver.CUdeviceptr
-				if err := driver.CuMemAllocAsync(&p, size, g.stream.Raw()); err != nil {
-					return err
-				}
-				return driver.CuMemFreeAsync(p, g.stream.Raw())
-			}),
-			safe: times(func() error {
-				b, err := safe.NewBufferAsync[byte](g.stream, size)
-				if err != nil {
-					return err
-				}
-				return b.Close()
-			}),
-		},
+		g.allocates("async alloc and free, 4 KiB", 4<<10, func() (*safe.Buffer[byte], error) { return safe.NewBufferAsync[byte](g.stream, 4<<10) }),
+		g.allocates("alloc and free, 4 KiB", 4<<10, func() (*safe.Buffer[byte], error) { return safe.NewBuffer[byte](g.ctx, 4<<10) }),
+		g.allocates("alloc and free, 1 MiB", 1<<20, func() (*safe.Buffer[byte], error) { return safe.NewBuffer[byte](g.ctx, 1<<20) }),
+		g.allocates("alloc in an arena, 4 KiB", 4<<10, g.fromArena(4<<10)),
+	}
+}
+
+// allocates is a row that allocates memory and frees it: in C and raw from the current pool,
+// in the order of the stream.
+func (g *gpu) allocates(name string, size uint64, allocate func() (*safe.Buffer[byte], error)) row {
+	return row{
+		name: name, batch: queue, prepare: g.idle,
+		c: loop(cloop.AllocFree, g.fn("cuMemAllocAsync"), g.fn("cuMemFreeAsync"), uintptr(size), uintptr(g.stream.Raw())),
+		raw: times(func() error {
+			var p driver.CUdeviceptr
+			if err := driver.CuMemAllocAsync(&p, size, g.stream.Raw()); err != nil {
+				return err
+			}
+			return driver.CuMemFreeAsync(p, g.stream.Raw())
+		}),
+		safe: times(func() error {
+			b, err := allocate()
+			if err != nil {
+				return err
+			}
+			return b.Close()
+		}),
+	}
+}
+
+// fromArena allocates from an arena, which it resets after 1,000 buffers.
+func (g *gpu) fromArena(size int) func() (*safe.Buffer[byte], error) {
+	const room = 1000
+	n := 0
+	return func() (b *safe.Buffer[byte], err error) {
+		switch {
+		case g.arena == nil:
+			g.arena, err = safe.NewArena(g.stream, room*size)
+		case n%room == 0:
+			err = g.arena.Reset()
+		}
+		if err != nil {
+			return nil, err
+		}
+		n++
+		return safe.NewBufferIn[byte](g.arena, size)
 	}
 }

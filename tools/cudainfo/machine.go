@@ -3,34 +3,16 @@ package main
 import (
 	"fmt"
 
-	"github.com/cudabind/cudabind/cuda/generated/cudart12"
-	"github.com/cudabind/cudabind/cuda/generated/cudart13"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
 // machine is what was found.
 type machine struct {
-	Driver   library   `json:"driver"`
-	Runtimes []library `json:"runtimes"`
-	Devices  []device  `json:"devices"`
+	Driver    library   `json:"driver"`
+	Libraries []library `json:"libraries"`
+	Devices   []device  `json:"devices"`
 	// NoDevices says why there are none.
 	NoDevices string `json:"noDevices,omitempty"`
-}
-
-// library is a CUDA library and how much of its package it offers.
-type library struct {
-	Package   string   `json:"package"`
-	File      string   `json:"file,omitempty"`
-	Version   string   `json:"version,omitempty"`
-	Functions int      `json:"functions"`          // of the package
-	Offered   int      `json:"offered"`            // by the library
-	Missing   []symbol `json:"missing,omitempty"`  // those it lacks
-	NotFound  string   `json:"notFound,omitempty"` // why there is no library
-}
-
-type symbol struct {
-	Name  string `json:"name"`
-	Since string `json:"since"`
 }
 
 // device is a GPU.
@@ -48,79 +30,23 @@ type device struct {
 	PCI             string `json:"pci"`
 }
 
-// look finds the driver, the runtimes and the devices. It fails where there is
-// no driver.
-func look(driverPath, cudartDir string, missing bool) (*machine, error) {
+// look finds the driver, the libraries and the devices. It fails where there is no
+// driver.
+func look(driverPath, dir string, missing bool) (*machine, error) {
 	if err := driver.Open(driverPath); err != nil {
 		return nil, err
 	}
-	file, version, err := driver.Library()
-	if err != nil {
-		return nil, err
+	m := &machine{Driver: driverPackage.look("", missing)}
+	for _, p := range packages {
+		m.Libraries = append(m.Libraries, p.look(dir, missing))
 	}
-	m := &machine{Driver: library{Package: "driver", File: file, Version: version, Functions: driver.Functions}}
-	gone, err := driver.Missing()
-	if err != nil {
-		return nil, err
-	}
-	m.Driver.count(symbols(gone, func(e *driver.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), missing)
-	m.Runtimes = []library{runtime12(cudartDir, missing), runtime13(cudartDir, missing)}
+	m.compare()
+	var err error
 	m.Devices, err = devices()
 	if err != nil {
 		m.NoDevices = err.Error()
 	}
 	return m, nil
-}
-
-func (l *library) count(gone []symbol, list bool) {
-	l.Offered = l.Functions - len(gone)
-	if list {
-		l.Missing = gone
-	}
-}
-
-func symbols[E any](gone []E, read func(E) symbol) []symbol {
-	var out []symbol
-	for _, e := range gone {
-		out = append(out, read(e))
-	}
-	return out
-}
-
-// The two runtime packages have the same functions of different types.
-
-func runtime12(dir string, missing bool) library {
-	l := library{Package: "cudart12", Functions: cudart12.Functions}
-	if err := first(dir, cudart12.Open); err != nil {
-		l.NotFound = err.Error()
-		return l
-	}
-	l.File, l.Version, _ = cudart12.Library()
-	gone, _ := cudart12.Missing()
-	l.count(symbols(gone, func(e *cudart12.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), missing)
-	return l
-}
-
-func runtime13(dir string, missing bool) library {
-	l := library{Package: "cudart13", Functions: cudart13.Functions}
-	if err := first(dir, cudart13.Open); err != nil {
-		l.NotFound = err.Error()
-		return l
-	}
-	l.File, l.Version, _ = cudart13.Library()
-	gone, _ := cudart13.Missing()
-	l.count(symbols(gone, func(e *cudart13.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), missing)
-	return l
-}
-
-// first opens a library in dir, if one is named, else where it usually is.
-func first(dir string, open func(string) error) error {
-	if dir != "" {
-		if err := open(dir); err == nil {
-			return nil
-		}
-	}
-	return open("")
 }
 
 func devices() ([]device, error) {

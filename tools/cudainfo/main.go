@@ -1,8 +1,9 @@
 // Command cudainfo tells what CUDA this machine offers to the bindings: the
-// driver and the runtime libraries that are found, the devices, and how many
-// functions of each raw package can be called.
+// driver and the libraries that are found, with their versions and what of them
+// does not fit the driver, the devices, and how many functions of each raw package
+// can be called.
 //
-//	go run github.com/cudabind/cudabind/tools/cudainfo@latest [-missing] [-json] [-cudart FOLDER]
+//	go run github.com/cudabind/cudabind/tools/cudainfo@latest [-missing] [-json] [-libs FOLDER]
 //
 // Without a driver it says so and exits with 1.
 package main
@@ -37,7 +38,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	missing := fs.Bool("missing", false, "list the functions that this machine lacks")
 	asJSON := fs.Bool("json", false, "print JSON")
 	library := fs.String("driver", "", "driver library, or the `folder` that holds it (default: where it usually is)")
-	cudart := fs.String("cudart", "", "`folder` to look for the runtime libraries in, such as Python's site-packages")
+	libs := fs.String("libs", "", "`folder` to look for the libraries in first, such as Python's site-packages")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
@@ -47,7 +48,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if fs.NArg() > 0 {
 		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	}
-	m, err := look(*library, *cudart, *missing)
+	m, err := look(*library, *libs, *missing)
 	if err != nil {
 		return err
 	}

@@ -3,13 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
 // print writes m for a reader.
 func (m *machine) print(w io.Writer) error {
 	var b strings.Builder
-	for _, l := range append([]library{m.Driver}, m.Runtimes...) {
+	for _, l := range append([]library{m.Driver}, m.Libraries...) {
 		l.print(&b)
 	}
 	if len(m.Devices) == 0 {
@@ -27,10 +28,24 @@ func (l *library) print(b *strings.Builder) {
 		fmt.Fprintf(b, "%-9s not found: %s\n", l.Package, l.NotFound)
 		return
 	}
-	fmt.Fprintf(b, "%-9s %s, CUDA %s: %d of the package's %d functions\n", l.Package, l.File, l.Version, l.Offered, l.Functions)
-	for _, s := range l.Missing {
-		fmt.Fprintf(b, "%-9s   no %s: it needs CUDA %s\n", "", s.Name, s.Since)
+	fmt.Fprintf(b, "%-9s %s, %s: %d of the package's %d functions\n", l.Package, l.File, l.version(l.Version), l.Offered, l.Functions)
+	for _, misfit := range l.Misfits {
+		fmt.Fprintf(b, "%-9s   %s\n", "", misfit)
 	}
+	for _, s := range l.Missing {
+		fmt.Fprintf(b, "%-9s   no %s: it needs %s\n", "", s.Name, l.version(s.Since))
+	}
+}
+
+// version says which version v is: of CUDA, or of a library that has versions of its own.
+func (l *library) version(v string) string {
+	switch {
+	case v == "":
+		return "unknown version"
+	case slices.Contains([]string{"driver", "cudart12", "cudart13", "nvrtc", "nvjitlink"}, l.Package):
+		return "CUDA " + v
+	}
+	return "version " + v
 }
 
 func (d *device) print(b *strings.Builder) {

@@ -11,15 +11,20 @@ go=${GO:-go}
 
 rm -rf "$out"
 mkdir -p "$out"
-for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe tour:examples/tour; do
+for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile tour:examples/tour images:examples/imageserver; do
 	name=${p%%:*} package=${p#*:}
-	mkdir "$out/$name"
-	$go test -c -ldflags='-s -w' -o "$out/$name/$name.test" "./$package"
+	mkdir -p "$out/tests/$name"
+	$go test -c -ldflags='-s -w' -o "$out/tests/$name/$name.test" "./$package"
 	if [ -d "$package/testdata" ]; then
-		cp -R "$package/testdata" "$out/$name/"
+		cp -R "$package/testdata" "$out/tests/$name/"
 	fi
 done
-$go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/storm ./examples/vectoradd ./examples/samples
+mkdir "$out/tests/samples"
+cp examples/samples/*.ptx "$out/tests/samples/" # the tour loads one
+$go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/bench/peers ./tools/storm ./examples/vectoradd ./examples/samples \
+	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction
+# The contestants in C and Rust: whichever cannot be built takes no part.
+"$out/peers" -build || echo "the comparison with other bindings lacks what could not be built" >&2
 $go run ./tools/simdriver -o "$out/simulated" >/dev/null
 if [ -d .cache/libcudart ]; then
 	cp -R .cache/libcudart "$out/" # what make libraries got

@@ -9,6 +9,9 @@
 # folder of a libcudart.so.13 to use instead of the one that came along,
 # STORM_SECONDS how long random programs run, 120 without it.
 #
+# ./peers -json peers.json -page peers.md measures beside other bindings, and writes
+# docs/peers.md: some 5 minutes.
+#
 # sh run.sh -simulated runs the tests of package safe on the simulated driver.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 results=$here/results
@@ -63,7 +66,7 @@ tests() {
 	binary=$1 as=$2
 	shift 2
 	log=$results/$as.log
-	(cd "$here/$binary" && timeout 900 "./$binary.test" -test.v -test.timeout=880s "$@") >"$log" 2>&1
+	(cd "$here/tests/$binary" && timeout 900 "./$binary.test" -test.v -test.timeout=880s "$@") >"$log" 2>&1
 	status=$?
 	list "$log" >"$results/$as.tests"
 	ended "$as" $status "$log" ": $(count PASS "$results/$as.tests") tests passed, $(count FAIL "$results/$as.tests") failed, $(count SKIP "$results/$as.tests") skipped"
@@ -88,7 +91,8 @@ if [ "$1" = -simulated ]; then
 fi
 
 CUDABIND_REQUIRE_GPU=1
-export CUDABIND_REQUIRE_GPU
+NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} # multicast over NVLink is not set up everywhere
+export CUDABIND_REQUIRE_GPU NCCL_NVLS_ENABLE
 if [ -d "$here/libcudart" ]; then
 	CUDABIND_LIBCUDART=$here/libcudart
 	CUDABIND_LIBCUDART_GPU=${CUDABIND_LIBCUDART_GPU:-$here/libcudart/13.0}
@@ -97,17 +101,26 @@ fi
 
 program cudainfo
 program vectoradd
+program mandelbrot -o "$results/mandelbrot.png"
+program imageserver -bench
 program samples
+program conjugategradients
+program reduction
 tests driver driver
 tests runtime runtime -test.skip='^TestDocs$' # reads the sources
 tests safe safe
+tests compile compile
 tests tour tour
+tests images images
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
+program peers -short -seconds 60
 seconds=${STORM_SECONDS:-120}
 limit=$((seconds + 180)) # to look into what failed
 program storm -seconds "$seconds" -out "$results/storm"
-cat "$results/cudainfo.log" "$results/vectoradd.log" "$results/samples.log" "$results/bench.log"
+for p in cudainfo vectoradd imageserver samples conjugategradients reduction bench peers; do
+	cat "$results/$p.log"
+done
 tail -n 1 "$results/storm.log"
 test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
 exit $failures

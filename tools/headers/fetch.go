@@ -24,7 +24,7 @@ func fetch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case len(versions) == 0:
 		return usageError("fetch which version?")
-	case *from != "" && (len(versions) > 1 || versions[0] == "all"):
+	case *from != "" && (len(versions) > 1 || versions[0] == "all" || versions[0] == "requested"):
 		return usageError("a toolkit is of one version")
 	}
 	var dirs []string
@@ -46,6 +46,13 @@ func fetch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func fetchAll(ctx context.Context, versions []string, stderr io.Writer) (dirs []string, err error) {
 	if len(versions) == 1 && versions[0] == "all" {
 		return headers.FetchAll(ctx, headers.Releases(), stderr)
+	}
+	if len(versions) == 1 && versions[0] == "requested" {
+		releases, err := headers.RequestedReleases()
+		if err != nil {
+			return nil, err
+		}
+		return headers.FetchAll(ctx, releases, stderr)
 	}
 	releases := make([]headers.Release, len(versions))
 	for i, v := range versions {

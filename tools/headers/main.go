@@ -3,9 +3,11 @@
 //
 //	headers fetch VERSION...            get them by pip, check, print the folders
 //	headers fetch all                   every known version
+//	headers fetch requested             those of the libraries that are bound on request
 //	headers fetch -from DIR VERSION     take them from an installed toolkit
 //	headers list                        known versions, and which are there
 //	headers add VERSION...              pin the newest patch of a version and of its libraries
+//	headers request VERSION...          pin the libraries that are bound on request
 //
 // They are kept in $CUDABIND_HEADERS, else in the user's cache folder.
 package main
@@ -22,9 +24,11 @@ import (
 
 const usage = `usage: headers fetch VERSION...          get them by pip, check, print the folders
        headers fetch all                 every known version
+       headers fetch requested           those of the libraries that are bound on request
        headers fetch -from DIR VERSION   take them from an installed toolkit
        headers list                      known versions, and which are there
        headers add VERSION...            pin the newest patch of a version and its libraries (in cudabind's own source)
+       headers request VERSION...        pin the libraries that are bound on request (in cudabind's own source)
 `
 
 func main() {
@@ -63,6 +67,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return list(args, stdout)
 	case "add":
 		return add(ctx, args, stdout, stderr)
+	case "request":
+		return request(ctx, args, stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		_, err := io.WriteString(stdout, usage)
 		return err

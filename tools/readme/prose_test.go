@@ -16,7 +16,7 @@ var (
 	link   = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
 	goRun  = regexp.MustCompile(`go run (?:github\.com/cudabind/cudabind/|\./)([^\s@]+)(?:@latest)?(.*)`)
 	aFlag  = regexp.MustCompile(` -([a-z]+)`)
-	target = regexp.MustCompile(`\bmake ([a-z-]+)`)
+	target = regexp.MustCompile(`\bmake ([a-z0-9-]+)`)
 )
 
 // fenceKinds are what the fences of a text say they hold.

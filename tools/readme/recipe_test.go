@@ -197,12 +197,14 @@ func TestOwnModule(t *testing.T) {
 		assert.Falsef(t, strings.Contains(strings.Split(path, "/")[0], ".") && path != "example.com/user/internal/driver", "the package depends on %s", path)
 	}
 	u.write(t, "main.go", usersProgram)
-	for _, c := range []struct{ cgo, says string }{
-		{"1", "13.0 <nil>\n588 685 <nil> <nil>\n"},
-		{"0", "built without cgo"},
+	const works = "13.0 <nil>\n626 723 <nil> <nil>\n"
+	for _, c := range []struct{ cgo, tags, says string }{
+		{"1", "", works},
+		{"0", "", "built without cgo"},
+		{"0", "cudabind_nocgo", works},
 	} {
-		t.Run("CGO_ENABLED="+c.cgo, func(t *testing.T) {
-			u.run(t, "export CGO_ENABLED="+c.cgo+"\ngo mod tidy\ngo vet ./...\ngo build -o program .")
+		t.Run("CGO_ENABLED="+c.cgo+" "+c.tags, func(t *testing.T) {
+			u.run(t, "export CGO_ENABLED="+c.cgo+"\ngo mod tidy\ngo vet -tags '"+c.tags+"' ./...\ngo build -tags '"+c.tags+"' -o program .")
 			program := command.Built(filepath.Join(u.dir, "program"))
 			program.Env = u.env
 			out, err := program.CombinedOutput()

@@ -3,6 +3,9 @@
 //	go run github.com/cudabind/cudabind/tools/simdriver -o sim
 //	LD_LIBRARY_PATH=sim go test ./...
 //
+// With -kernels it also compiles C functions that are kernels, for programs that launch them.
+// Beside the driver it puts a double of NVRTC, so that programs compile CUDA C++ without it.
+//
 // It is a test double: see package sim for its capabilities and limits.
 package main
 
@@ -26,16 +29,37 @@ func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("simdriver", flag.ContinueOnError)
 	dir := flags.String("o", "", "`directory` for libcuda.so.1")
 	version := flags.String("driver", sim.Default, "CUDA `version` of the driver")
+	nvrtc := flags.Bool("nvrtc", true, "build a double of NVRTC, too, which programs find instead of NVIDIA's")
+	var kernels []string
+	flags.Func("kernels", "C `file` with kernels: see sim.BuildKernels; may be repeated", func(file string) error {
+		kernels = append(kernels, file)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *dir == "" || flags.NArg() > 0 {
-		return fmt.Errorf("usage: simdriver -o DIR [-driver %s]", sim.Default)
+		return fmt.Errorf("usage: simdriver -o DIR [-driver %s] [-kernels FILE.c] [-nvrtc=false]", sim.Default)
 	}
-	file, err := sim.Build(*dir, *version)
-	if err != nil {
-		return err
+	var said string
+	for _, part := range []struct {
+		wanted bool
+		build  func() (string, error)
+		what   string
+	}{
+		{len(kernels) > 0, func() (string, error) { return sim.BuildKernels(*dir, kernels...) }, "kernels for it"},
+		{*nvrtc, func() (string, error) { return sim.BuildNVRTC(*dir, *version) }, "a double of NVRTC for it"},
+		{true, func() (string, error) { return sim.Build(*dir, *version) }, "a simulated driver for CUDA " + *version},
+	} {
+		if !part.wanted {
+			continue
+		}
+		file, err := part.build()
+		if err != nil {
+			return err
+		}
+		said = fmt.Sprintf("%s: %s\n", file, part.what) + said
 	}
-	_, err = fmt.Fprintf(out, "%s: a simulated driver for CUDA %s\n", file, *version)
+	_, err := io.WriteString(out, said)
 	return err
 }

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -14,12 +14,13 @@ type act struct {
 	a, b   *values
 	lo, hi int // of to
 	v      float32
+	raw    int // enqueued by raw calls: 1 admits one stream, 2 both
 }
 
 // act returns a random act.
 func (o *own) act() act {
 	a := act{
-		what: []string{"fill", "zero", "kernel", "add", "saxpy", "copy", "upload", "read", "host"}[o.n(9)],
+		what: []string{"fill", "zero", "kernel", "add", "saxpy", "copy", "upload", "read", "host", "fillhost"}[o.n(10)],
 		to:   o.buffers[o.n(len(o.buffers))], a: o.buffers[o.n(len(o.buffers))], b: o.buffers[o.n(len(o.buffers))],
 		hi: length, v: float32(o.n(100)),
 	}
@@ -82,6 +83,10 @@ func (a *act) apply(o *own) {
 		copy(to, o.pattern.want[a.lo:a.hi])
 	case "read":
 		copy(o.back.want[a.lo:a.hi], a.a.want[a.lo:a.hi])
+	case "fillhost":
+		for i := a.lo; i < a.hi; i++ {
+			o.back.want[i] = a.v
+		}
 	case "host":
 		o.wantCalls.Add(1)
 	}
@@ -109,6 +114,9 @@ func (a *act) launch(o *own) (*safe.Kernel, []safe.Arg, error) {
 
 // enqueue enqueues the act on a stream.
 func (a *act) enqueue(o *own, s *safe.Stream) error {
+	if a.raw > 0 {
+		return a.enqueueRaw(o, s)
+	}
 	switch a.what {
 	case "host":
 		_, err := s.LaunchHostFunc(o.counted(), safe.HostFuncOptions{})
@@ -123,6 +131,12 @@ func (a *act) enqueue(o *own, s *safe.Stream) error {
 			return err
 		}
 		return from.CopyToHostAsync(s, to)
+	case "fillhost":
+		to, err := o.back.host.Slice(a.lo, a.hi)
+		if err != nil {
+			return err
+		}
+		return to.FillAsync(s, a.v)
 	case "kernel", "add", "saxpy":
 		k, args, err := a.launch(o)
 		if err != nil {
@@ -165,6 +179,9 @@ func (a *act) work(o *own) (safe.NodeParams, error) {
 		}
 		to, err := o.back.host.Slice(a.lo, a.hi)
 		return safe.CopyNode[float32](to, from), err
+	case "fillhost":
+		to, err := o.back.host.Slice(a.lo, a.hi)
+		return safe.FillNode[float32](to, a.v), err
 	case "kernel", "add", "saxpy":
 		k, args, err := a.launch(o)
 		return safe.KernelNode(k, perValue(length), args...), err

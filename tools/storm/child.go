@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -97,7 +97,8 @@ func (c *child) start() (err error) {
 		c.sim = &control
 	}
 	safe.OnError(func(err error) {
-		if !explained(err, nil) {
+		// A dropped capture ends unjoined if a stream of another goroutine has joined it.
+		if !explained(err, []error{driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED}) {
 			c.mu.Lock()
 			c.later = err
 			c.mu.Unlock()

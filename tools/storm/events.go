@@ -1,9 +1,10 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -24,14 +25,24 @@ func init() {
 			e, err := safe.NewEvent(t.device().x, safe.EventOptions{DisableTiming: t.yes(50), BlockingSync: t.yes(20)})
 			return put(t, &t.events, e, err)
 		}},
+		{name: "event.raw", weight: 2, run: foreignEvent},
 		{name: "event.record", weight: 10, run: func(t *task) error { return t.stream().Record(t.events.get(t.rng)) }, allow: isolated},
 		{name: "event.external", weight: 2, run: func(t *task) error {
 			return t.stream().RecordExternal(t.events.get(t.rng))
 		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_INVALID_VALUE}, isolated...)},
 		{name: "event.waitexternal", weight: 2, run: func(t *task) error {
 			return t.stream().WaitEventExternal(t.events.get(t.rng))
-		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_INVALID_VALUE}, isolated...)},
+		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, safe.ErrInvalidArgument}, isolated...)},
 		{name: "event.streamwait", weight: 10, run: func(t *task) error { return t.stream().WaitEvent(t.events.get(t.rng)) }, allow: isolated},
+		{name: "event.waitstream", weight: 6, run: func(t *task) error { return t.stream().WaitStream(t.stream()) }, allow: isolated},
+		{name: "event.fork", weight: 6, run: forkShared, allow: ended},
+		{name: "event.time", weight: 3, run: func(t *task) error {
+			ctx, cancel := t.soon()
+			defer cancel()
+			s := t.stream()
+			_, err := s.Time(ctx, func() error { return t.some(s) })
+			return err
+		}, allow: append([]error{driver.CUDA_ERROR_NOT_READY}, ended...)},
 		{name: "event.query", weight: 6, run: func(t *task) error { _, err := t.events.get(t.rng).Query(); return err }},
 		{name: "event.wait", weight: 6, run: func(t *task) error {
 			ctx, cancel := t.soon()
@@ -51,9 +62,36 @@ func init() {
 		{name: "capture.to", weight: 3, run: captureToShared, allow: append([]error{safe.ErrGraphLost, safe.ErrConditional}, ended...)},
 		{name: "capture.drop", weight: 3, run: dropShared, allow: ended},
 		{name: "capture.update", weight: 2, run: updateDependencies, allow: append([]error{safe.ErrForeignNode, driver.CUDA_ERROR_ILLEGAL_STATE}, ended...)},
+		{name: "capture.node", weight: 4, run: func(t *task) error {
+			_, err := t.stream().AddNode(t.work())
+			return err
+		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED}, ended...)},
+		{name: "capture.condition", weight: 2, run: conditionShared, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, graphy...)},
 		{name: "capture.mode", weight: 2, run: captureMode},
 		{name: "capture.synchronize", weight: 3, run: func(t *task) error { return t.device().x.Synchronize() }},
 	})
+}
+
+// foreignEvent takes over an event of raw calls, or borrows one whose Event is closed at once.
+func foreignEvent(t *task) error {
+	x := t.device().x
+	if t.yes(50) {
+		var raw driver.CUevent
+		if err := x.WithCurrent(func() error { return driver.CuEventCreate(&raw, 0) }); err != nil {
+			return fromRaw("cuEventCreate", err)
+		}
+		e, err := safe.EventFromRaw(raw, x)
+		return put(t, &t.events, e, err)
+	}
+	e, err := safe.NewEvent(x, safe.EventOptions{})
+	if err != nil {
+		return err
+	}
+	borrowed, err := safe.BorrowEvent(e.Raw(), x, nil)
+	if err := errors.Join(err, e.Close()); err != nil {
+		return err
+	}
+	return put(t, &t.events, borrowed, nil)
 }
 
 // soon returns a context that ends shortly.
@@ -67,6 +105,27 @@ var ended = append([]error{
 	driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED, driver.CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, safe.ErrWrongThread, safe.ErrOverlap,
 	safe.ErrRange, safe.ErrInvalidArgument,
 }, isolated...)
+
+// forkShared forks a shared stream, and uses the branches after the end, too.
+func forkShared(t *task) error {
+	s := t.stream()
+	var kept []*safe.Stream
+	err := s.Fork(t.n(4), func(branches []*safe.Stream) error {
+		kept = branches
+		for _, branch := range branches {
+			if err := t.some(branch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, branch := range kept {
+		if err := t.device().nothing.Launch(branch, one); !errors.Is(err, safe.ErrClosed) {
+			return failf(wrong, "a launch on a branch after the fork returned %v", err)
+		}
+	}
+	return err
+}
 
 // some enqueues work on a stream, which may be capturing.
 func (t *task) some(s *safe.Stream) error {
@@ -165,7 +224,11 @@ func beginShared(t *task) error {
 	return nil
 }
 
+// finish ends a capture, or drops it.
 func (t *task) finish(c *safe.Capture) error {
+	if t.yes(t.profile.drops) {
+		return nil // the garbage collector ends it
+	}
 	g, err := c.End()
 	return t.keepGraph(g, t.counts.captured(err))
 }
@@ -212,6 +275,28 @@ func updateDependencies(t *task) error {
 		return err
 	}
 	return s.UpdateCaptureDependencies(info.Dependencies[:1], nil, driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+}
+
+// conditionShared adds a conditional node to a capture that may be another goroutine's, and
+// fills its body.
+func conditionShared(t *task) error {
+	s := t.stream()
+	c, err := s.NewCondition(safe.ConditionOptions{Assign: true})
+	if err != nil {
+		return err
+	}
+	body, err := s.AddIf(c)
+	if err != nil {
+		return err
+	}
+	if t.yes(50) {
+		_, err = body.Add(safe.ZeroNode(t.buffers.get(t.rng)))
+		return err
+	}
+	other := t.stream()
+	return other.CaptureTo(body, safe.CaptureToOptions{Mode: modes[t.n(3)]}, func() error {
+		return t.buffers.get(t.rng).ZeroAsync(other)
+	})
 }
 
 func captureMode(t *task) error {

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -19,6 +19,8 @@ func init() {
 	add("graph", []kind{
 		{name: "graph.new", weight: 6, run: buildShared, allow: graphy},
 		{name: "graph.add", weight: 10, run: func(t *task) error { return addNode(t, t.graphs.get(t.rng)) }, allow: graphy},
+		{name: "graph.addall", weight: 5, run: addAllShared, allow: graphy},
+		{name: "graph.setall", weight: 4, run: func(t *task) error { return t.graphs.get(t.rng).SetAll(changes(t)...) }, allow: graphy},
 		{name: "graph.child", weight: 3, run: childShared, allow: graphy},
 		{name: "graph.edges", weight: 4, run: edges, allow: graphy},
 		{name: "graph.ask", weight: 6, run: askGraph, allow: graphy},
@@ -51,6 +53,7 @@ func init() {
 		{name: "exec.upload", weight: 2, run: func(t *task) error { return t.execs.get(t.rng).Upload(t.stream()) }, allow: contexts},
 		{name: "exec.update", weight: 5, run: func(t *task) error { return t.execs.get(t.rng).Update(t.graphs.get(t.rng)) }, allow: graphy},
 		{name: "exec.set", weight: 4, run: setExec, allow: graphy},
+		{name: "exec.setall", weight: 4, run: func(t *task) error { return t.execs.get(t.rng).SetAll(changes(t)...) }, allow: graphy},
 		{name: "exec.enable", weight: 3, run: enableShared, allow: graphy},
 		{name: "exec.ask", weight: 2, run: func(t *task) error {
 			e := t.execs.get(t.rng)
@@ -115,6 +118,45 @@ func addNode(t *task, g *safe.Graph) error {
 	}
 	_, err = g.Add(t.work(), deps...)
 	return err
+}
+
+// addAllShared adds several nodes, which depend on each other and on one of the present nodes.
+func addAllShared(t *task) error {
+	g := t.graphs.get(t.rng)
+	present, err := g.Nodes()
+	if err != nil {
+		return err
+	}
+	specs := make([]safe.NodeSpec, 1+t.n(6))
+	for i := range specs {
+		specs[i].Params = t.work()
+		if len(present) > 0 && t.yes(30) {
+			specs[i].Deps = []safe.Node{present[t.n(len(present))]}
+		}
+		if i > 0 && t.yes(60) {
+			specs[i].After = []int{t.n(i)}
+		}
+	}
+	_, err = g.AddAll(specs...)
+	return err
+}
+
+// changes returns new parameters for nodes of a shared graph, and sometimes of others.
+func changes(t *task) []safe.NodeChange {
+	nodes, _ := t.graphs.get(t.rng).Nodes()
+	var all []safe.NodeChange
+	for _, n := range nodes {
+		if other, err := t.node(); err == nil && t.yes(5) {
+			n = other
+		}
+		w := t.work()
+		if n.Type() == driver.CU_GRAPH_NODE_TYPE_KERNEL && t.yes(90) {
+			a := t.buffers.get(t.rng)
+			w = safe.KernelNode(t.device().fill, perValue(size), safe.Val(uint32(a.Len())), safe.Val(float32(2)), a.Arg())
+		}
+		all = append(all, safe.NodeChange{Node: n, Params: w})
+	}
+	return all
 }
 
 func childShared(t *task) error {

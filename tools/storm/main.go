@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 // Command storm runs random concurrent programs that use package safe, and checks that none
 // crashes, hangs, leaks, computes a wrong result or loses a capture:

@@ -1,4 +1,4 @@
-//go:build !cgo || !linux || !(amd64 || arm64)
+//go:build !((cgo || cudabind_nocgo) && linux && (amd64 || arm64))
 
 package main
 
@@ -8,6 +8,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "storm: needs Linux, and a build with cgo")
+	fmt.Fprintln(os.Stderr, "storm: needs Linux, and a build with cgo or the tag cudabind_nocgo")
 	os.Exit(2)
 }

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -16,7 +16,7 @@ func init() {
 	add("memory", []kind{
 		{name: "memory.new", weight: 8, run: newBuffer},
 		{name: "memory.words", weight: 3, run: func(t *task) error {
-			b, err := safe.NewBuffer[uint32](t.device().x, size)
+			b, err := safe.NewBufferWith[uint32](t.device().x, size, safe.BufferOptions{Plain: true})
 			return put(t, &t.words, b, err)
 		}},
 		{name: "memory.async", weight: 6, run: func(t *task) error {
@@ -29,10 +29,20 @@ func init() {
 			b, err := safe.NewBufferFrom[float32](t.pools.get(t.rng), s, size)
 			return t.putOrdered(s, b, err)
 		}, allow: placed},
+		{name: "memory.arena", weight: 3, run: func(t *task) error {
+			s := t.stream()
+			a, err := safe.NewArena(s, 8*size)
+			return put(t, &t.arenas, &streamArena{a, s}, err)
+		}},
+		{name: "memory.usearena", weight: 6, run: func(t *task) error { return t.arenas.get(t.rng).use(t) }, allow: placed},
+		{name: "memory.trim", weight: 2, run: func(t *task) error { return t.device().x.TrimMemory() }},
 		{name: "memory.host", weight: 4, run: newHost, allow: []error{driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED}},
+		{name: "memory.raw", weight: 2, run: foreignBuffer},
+		{name: "memory.onhost", weight: 4, run: useHost, allow: placed},
+		{name: "memory.batch", weight: 2, run: useBatch, allow: placed},
 		{name: "memory.slice", weight: 4, run: func(t *task) error {
-			i := t.n(size - 1)
-			b, err := t.buffers.get(t.rng).Slice(i, i+1+t.n(size-i-1))
+			i := t.n(size)
+			b, err := t.buffers.get(t.rng).Slice(i, i+t.n(size-i)) // which may be empty
 			return put(t, &t.buffers, b, err)
 		}, allow: placed},
 		{name: "memory.close", weight: 4, run: func(t *task) error { return t.buffers.get(t.rng).Close() }},
@@ -67,6 +77,12 @@ func (t *task) putOrdered(s *safe.Stream, b *safe.Buffer[float32], err error) er
 	if err != nil {
 		return err
 	}
+	if err := b.FreeAsync(s); !errors.Is(err, safe.ErrInvalidArgument) { // a capture has allocated it
+		if errors.Is(err, safe.ErrNotAllocated) {
+			err = nil
+		}
+		return errors.Join(err, b.Close())
+	}
 	if err := s.Synchronize(); err != nil {
 		return errors.Join(err, b.Close())
 	}
@@ -79,8 +95,39 @@ func newBuffer(t *task) error {
 		b, err := safe.NewManagedBuffer[float32](x, size)
 		return put(t, &t.buffers, b, err)
 	}
-	b, err := safe.NewBuffer[float32](x, size)
+	b, err := safe.NewBufferWith[float32](x, size, safe.BufferOptions{Plain: t.yes(15)})
 	return put(t, &t.buffers, b, err)
+}
+
+// A streamArena is an arena and its stream.
+type streamArena struct {
+	*safe.Arena
+	s *safe.Stream
+}
+
+func (a *streamArena) Close() error {
+	if a == nil {
+		return nil
+	}
+	return a.Arena.Close()
+}
+
+// use allocates from the arena, and works with the memory on its stream.
+func (a *streamArena) use(t *task) error {
+	if a == nil {
+		return nil
+	}
+	b, err := safe.NewBufferIn[float32](a.Arena, t.n(2*size))
+	if err == nil {
+		err = a.s.Synchronize() // a graph with the memory may run on another stream
+	}
+	if err == nil {
+		err = errors.Join(b.FillAsync(a.s, 2), t.buffers.get(t.rng).CopyFromAsync(a.s, b))
+	}
+	if t.yes(30) {
+		err = errors.Join(err, a.Reset())
+	}
+	return err
 }
 
 // newHost allocates pinned memory, or registers Go memory, which may share a page with more of
@@ -93,6 +140,50 @@ func newHost(t *task) error {
 	}
 	h, err := safe.RegisterPinned(x, make([]float32, 4096)[:size], safe.PinnedOptions{})
 	return put(t, &t.hosts, h, err)
+}
+
+// foreignBuffer takes over memory of a raw call.
+func foreignBuffer(t *task) error {
+	x := t.device().x
+	var raw driver.CUdeviceptr
+	err := safe.WithCaptureMode(safe.CaptureRelaxed, func() error { // or it would end captures
+		return x.WithCurrent(func() error { return driver.CuMemAlloc(&raw, 4*size) })
+	})
+	if err != nil {
+		return fromRaw("cuMemAlloc", err)
+	}
+	b, err := safe.BufferFromRaw[float32](x, raw, size)
+	return put(t, &t.buffers, b, err)
+}
+
+// useHost has the device write to pinned memory.
+func useHost(t *task) error {
+	h, s := t.hosts.get(t.rng), t.stream()
+	switch t.n(6) {
+	case 0:
+		return h.Fill(3)
+	case 1:
+		return h.FillAsync(s, 3)
+	case 2:
+		return h.Zero()
+	case 3:
+		return h.ZeroAsync(s)
+	case 4:
+		return h.CopyFrom(t.hosts.get(t.rng))
+	}
+	return h.CopyFromAsync(s, t.hosts.get(t.rng))
+}
+
+func useBatch(t *task) error {
+	to := safe.DeviceLocation(t.device().x.Device())
+	ops := []safe.PrefetchOp{safe.NewPrefetchOp(t.buffers.get(t.rng), to), safe.NewPrefetchOp(t.buffers.get(t.rng), safe.HostLocation)}
+	switch t.n(3) {
+	case 0:
+		return t.stream().BatchPrefetches(ops)
+	case 1:
+		return t.stream().BatchDiscards(ops)
+	}
+	return t.stream().BatchDiscardsAndPrefetches(ops)
 }
 
 func askMemory(t *task) error {

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -149,22 +149,45 @@ func (o *own) do(forked bool, acts ...act) error {
 func (o *own) one(s *safe.Stream, a act) error {
 	first, second := o.streams[0], o.streams[1]
 	if s == first {
-		return o.strict(a.enqueue(o, s))
+		return o.strict(o.enqueue(s, a))
 	}
-	err := first.Record(o.events[0])
+	if o.yes(40) {
+		return o.strict(first.Fork(1+o.n(3), func(branches []*safe.Stream) error {
+			return o.enqueue(branches[o.n(len(branches))], a)
+		}))
+	}
+	err := o.orders(first, second, o.events[0])
 	if err == nil {
-		err = second.WaitEvent(o.events[0])
+		err = o.enqueue(second, a)
 	}
 	if err == nil {
-		err = a.enqueue(o, second)
-	}
-	if err == nil {
-		err = second.Record(o.events[1])
-	}
-	if err == nil {
-		err = first.WaitEvent(o.events[1])
+		err = o.orders(second, first, o.events[1])
 	}
 	return o.strict(err)
+}
+
+// enqueue enqueues an act on s. In a capture, it may add a node instead.
+func (o *own) enqueue(s *safe.Stream, a act) error {
+	if o.capture == nil || a.raw > 0 || o.yes(60) {
+		return a.enqueue(o, s)
+	}
+	w, err := a.work(o)
+	if err != nil {
+		return err
+	}
+	_, err = s.AddNode(w)
+	return err
+}
+
+// orders makes a stream wait for another, by an event or without.
+func (o *own) orders(from, to *safe.Stream, by *safe.Event) error {
+	if o.yes(50) {
+		return to.WaitStream(from)
+	}
+	if err := from.Record(by); err != nil {
+		return err
+	}
+	return to.WaitEvent(by)
 }
 
 // check waits in a random way and compares the values.
@@ -181,9 +204,13 @@ func (o *own) check(wait func(*own) error) error {
 	if n, want := o.calls.Load(), o.wantCalls.Load(); n != want {
 		return failf(mismatch, "host functions ran %d times instead of %d", n, want)
 	}
-	got := make([]float32, length)
+	got, err := make([]float32, length), error(nil)
 	for i, v := range o.buffers {
-		if err := o.strict(v.buffer.CopyToHost(got)); err != nil {
+		if o.yes(30) {
+			if got, err = v.buffer.Download(); err != nil {
+				return o.strict(err)
+			}
+		} else if err := o.strict(v.buffer.CopyToHost(got)); err != nil {
 			return err
 		}
 		if err := o.compare(fmt.Sprint("buffer ", i), got, v.want); err != nil {

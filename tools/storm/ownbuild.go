@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -23,6 +23,9 @@ func (o *own) chain(acts []act) (*ownGraph, error) {
 
 // addChain adds a chain of nodes to a graph, after given nodes.
 func (o *own) addChain(g *safe.Graph, acts []act, behind ...safe.Node) (nodes []safe.Node, err error) {
+	if o.yes(50) {
+		return o.addAll(g, acts, behind)
+	}
 	for _, a := range acts {
 		w, err := a.work(o)
 		if err != nil {
@@ -35,6 +38,22 @@ func (o *own) addChain(g *safe.Graph, acts []act, behind ...safe.Node) (nodes []
 		behind, nodes = []safe.Node{n}, append(nodes, n)
 	}
 	return nodes, nil
+}
+
+// addAll is addChain by one call.
+func (o *own) addAll(g *safe.Graph, acts []act, behind []safe.Node) ([]safe.Node, error) {
+	specs := make([]safe.NodeSpec, len(acts))
+	for i, a := range acts {
+		w, err := a.work(o)
+		if err != nil {
+			return nil, err
+		}
+		specs[i] = safe.NodeSpec{Params: w, Deps: behind}
+		if i > 0 {
+			specs[i] = safe.NodeSpec{Params: w, After: []int{i - 1}}
+		}
+	}
+	return g.AddAll(specs...)
 }
 
 // build creates a graph node by node.
@@ -78,7 +97,7 @@ func (o *own) set() error {
 		return nil // its buffers were replaced
 	}
 	if err == nil {
-		err = g.exec.Set(g.nodes[i], w)
+		err = o.setNode(g, i, w)
 	}
 	if errors.Is(err, safe.ErrClosed) {
 		return nil
@@ -91,6 +110,14 @@ func (o *own) set() error {
 	return nil
 }
 
+// setNode sets a node in an executable.
+func (o *own) setNode(g *ownGraph, i int, w safe.NodeParams) error {
+	if o.yes(50) {
+		return g.exec.Set(g.nodes[i], w)
+	}
+	return g.exec.SetAll(safe.NodeChange{Node: g.nodes[i], Params: w}, safe.NodeChange{Node: g.nodes[i], Params: w})
+}
+
 // enable enables or disables a node.
 func (o *own) enable() error {
 	g := o.withNodes()
@@ -99,8 +126,8 @@ func (o *own) enable() error {
 	}
 	i := o.n(len(g.nodes))
 	switch g.acts[i].what {
-	case "host":
-		return nil // CUDA cannot
+	case "host", "fill", "zero", "fillhost":
+		return nil // CUDA cannot, and package safe refuses
 	}
 	if g.off == nil {
 		g.off = make([]bool, len(g.acts))

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -19,6 +19,7 @@ var modes = []safe.CaptureMode{safe.CaptureGlobal, safe.CaptureThreadLocal, safe
 type ownCapture struct {
 	c    *safe.Capture
 	acts []act
+	has  string // conditional nodes or memory: not both
 }
 
 // An ownGraph is an executable with known effects.
@@ -64,6 +65,7 @@ func init() {
 		{name: "own.capture", weight: 10, run: func(t *task) error { return t.own.captures() }},
 		{name: "own.captureexec", weight: 3, run: func(t *task) error { return t.own.captureExecutable() }},
 		{name: "own.captureto", weight: 4, run: func(t *task) error { return t.own.captureTo() }},
+		{name: "own.insert", weight: 6, run: func(t *task) error { return t.own.insert() }},
 		{name: "own.drop", weight: 4, run: func(t *task) error { return t.own.dropCapture() }},
 	})
 	add("condition", []kind{
@@ -163,6 +165,11 @@ func (o *own) captured() error {
 	}
 	if err := o.do(o.yes(40), o.acts(5)...); err != nil {
 		return err
+	}
+	if o.yes(20) {
+		if err := o.insert(); err != nil {
+			return err
+		}
 	}
 	if o.yes(30) {
 		return o.refused()

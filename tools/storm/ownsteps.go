@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -19,6 +19,7 @@ func init() {
 		{name: "own.stuck", weight: 3, run: func(t *task) error { return t.own.stuck() }},
 		{name: "own.check", weight: 10, run: func(t *task) error { return t.own.checked(waitPlain) }},
 		{name: "own.replace", weight: 5, run: func(t *task) error { return t.own.replace() }},
+		{name: "own.arena", weight: 5, run: func(t *task) error { return t.own.arena() }},
 		{name: "own.newstream", weight: 2, run: func(t *task) error { return t.own.newStream() }},
 	})
 	rows := []kind{}
@@ -190,7 +191,11 @@ func (o *own) replace() error {
 
 // memory returns a new buffer of a random kind.
 func (o *own) memory() (*safe.Buffer[float32], error) {
-	switch o.n(5) {
+	switch o.n(7) {
+	case 5:
+		return safe.NewZeroed[float32](o.dev.x, length)
+	case 6:
+		return safe.Upload(o.streams[0].Context(), make([]float32, length))
 	case 0:
 		return safe.NewBufferAsync[float32](o.streams[0], length)
 	case 1:
@@ -204,6 +209,42 @@ func (o *own) memory() (*safe.Buffer[float32], error) {
 		return o.mapped()
 	}
 	return safe.NewBuffer[float32](o.dev.x, length)
+}
+
+// arena passes own values through buffers of an arena, which it resets before their work has
+// completed.
+func (o *own) arena() error {
+	if o.capture != nil {
+		return nil
+	}
+	s, v := o.streams[0], o.buffers[o.n(len(o.buffers))]
+	a, err := safe.NewArena(s, 1+o.n(16*length))
+	if err != nil {
+		return o.strict(err)
+	}
+	for range 1 + o.n(3) {
+		from := v.buffer
+		for range 1 + o.n(6) {
+			b, err := safe.NewBufferIn[float32](a, length)
+			if err == nil {
+				err = b.CopyFromAsync(s, from)
+			}
+			if err != nil {
+				return o.strict(err)
+			}
+			from = b
+		}
+		if err := errors.Join(v.buffer.ZeroAsync(s), v.buffer.CopyFromAsync(s, from), a.Reset()); err != nil {
+			return o.strict(err)
+		}
+		if err := from.ZeroAsync(s); !errors.Is(err, safe.ErrClosed) {
+			return failf(wrong, "a buffer of an arena after its reset: %v", err)
+		}
+	}
+	if o.yes(o.profile.drops) {
+		return nil
+	}
+	return o.strict(a.Close())
 }
 
 // mapped returns a buffer of virtual memory, which only that buffer retains.
@@ -240,10 +281,7 @@ func (o *own) newStream() error {
 	if err != nil {
 		return o.strict(err)
 	}
-	if err := o.streams[0].Record(o.events[0]); err != nil {
-		return o.strict(err)
-	}
-	if err := s.WaitEvent(o.events[0]); err != nil {
+	if err := o.orders(o.streams[0], s, o.events[0]); err != nil {
 		return o.strict(err)
 	}
 	old := o.streams[0]

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -183,7 +183,9 @@ func insideHostFunc(t *task) error {
 	}
 	f, err := s.LaunchHostFunc(func() {
 		tell(other.Synchronize())
-		tell(b.Fill(1))
+		if b.Len() > 0 { // else there is nothing to wait for
+			tell(b.Fill(1))
+		}
 		_, err := other.BeginCapture()
 		tell(err)
 		other.Query()

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -18,7 +18,6 @@ func init() {
 		}},
 		{name: "wait.synchronize", weight: 5, run: func(t *task) error { return t.stream().Synchronize() }},
 		{name: "wait.blocking", weight: 3, run: func(t *task) error { return t.stream().SynchronizeBlocking() }},
-		{name: "wait.context", weight: 2, run: func(t *task) error { return t.device().x.Synchronize() }},
 		{name: "wait.completion", weight: 5, run: func(t *task) error {
 			ctx, cancel := t.soon()
 			defer cancel()
@@ -81,6 +80,7 @@ func init() {
 		{name: "life.closeall", weight: 3, run: closeAll},
 		{name: "life.context", weight: 3, run: otherContext},
 		{name: "life.drop", weight: 6, run: dropSome},
+		{name: "life.owncontext", weight: 1, run: ownContext},
 		{name: "life.module", weight: 2, run: closeModule, allow: contexts},
 	})
 }
@@ -100,7 +100,7 @@ func closeAll(t *task) error {
 	var errs []error
 	for _, c := range []closer{
 		t.streams.get(t.rng), t.events.get(t.rng), t.buffers.get(t.rng), t.hosts.get(t.rng), t.pitched.get(t.rng), t.arrays.get(t.rng),
-		t.textures.get(t.rng), t.surfaces.get(t.rng), t.pools.get(t.rng), t.ranges.get(t.rng), t.physical.get(t.rng),
+		t.textures.get(t.rng), t.surfaces.get(t.rng), t.pools.get(t.rng), t.arenas.get(t.rng), t.ranges.get(t.rng), t.physical.get(t.rng),
 		t.graphs.get(t.rng), t.execs.get(t.rng), t.loops.get(t.rng), t.greens.get(t.rng),
 	} {
 		if t.yes(30) {
@@ -110,20 +110,52 @@ func closeAll(t *task) error {
 	return errors.Join(errs...)
 }
 
-// otherContext opens the device again, or closes that context before the objects made in it.
+// otherContext opens the device again, or closes that context before the objects made in it, or
+// all those and not the context.
 func otherContext(t *task) error {
 	if x := t.contexts.get(t.rng); x != nil && t.yes(70) {
 		s, err := safe.NewStream(x, safe.StreamOptions{})
 		if err := put(t, &t.streams, s, err); err != nil {
 			return err
 		}
-		if t.yes(50) {
+		switch t.n(4) {
+		case 0, 1:
 			return x.Close()
+		case 2:
+			return s.Context().CloseAll()
 		}
 		return nil
 	}
 	x, err := safe.Open(t.device().x.Device().Ordinal())
 	return put(t, &t.contexts, x, err)
+}
+
+// ownContext creates a context, and closes it and what it has in any order.
+func ownContext(t *task) error {
+	x, err := safe.NewContext(t.device().x.Device(), safe.ContextOptions{})
+	if err != nil {
+		return err
+	}
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: t.yes(50)})
+	if err != nil {
+		return errors.Join(err, x.Close())
+	}
+	b, err := safe.NewBuffer[float32](x, size)
+	if err != nil {
+		return errors.Join(err, x.Close(), s.Close())
+	}
+	if t.yes(50) {
+		err = x.Close()
+	}
+	got := make([]float32, size)
+	err = errors.Join(err, b.FillAsync(s, 5), b.CopyToHost(got))
+	if err == nil && got[size-1] != 5 {
+		err = failf(mismatch, "a buffer of a context of its own has %v, not 5", got[size-1])
+	}
+	if t.yes(t.profile.drops) {
+		return err
+	}
+	return errors.Join(err, s.Close(), b.Close(), x.Close())
 }
 
 // dropSome drops objects without closing them.

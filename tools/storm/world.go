@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
 package main
 
@@ -42,6 +42,7 @@ type world struct {
 	textures slots[safe.Texture]
 	surfaces slots[safe.Surface]
 	pools    slots[safe.Pool]
+	arenas   slots[streamArena]
 	ranges   slots[safe.AddressRange]
 	physical slots[safe.PhysicalMemory]
 	graphs   slots[safe.Graph]
@@ -49,6 +50,7 @@ type world struct {
 	loops    slots[safe.GraphExec] // with conditions, that nothing else may change
 	greens   slots[safe.GreenContext]
 	contexts slots[safe.Context]
+	batches  slots[safe.Batch]
 	captures slots[safe.Capture] // relaxed ones, that any goroutine may end
 
 	// quiet is held by steps, and alone by what nothing may be in flight beside.
@@ -129,13 +131,14 @@ func (d *device) close() error {
 // close ends all waits and closes all objects. Goroutines have ended their captures before.
 func (w *world) close() error {
 	errs := []error{}
+	w.batches.each((*safe.Batch).Reset)
 	w.captures.each(func(c *safe.Capture) {
 		if g, err := c.End(); err == nil {
 			errs = append(errs, g.Close())
 		}
 	})
 	for _, s := range []interface{ close() error }{
-		&w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.buffers, &w.words, &w.hosts,
+		&w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.arenas, &w.buffers, &w.words, &w.hosts,
 		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts,
 	} {
 		errs = append(errs, s.close())

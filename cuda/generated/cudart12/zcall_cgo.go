@@ -32,7 +32,16 @@ import "C"
 
 import "unsafe"
 
-const builtWithCgo = true
+// unable says why this program can load no library, "" if it can.
+func unable() string {
+	if C.cudabind_7b40a3911157_linked() == 0 {
+		return "this program is statically linked and cannot load libraries: link it dynamically against glibc"
+	}
+	return ""
+}
+
+// glibc tells whether the program's C library is glibc.
+func glibc() bool { return C.cudabind_7b40a3911157_glibc() != 0 }
 
 // enter calls function n, if it is bound.
 func enter(n uint32, args unsafe.Pointer) bool {
@@ -41,11 +50,6 @@ func enter(n uint32, args unsafe.Pointer) bool {
 
 // bind makes function n callable.
 func bind(n uint32, fn unsafe.Pointer) { C.cudabind_7b40a3911157_bind(C.uint(n), fn) }
-
-// linkage tells whether the program is linked dynamically, and whether its C library is glibc.
-func linkage() (dynamic, glibc bool) {
-	return C.cudabind_7b40a3911157_linked() != 0, C.cudabind_7b40a3911157_glibc() != 0
-}
 
 // dlopen opens a library. Where it cannot, it says why.
 func dlopen(file string) (lib unsafe.Pointer, why string) {

@@ -3,11 +3,15 @@
 package cudart12
 
 const (
+	// CUDA_EGL_MAX_PLANES is the greatest number of planes in a frame of EGL.
+	CUDA_EGL_MAX_PLANES = 3
 	// CUDART_VERSION is the CUDA version of the headers from which this package was generated, 1000
 	// times the major plus 10 times the minor version.
 	//
 	// It says nothing about the machine: [CudaDriverGetVersion] does.
 	CUDART_VERSION = 12090
+	// IsEglSupported says that the header declares the functions for EGL on this platform.
+	IsEglSupported = 1
 	// CudaHostAllocDefault is the value 0 of the flags of [CudaHostAlloc]: pinned, cached memory.
 	CudaHostAllocDefault = 0
 	// CudaHostAllocPortable is the flag of pinned memory for all contexts; with unique addresses all

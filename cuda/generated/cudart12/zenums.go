@@ -3636,3 +3636,568 @@ func (v CudaTextureReadMode) String() string {
 	}
 	return "CudaTextureReadMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
+
+// CudaGLDeviceList is which devices of an OpenGL context [CudaGLGetDevices] lists.
+type CudaGLDeviceList uint32
+
+const (
+	// All that it renders on.
+	CudaGLDeviceListAll CudaGLDeviceList = 1
+	// Those that render this frame, where several GPUs take turns.
+	CudaGLDeviceListCurrentFrame CudaGLDeviceList = 2
+	// Those that will probably render the next one.
+	CudaGLDeviceListNextFrame CudaGLDeviceList = 3
+)
+
+// String is the C name of the value, or its number.
+func (v CudaGLDeviceList) String() string {
+	switch v {
+	case CudaGLDeviceListAll:
+		return "cudaGLDeviceListAll"
+	case CudaGLDeviceListCurrentFrame:
+		return "cudaGLDeviceListCurrentFrame"
+	case CudaGLDeviceListNextFrame:
+		return "cudaGLDeviceListNextFrame"
+	}
+	return "CudaGLDeviceList(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CudaGLMapFlags is a hint for [CudaGLSetBufferObjectMapFlags] on how kernels will use a buffer
+// object.
+type CudaGLMapFlags uint32
+
+const (
+	// They read and write it.
+	CudaGLMapFlagsNone CudaGLMapFlags = 0
+	// They do not write it.
+	CudaGLMapFlagsReadOnly CudaGLMapFlags = 1
+	// They overwrite all of it and do not read it, so that its old contents are lost.
+	CudaGLMapFlagsWriteDiscard CudaGLMapFlags = 2
+)
+
+// String is the C name of the value, or its number.
+func (v CudaGLMapFlags) String() string {
+	switch v {
+	case CudaGLMapFlagsNone:
+		return "cudaGLMapFlagsNone"
+	case CudaGLMapFlagsReadOnly:
+		return "cudaGLMapFlagsReadOnly"
+	case CudaGLMapFlagsWriteDiscard:
+		return "cudaGLMapFlagsWriteDiscard"
+	}
+	return "CudaGLMapFlags(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CudaEglFrameType is what the planes of a frame are.
+type CudaEglFrameType uint32
+
+const (
+	// Arrays; no format with three channels.
+	CudaEglFrameTypeArray CudaEglFrameType = 0
+	// Plain memory in rows.
+	CudaEglFrameTypePitch CudaEglFrameType = 1
+)
+
+// String is the C name of the value, or its number.
+func (v CudaEglFrameType) String() string {
+	switch v {
+	case CudaEglFrameTypeArray:
+		return "cudaEglFrameTypeArray"
+	case CudaEglFrameTypePitch:
+		return "cudaEglFrameTypePitch"
+	}
+	return "CudaEglFrameType(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CudaEglResourceLocationFlags is where a consumer wants its frames.
+//
+// It is a hint: a frame that was made elsewhere is copied, which takes time. On a GPU that shares
+// the CPU's memory it means nothing.
+type CudaEglResourceLocationFlags uint32
+
+const (
+	// In the memory of the host.
+	CudaEglResourceLocationSysmem CudaEglResourceLocationFlags = 0
+	// In the memory of the GPU.
+	CudaEglResourceLocationVidmem CudaEglResourceLocationFlags = 1
+)
+
+// String is the C name of the value, or its number.
+func (v CudaEglResourceLocationFlags) String() string {
+	switch v {
+	case CudaEglResourceLocationSysmem:
+		return "cudaEglResourceLocationSysmem"
+	case CudaEglResourceLocationVidmem:
+		return "cudaEglResourceLocationVidmem"
+	}
+	return "CudaEglResourceLocationFlags(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CudaEglColorFormat is how an image of EGL stores its colours.
+//
+// Y is luma; U and V are chroma, each of which may have fewer elements than Y. Planes are listed in
+// their order. The letters of what is stored stand in the order of bytes that NVIDIA's header
+// states.
+type CudaEglColorFormat uint32
+
+const (
+	// Planes Y, U, V; chroma in half width and height.
+	CudaEglColorFormatYUV420Planar CudaEglColorFormat = 0
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height.
+	CudaEglColorFormatYUV420SemiPlanar CudaEglColorFormat = 1
+	// Planes Y, U, V; chroma in half width.
+	CudaEglColorFormatYUV422Planar CudaEglColorFormat = 2
+	// Planes Y and UV, which interleaves U and V; chroma in half width.
+	CudaEglColorFormatYUV422SemiPlanar CudaEglColorFormat = 3
+	// 4 channels in one plane, stored as BGRA.
+	CudaEglColorFormatARGB CudaEglColorFormat = 6
+	// 4 channels in one plane, stored as ABGR.
+	CudaEglColorFormatRGBA CudaEglColorFormat = 7
+	// Luminance alone.
+	CudaEglColorFormatL CudaEglColorFormat = 8
+	// One channel.
+	CudaEglColorFormatR CudaEglColorFormat = 9
+	// Planes Y, U, V; chroma in full size.
+	CudaEglColorFormatYUV444Planar CudaEglColorFormat = 10
+	// Planes Y and UV, which interleaves U and V; chroma in full size.
+	CudaEglColorFormatYUV444SemiPlanar CudaEglColorFormat = 11
+	// 4:2:2 in one plane; two pixels are stored as UYVY.
+	CudaEglColorFormatYUYV422 CudaEglColorFormat = 12
+	// 4:2:2 in one plane; two pixels are stored as YUYV.
+	CudaEglColorFormatUYVY422 CudaEglColorFormat = 13
+	// 4 channels in one plane, stored as RGBA.
+	CudaEglColorFormatABGR CudaEglColorFormat = 14
+	// 4 channels in one plane, stored as ARGB.
+	CudaEglColorFormatBGRA CudaEglColorFormat = 15
+	// Alpha alone.
+	CudaEglColorFormatA CudaEglColorFormat = 16
+	// Two channels in one plane, stored as GR.
+	CudaEglColorFormatRG CudaEglColorFormat = 17
+	// 4 channels in one plane, stored as VUYA.
+	CudaEglColorFormatAYUV CudaEglColorFormat = 18
+	// Planes Y and VU, which interleaves V and U; chroma in full size.
+	CudaEglColorFormatYVU444SemiPlanar CudaEglColorFormat = 19
+	// Planes Y and VU, which interleaves V and U; chroma in half width.
+	CudaEglColorFormatYVU422SemiPlanar CudaEglColorFormat = 20
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height.
+	CudaEglColorFormatYVU420SemiPlanar CudaEglColorFormat = 21
+	// 10 bits: planes Y and VU; chroma in full size.
+	CudaEglColorFormatY10V10U10_444SemiPlanar CudaEglColorFormat = 22
+	// 10 bits: planes Y and VU; chroma in half width and height.
+	CudaEglColorFormatY10V10U10_420SemiPlanar CudaEglColorFormat = 23
+	// 12 bits: planes Y and VU; chroma in full size.
+	CudaEglColorFormatY12V12U12_444SemiPlanar CudaEglColorFormat = 24
+	// 12 bits: planes Y and VU; chroma in half width and height.
+	CudaEglColorFormatY12V12U12_420SemiPlanar CudaEglColorFormat = 25
+	// 4:2:2 in one plane; two pixels are stored as YVYU, extended range.
+	CudaEglColorFormatVYUY_ER CudaEglColorFormat = 26
+	// 4:2:2 in one plane; two pixels are stored as YUYV, extended range.
+	CudaEglColorFormatUYVY_ER CudaEglColorFormat = 27
+	// 4:2:2 in one plane; two pixels are stored as UYVY, extended range.
+	CudaEglColorFormatYUYV_ER CudaEglColorFormat = 28
+	// 4:2:2 in one plane; two pixels are stored as VYUY, extended range.
+	CudaEglColorFormatYVYU_ER CudaEglColorFormat = 29
+	// 4 channels in one plane, stored as AVUY, extended range.
+	CudaEglColorFormatYUVA_ER CudaEglColorFormat = 31
+	// 4 channels in one plane, stored as VUYA, extended range.
+	CudaEglColorFormatAYUV_ER CudaEglColorFormat = 32
+	// Planes Y, U, V; chroma in full size, extended range.
+	CudaEglColorFormatYUV444Planar_ER CudaEglColorFormat = 33
+	// Planes Y, U, V; chroma in half width, extended range.
+	CudaEglColorFormatYUV422Planar_ER CudaEglColorFormat = 34
+	// Planes Y, U, V; chroma in half width and height, extended range.
+	CudaEglColorFormatYUV420Planar_ER CudaEglColorFormat = 35
+	// Planes Y and UV, which interleaves U and V; chroma in full size, extended range.
+	CudaEglColorFormatYUV444SemiPlanar_ER CudaEglColorFormat = 36
+	// Planes Y and UV, which interleaves U and V; chroma in half width, extended range.
+	CudaEglColorFormatYUV422SemiPlanar_ER CudaEglColorFormat = 37
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height, extended range.
+	CudaEglColorFormatYUV420SemiPlanar_ER CudaEglColorFormat = 38
+	// Planes Y, V, U; chroma in full size, extended range.
+	CudaEglColorFormatYVU444Planar_ER CudaEglColorFormat = 39
+	// Planes Y, V, U; chroma in half width, extended range.
+	CudaEglColorFormatYVU422Planar_ER CudaEglColorFormat = 40
+	// Planes Y, V, U; chroma in half width and height, extended range.
+	CudaEglColorFormatYVU420Planar_ER CudaEglColorFormat = 41
+	// Planes Y and VU, which interleaves V and U; chroma in full size, extended range.
+	CudaEglColorFormatYVU444SemiPlanar_ER CudaEglColorFormat = 42
+	// Planes Y and VU, which interleaves V and U; chroma in half width, extended range.
+	CudaEglColorFormatYVU422SemiPlanar_ER CudaEglColorFormat = 43
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height, extended range.
+	CudaEglColorFormatYVU420SemiPlanar_ER CudaEglColorFormat = 44
+	// Raw sensor pattern RGGB.
+	CudaEglColorFormatBayerRGGB CudaEglColorFormat = 45
+	// Raw sensor pattern BGGR.
+	CudaEglColorFormatBayerBGGR CudaEglColorFormat = 46
+	// Raw sensor pattern GRBG.
+	CudaEglColorFormatBayerGRBG CudaEglColorFormat = 47
+	// Raw sensor pattern GBRG.
+	CudaEglColorFormatBayerGBRG CudaEglColorFormat = 48
+	// Raw sensor pattern RGGB, 10 of 16 bits.
+	CudaEglColorFormatBayer10RGGB CudaEglColorFormat = 49
+	// Raw sensor pattern BGGR, 10 of 16 bits.
+	CudaEglColorFormatBayer10BGGR CudaEglColorFormat = 50
+	// Raw sensor pattern GRBG, 10 of 16 bits.
+	CudaEglColorFormatBayer10GRBG CudaEglColorFormat = 51
+	// Raw sensor pattern GBRG, 10 of 16 bits.
+	CudaEglColorFormatBayer10GBRG CudaEglColorFormat = 52
+	// Raw sensor pattern RGGB, 12 of 16 bits.
+	CudaEglColorFormatBayer12RGGB CudaEglColorFormat = 53
+	// Raw sensor pattern BGGR, 12 of 16 bits.
+	CudaEglColorFormatBayer12BGGR CudaEglColorFormat = 54
+	// Raw sensor pattern GRBG, 12 of 16 bits.
+	CudaEglColorFormatBayer12GRBG CudaEglColorFormat = 55
+	// Raw sensor pattern GBRG, 12 of 16 bits.
+	CudaEglColorFormatBayer12GBRG CudaEglColorFormat = 56
+	// Raw sensor pattern RGGB, 14 of 16 bits.
+	CudaEglColorFormatBayer14RGGB CudaEglColorFormat = 57
+	// Raw sensor pattern BGGR, 14 of 16 bits.
+	CudaEglColorFormatBayer14BGGR CudaEglColorFormat = 58
+	// Raw sensor pattern GRBG, 14 of 16 bits.
+	CudaEglColorFormatBayer14GRBG CudaEglColorFormat = 59
+	// Raw sensor pattern GBRG, 14 of 16 bits.
+	CudaEglColorFormatBayer14GBRG CudaEglColorFormat = 60
+	// Raw sensor pattern RGGB, 20 of 32 bits.
+	CudaEglColorFormatBayer20RGGB CudaEglColorFormat = 61
+	// Raw sensor pattern BGGR, 20 of 32 bits.
+	CudaEglColorFormatBayer20BGGR CudaEglColorFormat = 62
+	// Raw sensor pattern GRBG, 20 of 32 bits.
+	CudaEglColorFormatBayer20GRBG CudaEglColorFormat = 63
+	// Raw sensor pattern GBRG, 20 of 32 bits.
+	CudaEglColorFormatBayer20GBRG CudaEglColorFormat = 64
+	// Planes Y, V, U; chroma in full size.
+	CudaEglColorFormatYVU444Planar CudaEglColorFormat = 65
+	// Planes Y, V, U; chroma in half width.
+	CudaEglColorFormatYVU422Planar CudaEglColorFormat = 66
+	// Planes Y, V, U; chroma in half width and height.
+	CudaEglColorFormatYVU420Planar CudaEglColorFormat = 67
+	// Sensor pattern RGGB, in numbers that only NVIDIA's image processor understands.
+	CudaEglColorFormatBayerIspRGGB CudaEglColorFormat = 68
+	// Sensor pattern BGGR, in numbers that only NVIDIA's image processor understands.
+	CudaEglColorFormatBayerIspBGGR CudaEglColorFormat = 69
+	// Sensor pattern GRBG, in numbers that only NVIDIA's image processor understands.
+	CudaEglColorFormatBayerIspGRBG CudaEglColorFormat = 70
+	// Sensor pattern GBRG, in numbers that only NVIDIA's image processor understands.
+	CudaEglColorFormatBayerIspGBRG CudaEglColorFormat = 71
+	// Raw sensor pattern BCCR.
+	CudaEglColorFormatBayerBCCR CudaEglColorFormat = 72
+	// Raw sensor pattern RCCB.
+	CudaEglColorFormatBayerRCCB CudaEglColorFormat = 73
+	// Raw sensor pattern CRBC.
+	CudaEglColorFormatBayerCRBC CudaEglColorFormat = 74
+	// Raw sensor pattern CBRC.
+	CudaEglColorFormatBayerCBRC CudaEglColorFormat = 75
+	// Raw sensor pattern CCCC, 10 of 16 bits.
+	CudaEglColorFormatBayer10CCCC CudaEglColorFormat = 76
+	// Raw sensor pattern BCCR, 12 of 16 bits.
+	CudaEglColorFormatBayer12BCCR CudaEglColorFormat = 77
+	// Raw sensor pattern RCCB, 12 of 16 bits.
+	CudaEglColorFormatBayer12RCCB CudaEglColorFormat = 78
+	// Raw sensor pattern CRBC, 12 of 16 bits.
+	CudaEglColorFormatBayer12CRBC CudaEglColorFormat = 79
+	// Raw sensor pattern CBRC, 12 of 16 bits.
+	CudaEglColorFormatBayer12CBRC CudaEglColorFormat = 80
+	// Raw sensor pattern CCCC, 12 of 16 bits.
+	CudaEglColorFormatBayer12CCCC CudaEglColorFormat = 81
+	// Luma alone.
+	CudaEglColorFormatY CudaEglColorFormat = 82
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height, of BT.2020.
+	CudaEglColorFormatYUV420SemiPlanar_2020 CudaEglColorFormat = 83
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height, of BT.2020.
+	CudaEglColorFormatYVU420SemiPlanar_2020 CudaEglColorFormat = 84
+	// Planes Y, U, V; chroma in half width and height, of BT.2020.
+	CudaEglColorFormatYUV420Planar_2020 CudaEglColorFormat = 85
+	// Planes Y, V, U; chroma in half width and height, of BT.2020.
+	CudaEglColorFormatYVU420Planar_2020 CudaEglColorFormat = 86
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height, of BT.709.
+	CudaEglColorFormatYUV420SemiPlanar_709 CudaEglColorFormat = 87
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height, of BT.709.
+	CudaEglColorFormatYVU420SemiPlanar_709 CudaEglColorFormat = 88
+	// Planes Y, U, V; chroma in half width and height, of BT.709.
+	CudaEglColorFormatYUV420Planar_709 CudaEglColorFormat = 89
+	// Planes Y, V, U; chroma in half width and height, of BT.709.
+	CudaEglColorFormatYVU420Planar_709 CudaEglColorFormat = 90
+	// 10 bits: planes Y and VU; chroma in half width and height, of BT.709.
+	CudaEglColorFormatY10V10U10_420SemiPlanar_709 CudaEglColorFormat = 91
+	// 10 bits: planes Y and VU; chroma in half width and height, of BT.2020.
+	CudaEglColorFormatY10V10U10_420SemiPlanar_2020 CudaEglColorFormat = 92
+	// 10 bits: planes Y and VU; chroma in half width, of BT.2020.
+	CudaEglColorFormatY10V10U10_422SemiPlanar_2020 CudaEglColorFormat = 93
+	// 10 bits: planes Y and VU; chroma in half width.
+	CudaEglColorFormatY10V10U10_422SemiPlanar CudaEglColorFormat = 94
+	// 10 bits: planes Y and VU; chroma in half width, of BT.709.
+	CudaEglColorFormatY10V10U10_422SemiPlanar_709 CudaEglColorFormat = 95
+	// Luma alone, extended range.
+	CudaEglColorFormatY_ER CudaEglColorFormat = 96
+	// Luma alone, of BT.709, extended range.
+	CudaEglColorFormatY_709_ER CudaEglColorFormat = 97
+	// Luma alone, 10 bits, extended range.
+	CudaEglColorFormatY10_ER CudaEglColorFormat = 98
+	// Luma alone, 10 bits, of BT.709, extended range.
+	CudaEglColorFormatY10_709_ER CudaEglColorFormat = 99
+	// Luma alone, 12 bits, extended range.
+	CudaEglColorFormatY12_ER CudaEglColorFormat = 100
+	// Luma alone, 12 bits, of BT.709, extended range.
+	CudaEglColorFormatY12_709_ER CudaEglColorFormat = 101
+	// 4 channels in one plane, stored as AVUY.
+	CudaEglColorFormatYUVA CudaEglColorFormat = 102
+	// 4:2:2 in one plane; two pixels are stored as YVYU.
+	CudaEglColorFormatYVYU CudaEglColorFormat = 104
+	// 4:2:2 in one plane; two pixels are stored as VYUY.
+	CudaEglColorFormatVYUY CudaEglColorFormat = 105
+	// 10 bits: planes Y and VU; chroma in half width and height, extended range.
+	CudaEglColorFormatY10V10U10_420SemiPlanar_ER CudaEglColorFormat = 106
+	// 10 bits: planes Y and VU; chroma in half width and height, of BT.709, extended range.
+	CudaEglColorFormatY10V10U10_420SemiPlanar_709_ER CudaEglColorFormat = 107
+	// 10 bits: planes Y and VU; chroma in full size, extended range.
+	CudaEglColorFormatY10V10U10_444SemiPlanar_ER CudaEglColorFormat = 108
+	// 10 bits: planes Y and VU; chroma in full size, of BT.709, extended range.
+	CudaEglColorFormatY10V10U10_444SemiPlanar_709_ER CudaEglColorFormat = 109
+	// 12 bits: planes Y and VU; chroma in half width and height, extended range.
+	CudaEglColorFormatY12V12U12_420SemiPlanar_ER CudaEglColorFormat = 110
+	// 12 bits: planes Y and VU; chroma in half width and height, of BT.709, extended range.
+	CudaEglColorFormatY12V12U12_420SemiPlanar_709_ER CudaEglColorFormat = 111
+	// 12 bits: planes Y and VU; chroma in full size, extended range.
+	CudaEglColorFormatY12V12U12_444SemiPlanar_ER CudaEglColorFormat = 112
+	// 12 bits: planes Y and VU; chroma in full size, of BT.709, extended range.
+	CudaEglColorFormatY12V12U12_444SemiPlanar_709_ER CudaEglColorFormat = 113
+	// 4:2:2 in one plane; two pixels are stored as UYVY, of BT.709.
+	CudaEglColorFormatUYVY709 CudaEglColorFormat = 114
+	// 4:2:2 in one plane; two pixels are stored as UYVY, of BT.709, extended range.
+	CudaEglColorFormatUYVY709_ER CudaEglColorFormat = 115
+	// 4:2:2 in one plane; two pixels are stored as UYVY, of BT.2020.
+	CudaEglColorFormatUYVY2020 CudaEglColorFormat = 116
+)
+
+// String is the C name of the value, or its number.
+func (v CudaEglColorFormat) String() string {
+	switch v {
+	case CudaEglColorFormatYUV420Planar:
+		return "cudaEglColorFormatYUV420Planar"
+	case CudaEglColorFormatYUV420SemiPlanar:
+		return "cudaEglColorFormatYUV420SemiPlanar"
+	case CudaEglColorFormatYUV422Planar:
+		return "cudaEglColorFormatYUV422Planar"
+	case CudaEglColorFormatYUV422SemiPlanar:
+		return "cudaEglColorFormatYUV422SemiPlanar"
+	case CudaEglColorFormatARGB:
+		return "cudaEglColorFormatARGB"
+	case CudaEglColorFormatRGBA:
+		return "cudaEglColorFormatRGBA"
+	case CudaEglColorFormatL:
+		return "cudaEglColorFormatL"
+	case CudaEglColorFormatR:
+		return "cudaEglColorFormatR"
+	case CudaEglColorFormatYUV444Planar:
+		return "cudaEglColorFormatYUV444Planar"
+	case CudaEglColorFormatYUV444SemiPlanar:
+		return "cudaEglColorFormatYUV444SemiPlanar"
+	case CudaEglColorFormatYUYV422:
+		return "cudaEglColorFormatYUYV422"
+	case CudaEglColorFormatUYVY422:
+		return "cudaEglColorFormatUYVY422"
+	case CudaEglColorFormatABGR:
+		return "cudaEglColorFormatABGR"
+	case CudaEglColorFormatBGRA:
+		return "cudaEglColorFormatBGRA"
+	case CudaEglColorFormatA:
+		return "cudaEglColorFormatA"
+	case CudaEglColorFormatRG:
+		return "cudaEglColorFormatRG"
+	case CudaEglColorFormatAYUV:
+		return "cudaEglColorFormatAYUV"
+	case CudaEglColorFormatYVU444SemiPlanar:
+		return "cudaEglColorFormatYVU444SemiPlanar"
+	case CudaEglColorFormatYVU422SemiPlanar:
+		return "cudaEglColorFormatYVU422SemiPlanar"
+	case CudaEglColorFormatYVU420SemiPlanar:
+		return "cudaEglColorFormatYVU420SemiPlanar"
+	case CudaEglColorFormatY10V10U10_444SemiPlanar:
+		return "cudaEglColorFormatY10V10U10_444SemiPlanar"
+	case CudaEglColorFormatY10V10U10_420SemiPlanar:
+		return "cudaEglColorFormatY10V10U10_420SemiPlanar"
+	case CudaEglColorFormatY12V12U12_444SemiPlanar:
+		return "cudaEglColorFormatY12V12U12_444SemiPlanar"
+	case CudaEglColorFormatY12V12U12_420SemiPlanar:
+		return "cudaEglColorFormatY12V12U12_420SemiPlanar"
+	case CudaEglColorFormatVYUY_ER:
+		return "cudaEglColorFormatVYUY_ER"
+	case CudaEglColorFormatUYVY_ER:
+		return "cudaEglColorFormatUYVY_ER"
+	case CudaEglColorFormatYUYV_ER:
+		return "cudaEglColorFormatYUYV_ER"
+	case CudaEglColorFormatYVYU_ER:
+		return "cudaEglColorFormatYVYU_ER"
+	case CudaEglColorFormatYUVA_ER:
+		return "cudaEglColorFormatYUVA_ER"
+	case CudaEglColorFormatAYUV_ER:
+		return "cudaEglColorFormatAYUV_ER"
+	case CudaEglColorFormatYUV444Planar_ER:
+		return "cudaEglColorFormatYUV444Planar_ER"
+	case CudaEglColorFormatYUV422Planar_ER:
+		return "cudaEglColorFormatYUV422Planar_ER"
+	case CudaEglColorFormatYUV420Planar_ER:
+		return "cudaEglColorFormatYUV420Planar_ER"
+	case CudaEglColorFormatYUV444SemiPlanar_ER:
+		return "cudaEglColorFormatYUV444SemiPlanar_ER"
+	case CudaEglColorFormatYUV422SemiPlanar_ER:
+		return "cudaEglColorFormatYUV422SemiPlanar_ER"
+	case CudaEglColorFormatYUV420SemiPlanar_ER:
+		return "cudaEglColorFormatYUV420SemiPlanar_ER"
+	case CudaEglColorFormatYVU444Planar_ER:
+		return "cudaEglColorFormatYVU444Planar_ER"
+	case CudaEglColorFormatYVU422Planar_ER:
+		return "cudaEglColorFormatYVU422Planar_ER"
+	case CudaEglColorFormatYVU420Planar_ER:
+		return "cudaEglColorFormatYVU420Planar_ER"
+	case CudaEglColorFormatYVU444SemiPlanar_ER:
+		return "cudaEglColorFormatYVU444SemiPlanar_ER"
+	case CudaEglColorFormatYVU422SemiPlanar_ER:
+		return "cudaEglColorFormatYVU422SemiPlanar_ER"
+	case CudaEglColorFormatYVU420SemiPlanar_ER:
+		return "cudaEglColorFormatYVU420SemiPlanar_ER"
+	case CudaEglColorFormatBayerRGGB:
+		return "cudaEglColorFormatBayerRGGB"
+	case CudaEglColorFormatBayerBGGR:
+		return "cudaEglColorFormatBayerBGGR"
+	case CudaEglColorFormatBayerGRBG:
+		return "cudaEglColorFormatBayerGRBG"
+	case CudaEglColorFormatBayerGBRG:
+		return "cudaEglColorFormatBayerGBRG"
+	case CudaEglColorFormatBayer10RGGB:
+		return "cudaEglColorFormatBayer10RGGB"
+	case CudaEglColorFormatBayer10BGGR:
+		return "cudaEglColorFormatBayer10BGGR"
+	case CudaEglColorFormatBayer10GRBG:
+		return "cudaEglColorFormatBayer10GRBG"
+	case CudaEglColorFormatBayer10GBRG:
+		return "cudaEglColorFormatBayer10GBRG"
+	case CudaEglColorFormatBayer12RGGB:
+		return "cudaEglColorFormatBayer12RGGB"
+	case CudaEglColorFormatBayer12BGGR:
+		return "cudaEglColorFormatBayer12BGGR"
+	case CudaEglColorFormatBayer12GRBG:
+		return "cudaEglColorFormatBayer12GRBG"
+	case CudaEglColorFormatBayer12GBRG:
+		return "cudaEglColorFormatBayer12GBRG"
+	case CudaEglColorFormatBayer14RGGB:
+		return "cudaEglColorFormatBayer14RGGB"
+	case CudaEglColorFormatBayer14BGGR:
+		return "cudaEglColorFormatBayer14BGGR"
+	case CudaEglColorFormatBayer14GRBG:
+		return "cudaEglColorFormatBayer14GRBG"
+	case CudaEglColorFormatBayer14GBRG:
+		return "cudaEglColorFormatBayer14GBRG"
+	case CudaEglColorFormatBayer20RGGB:
+		return "cudaEglColorFormatBayer20RGGB"
+	case CudaEglColorFormatBayer20BGGR:
+		return "cudaEglColorFormatBayer20BGGR"
+	case CudaEglColorFormatBayer20GRBG:
+		return "cudaEglColorFormatBayer20GRBG"
+	case CudaEglColorFormatBayer20GBRG:
+		return "cudaEglColorFormatBayer20GBRG"
+	case CudaEglColorFormatYVU444Planar:
+		return "cudaEglColorFormatYVU444Planar"
+	case CudaEglColorFormatYVU422Planar:
+		return "cudaEglColorFormatYVU422Planar"
+	case CudaEglColorFormatYVU420Planar:
+		return "cudaEglColorFormatYVU420Planar"
+	case CudaEglColorFormatBayerIspRGGB:
+		return "cudaEglColorFormatBayerIspRGGB"
+	case CudaEglColorFormatBayerIspBGGR:
+		return "cudaEglColorFormatBayerIspBGGR"
+	case CudaEglColorFormatBayerIspGRBG:
+		return "cudaEglColorFormatBayerIspGRBG"
+	case CudaEglColorFormatBayerIspGBRG:
+		return "cudaEglColorFormatBayerIspGBRG"
+	case CudaEglColorFormatBayerBCCR:
+		return "cudaEglColorFormatBayerBCCR"
+	case CudaEglColorFormatBayerRCCB:
+		return "cudaEglColorFormatBayerRCCB"
+	case CudaEglColorFormatBayerCRBC:
+		return "cudaEglColorFormatBayerCRBC"
+	case CudaEglColorFormatBayerCBRC:
+		return "cudaEglColorFormatBayerCBRC"
+	case CudaEglColorFormatBayer10CCCC:
+		return "cudaEglColorFormatBayer10CCCC"
+	case CudaEglColorFormatBayer12BCCR:
+		return "cudaEglColorFormatBayer12BCCR"
+	case CudaEglColorFormatBayer12RCCB:
+		return "cudaEglColorFormatBayer12RCCB"
+	case CudaEglColorFormatBayer12CRBC:
+		return "cudaEglColorFormatBayer12CRBC"
+	case CudaEglColorFormatBayer12CBRC:
+		return "cudaEglColorFormatBayer12CBRC"
+	case CudaEglColorFormatBayer12CCCC:
+		return "cudaEglColorFormatBayer12CCCC"
+	case CudaEglColorFormatY:
+		return "cudaEglColorFormatY"
+	case CudaEglColorFormatYUV420SemiPlanar_2020:
+		return "cudaEglColorFormatYUV420SemiPlanar_2020"
+	case CudaEglColorFormatYVU420SemiPlanar_2020:
+		return "cudaEglColorFormatYVU420SemiPlanar_2020"
+	case CudaEglColorFormatYUV420Planar_2020:
+		return "cudaEglColorFormatYUV420Planar_2020"
+	case CudaEglColorFormatYVU420Planar_2020:
+		return "cudaEglColorFormatYVU420Planar_2020"
+	case CudaEglColorFormatYUV420SemiPlanar_709:
+		return "cudaEglColorFormatYUV420SemiPlanar_709"
+	case CudaEglColorFormatYVU420SemiPlanar_709:
+		return "cudaEglColorFormatYVU420SemiPlanar_709"
+	case CudaEglColorFormatYUV420Planar_709:
+		return "cudaEglColorFormatYUV420Planar_709"
+	case CudaEglColorFormatYVU420Planar_709:
+		return "cudaEglColorFormatYVU420Planar_709"
+	case CudaEglColorFormatY10V10U10_420SemiPlanar_709:
+		return "cudaEglColorFormatY10V10U10_420SemiPlanar_709"
+	case CudaEglColorFormatY10V10U10_420SemiPlanar_2020:
+		return "cudaEglColorFormatY10V10U10_420SemiPlanar_2020"
+	case CudaEglColorFormatY10V10U10_422SemiPlanar_2020:
+		return "cudaEglColorFormatY10V10U10_422SemiPlanar_2020"
+	case CudaEglColorFormatY10V10U10_422SemiPlanar:
+		return "cudaEglColorFormatY10V10U10_422SemiPlanar"
+	case CudaEglColorFormatY10V10U10_422SemiPlanar_709:
+		return "cudaEglColorFormatY10V10U10_422SemiPlanar_709"
+	case CudaEglColorFormatY_ER:
+		return "cudaEglColorFormatY_ER"
+	case CudaEglColorFormatY_709_ER:
+		return "cudaEglColorFormatY_709_ER"
+	case CudaEglColorFormatY10_ER:
+		return "cudaEglColorFormatY10_ER"
+	case CudaEglColorFormatY10_709_ER:
+		return "cudaEglColorFormatY10_709_ER"
+	case CudaEglColorFormatY12_ER:
+		return "cudaEglColorFormatY12_ER"
+	case CudaEglColorFormatY12_709_ER:
+		return "cudaEglColorFormatY12_709_ER"
+	case CudaEglColorFormatYUVA:
+		return "cudaEglColorFormatYUVA"
+	case CudaEglColorFormatYVYU:
+		return "cudaEglColorFormatYVYU"
+	case CudaEglColorFormatVYUY:
+		return "cudaEglColorFormatVYUY"
+	case CudaEglColorFormatY10V10U10_420SemiPlanar_ER:
+		return "cudaEglColorFormatY10V10U10_420SemiPlanar_ER"
+	case CudaEglColorFormatY10V10U10_420SemiPlanar_709_ER:
+		return "cudaEglColorFormatY10V10U10_420SemiPlanar_709_ER"
+	case CudaEglColorFormatY10V10U10_444SemiPlanar_ER:
+		return "cudaEglColorFormatY10V10U10_444SemiPlanar_ER"
+	case CudaEglColorFormatY10V10U10_444SemiPlanar_709_ER:
+		return "cudaEglColorFormatY10V10U10_444SemiPlanar_709_ER"
+	case CudaEglColorFormatY12V12U12_420SemiPlanar_ER:
+		return "cudaEglColorFormatY12V12U12_420SemiPlanar_ER"
+	case CudaEglColorFormatY12V12U12_420SemiPlanar_709_ER:
+		return "cudaEglColorFormatY12V12U12_420SemiPlanar_709_ER"
+	case CudaEglColorFormatY12V12U12_444SemiPlanar_ER:
+		return "cudaEglColorFormatY12V12U12_444SemiPlanar_ER"
+	case CudaEglColorFormatY12V12U12_444SemiPlanar_709_ER:
+		return "cudaEglColorFormatY12V12U12_444SemiPlanar_709_ER"
+	case CudaEglColorFormatUYVY709:
+		return "cudaEglColorFormatUYVY709"
+	case CudaEglColorFormatUYVY709_ER:
+		return "cudaEglColorFormatUYVY709_ER"
+	case CudaEglColorFormatUYVY2020:
+		return "cudaEglColorFormatUYVY2020"
+	}
+	return "CudaEglColorFormat(" + strconv.FormatInt(int64(v), 10) + ")"
+}

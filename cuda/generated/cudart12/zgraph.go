@@ -1413,8 +1413,13 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.SignalExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1485,8 +1490,13 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Node.Set], [safe.SignalExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1532,8 +1542,13 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.WaitExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1601,8 +1616,13 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 // See also [CudaGraphNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaSignalExternalSemaphoresAsync], [CudaWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Node.Set], [safe.WaitExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -3355,8 +3375,13 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.SignalExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3401,8 +3426,13 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 // [CudaGraphExecExternalSemaphoresSignalNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t

@@ -107,12 +107,13 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
 // [CudaMalloc3DArray].
 //
-// Safe counterpart: [safe.NewBuffer].
+// Safe counterpart: [safe.NewBuffer], [safe.NewBufferWith].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [safe.NewBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBuffer
+// [safe.NewBufferWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferWith
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer

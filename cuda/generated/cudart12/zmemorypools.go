@@ -76,12 +76,13 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolTrimTo].
 //
-// Safe counterpart: [safe.Pool.Trim].
+// Safe counterpart: [safe.Pool.Trim], [safe.Context.TrimMemory].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolTrimTo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolTrimTo
+// [safe.Context.TrimMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.TrimMemory
 // [safe.Pool.Trim]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Trim
 func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 	args := &struct {

@@ -223,6 +223,14 @@ type CudaTextureObject_t uint64
 // be a Go function exported to C.
 type CudaStreamCallback_t uintptr
 
+// CudaEglStreamConnection is CUDA's end of an EGL stream, as its producer or its consumer.
+//
+// It comes from [CudaEGLStreamProducerConnect] or [CudaEGLStreamConsumerConnect]. Functions take a
+// pointer to it.
+//
+// From Go: a number that keeps nothing alive. Use it from one goroutine at a time.
+type CudaEglStreamConnection uintptr
+
 // CUuuid is another name of [CUuuid_st].
 type CUuuid = CUuuid_st
 

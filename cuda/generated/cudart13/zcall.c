@@ -2070,10 +2070,155 @@ static void t_cudaGetDriverEntryPointByVersion(void *fn, void *args)
 	struct args_cudaGetDriverEntryPointByVersion *s = args;
 	s->ret = ((fn_cudaGetDriverEntryPointByVersion)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
 }
+static void t_cudaProfilerStart(void *fn, void *args)
+{
+	struct args_cudaProfilerStart *s = args;
+	s->ret = ((fn_cudaProfilerStart)fn)();
+}
+static void t_cudaProfilerStop(void *fn, void *args)
+{
+	struct args_cudaProfilerStop *s = args;
+	s->ret = ((fn_cudaProfilerStop)fn)();
+}
+static void t_cudaGLGetDevices(void *fn, void *args)
+{
+	struct args_cudaGLGetDevices *s = args;
+	s->ret = ((fn_cudaGLGetDevices)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cudaGraphicsGLRegisterImage(void *fn, void *args)
+{
+	struct args_cudaGraphicsGLRegisterImage *s = args;
+	s->ret = ((fn_cudaGraphicsGLRegisterImage)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cudaGraphicsGLRegisterBuffer(void *fn, void *args)
+{
+	struct args_cudaGraphicsGLRegisterBuffer *s = args;
+	s->ret = ((fn_cudaGraphicsGLRegisterBuffer)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaGLSetGLDevice(void *fn, void *args)
+{
+	struct args_cudaGLSetGLDevice *s = args;
+	s->ret = ((fn_cudaGLSetGLDevice)fn)(s->p0);
+}
+static void t_cudaGLRegisterBufferObject(void *fn, void *args)
+{
+	struct args_cudaGLRegisterBufferObject *s = args;
+	s->ret = ((fn_cudaGLRegisterBufferObject)fn)(s->p0);
+}
+static void t_cudaGLMapBufferObject(void *fn, void *args)
+{
+	struct args_cudaGLMapBufferObject *s = args;
+	s->ret = ((fn_cudaGLMapBufferObject)fn)(s->p0, s->p1);
+}
+static void t_cudaGLUnmapBufferObject(void *fn, void *args)
+{
+	struct args_cudaGLUnmapBufferObject *s = args;
+	s->ret = ((fn_cudaGLUnmapBufferObject)fn)(s->p0);
+}
+static void t_cudaGLUnregisterBufferObject(void *fn, void *args)
+{
+	struct args_cudaGLUnregisterBufferObject *s = args;
+	s->ret = ((fn_cudaGLUnregisterBufferObject)fn)(s->p0);
+}
+static void t_cudaGLSetBufferObjectMapFlags(void *fn, void *args)
+{
+	struct args_cudaGLSetBufferObjectMapFlags *s = args;
+	s->ret = ((fn_cudaGLSetBufferObjectMapFlags)fn)(s->p0, s->p1);
+}
+static void t_cudaGLMapBufferObjectAsync(void *fn, void *args)
+{
+	struct args_cudaGLMapBufferObjectAsync *s = args;
+	s->ret = ((fn_cudaGLMapBufferObjectAsync)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaGLUnmapBufferObjectAsync(void *fn, void *args)
+{
+	struct args_cudaGLUnmapBufferObjectAsync *s = args;
+	s->ret = ((fn_cudaGLUnmapBufferObjectAsync)fn)(s->p0, s->p1);
+}
+static void t_cudaGraphicsEGLRegisterImage(void *fn, void *args)
+{
+	struct args_cudaGraphicsEGLRegisterImage *s = args;
+	s->ret = ((fn_cudaGraphicsEGLRegisterImage)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaEGLStreamConsumerConnect(void *fn, void *args)
+{
+	struct args_cudaEGLStreamConsumerConnect *s = args;
+	s->ret = ((fn_cudaEGLStreamConsumerConnect)fn)(s->p0, s->p1);
+}
+static void t_cudaEGLStreamConsumerConnectWithFlags(void *fn, void *args)
+{
+	struct args_cudaEGLStreamConsumerConnectWithFlags *s = args;
+	s->ret = ((fn_cudaEGLStreamConsumerConnectWithFlags)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaEGLStreamConsumerDisconnect(void *fn, void *args)
+{
+	struct args_cudaEGLStreamConsumerDisconnect *s = args;
+	s->ret = ((fn_cudaEGLStreamConsumerDisconnect)fn)(s->p0);
+}
+static void t_cudaEGLStreamConsumerAcquireFrame(void *fn, void *args)
+{
+	struct args_cudaEGLStreamConsumerAcquireFrame *s = args;
+	s->ret = ((fn_cudaEGLStreamConsumerAcquireFrame)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cudaEGLStreamConsumerReleaseFrame(void *fn, void *args)
+{
+	struct args_cudaEGLStreamConsumerReleaseFrame *s = args;
+	s->ret = ((fn_cudaEGLStreamConsumerReleaseFrame)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaEGLStreamProducerConnect(void *fn, void *args)
+{
+	struct args_cudaEGLStreamProducerConnect *s = args;
+	s->ret = ((fn_cudaEGLStreamProducerConnect)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cudaEGLStreamProducerDisconnect(void *fn, void *args)
+{
+	struct args_cudaEGLStreamProducerDisconnect *s = args;
+	s->ret = ((fn_cudaEGLStreamProducerDisconnect)fn)(s->p0);
+}
+static void t_cudaEGLStreamProducerPresentFrame(void *fn, void *args)
+{
+	struct args_cudaEGLStreamProducerPresentFrame *s = args;
+	s->ret = ((fn_cudaEGLStreamProducerPresentFrame)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaEGLStreamProducerReturnFrame(void *fn, void *args)
+{
+	struct args_cudaEGLStreamProducerReturnFrame *s = args;
+	s->ret = ((fn_cudaEGLStreamProducerReturnFrame)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaGraphicsResourceGetMappedEglFrame(void *fn, void *args)
+{
+	struct args_cudaGraphicsResourceGetMappedEglFrame *s = args;
+	s->ret = ((fn_cudaGraphicsResourceGetMappedEglFrame)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cudaEventCreateFromEGLSync(void *fn, void *args)
+{
+	struct args_cudaEventCreateFromEGLSync *s = args;
+	s->ret = ((fn_cudaEventCreateFromEGLSync)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaVDPAUGetDevice(void *fn, void *args)
+{
+	struct args_cudaVDPAUGetDevice *s = args;
+	s->ret = ((fn_cudaVDPAUGetDevice)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaVDPAUSetVDPAUDevice(void *fn, void *args)
+{
+	struct args_cudaVDPAUSetVDPAUDevice *s = args;
+	s->ret = ((fn_cudaVDPAUSetVDPAUDevice)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaGraphicsVDPAURegisterVideoSurface(void *fn, void *args)
+{
+	struct args_cudaGraphicsVDPAURegisterVideoSurface *s = args;
+	s->ret = ((fn_cudaGraphicsVDPAURegisterVideoSurface)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cudaGraphicsVDPAURegisterOutputSurface(void *fn, void *args)
+{
+	struct args_cudaGraphicsVDPAURegisterOutputSurface *s = args;
+	s->ret = ((fn_cudaGraphicsVDPAURegisterOutputSurface)fn)(s->p0, s->p1, s->p2);
+}
 
 typedef void thunk(void *fn, void *args);
 
-static thunk *const thunks[411] = {
+static thunk *const thunks[440] = {
 	t_cudaDeviceReset,
 	t_cudaDeviceSynchronize,
 	t_cudaDeviceSetLimit,
@@ -2485,10 +2630,39 @@ static thunk *const thunks[411] = {
 	t_cudaMallocFromPoolAsync,
 	t_cudaGetDriverEntryPoint,
 	t_cudaGetDriverEntryPointByVersion,
+	t_cudaProfilerStart,
+	t_cudaProfilerStop,
+	t_cudaGLGetDevices,
+	t_cudaGraphicsGLRegisterImage,
+	t_cudaGraphicsGLRegisterBuffer,
+	t_cudaGLSetGLDevice,
+	t_cudaGLRegisterBufferObject,
+	t_cudaGLMapBufferObject,
+	t_cudaGLUnmapBufferObject,
+	t_cudaGLUnregisterBufferObject,
+	t_cudaGLSetBufferObjectMapFlags,
+	t_cudaGLMapBufferObjectAsync,
+	t_cudaGLUnmapBufferObjectAsync,
+	t_cudaGraphicsEGLRegisterImage,
+	t_cudaEGLStreamConsumerConnect,
+	t_cudaEGLStreamConsumerConnectWithFlags,
+	t_cudaEGLStreamConsumerDisconnect,
+	t_cudaEGLStreamConsumerAcquireFrame,
+	t_cudaEGLStreamConsumerReleaseFrame,
+	t_cudaEGLStreamProducerConnect,
+	t_cudaEGLStreamProducerDisconnect,
+	t_cudaEGLStreamProducerPresentFrame,
+	t_cudaEGLStreamProducerReturnFrame,
+	t_cudaGraphicsResourceGetMappedEglFrame,
+	t_cudaEventCreateFromEGLSync,
+	t_cudaVDPAUGetDevice,
+	t_cudaVDPAUSetVDPAUDevice,
+	t_cudaGraphicsVDPAURegisterVideoSurface,
+	t_cudaGraphicsVDPAURegisterOutputSurface,
 };
 
 /* The addresses of the functions, 0 until each is first called. */
-static void *entries[411];
+static void *entries[440];
 
 int cudabind_a97880316c75_call(unsigned int n, unsigned char *args)
 {

@@ -58,6 +58,30 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 	return status(args.ret)
 }
 
+// CudaGetExportTable gives a table of functions that NVIDIA's own libraries use to talk to the
+// runtime. Nothing in it is documented or stays the same.
+//
+//	cudaError_t cudaGetExportTable(const void **ppExportTable, const cudaUUID_t *pExportTableId)
+//
+// Parameters:
+//   - ppExportTable: receives the table's address
+//   - pExportTableId: the table's UUID
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER__ENTRY__POINT.html.
+func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_t) error {
+	args := &struct {
+		ppExportTable  *unsafe.Pointer
+		pExportTableId *CudaUUID_t
+		_              [6]uint64
+		ret            CudaError_t
+	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
+	if err := call(symCudaGetExportTable, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
 // CudaGetDriverEntryPoint gives the address of a driver function in the form that it had in the
 // version of this runtime.
 //

@@ -4,25 +4,554 @@ package cudart13
 
 import "unsafe"
 
-// CudaGetExportTable gives a table of functions that NVIDIA's own libraries use to talk to the
-// runtime. Nothing in it is documented or stays the same.
+// CudaGraphicsEGLRegisterImage registers an image of EGL, so that CUDA can use its memory.
 //
-//	cudaError_t cudaGetExportTable(const void **ppExportTable, const cudaUUID_t *pExportTableId)
+//	cudaError_t cudaGraphicsEGLRegisterImage(cudaGraphicsResource_t *pCudaResource, EGLImageKHR image, unsigned int flags)
+//
+// It needs no mapping: [CudaGraphicsResourceGetMappedEglFrame] gives the image at once. In return
+// nothing orders CUDA and the other API: let that one finish, as by glFinish, before CUDA work
+// begins, and synchronize with CUDA's work before the other API goes on.
 //
 // Parameters:
-//   - ppExportTable: receives the table's address
-//   - pExportTableId: the table's UUID
+//   - pCudaResource: receives the resource, which [CudaGraphicsUnregisterResource] ends
+//   - image: EGL's handle of the image
+//   - flags: how CUDA will use it: a value of [CudaGraphicsMapFlags]
+//
+// Ordering: synchronous. It orders nothing.
+//
+// From Go: image is a number for Go. Needs the right device on the thread: lock the goroutine.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such image, or not one of this device
+//   - [CudaErrorAlreadyMapped]: the image is mapped
+//   - [CudaErrorDeviceUninitialized]: the device has no usable context
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaGraphicsUnregisterResource], [CudaGraphicsResourceGetMappedEglFrame]; in the driver
+// API [cuGraphicsEGLRegisterImage].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
-func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_t) error {
+//
+// [cuGraphicsEGLRegisterImage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsEGLRegisterImage
+func CudaGraphicsEGLRegisterImage(pCudaResource *CudaGraphicsResource_t, image uintptr, flags uint32) error {
 	args := &struct {
-		ppExportTable  *unsafe.Pointer
-		pExportTableId *CudaUUID_t
-		_              [6]uint64
-		ret            CudaError_t
-	}{ppExportTable: ppExportTable, pExportTableId: pExportTableId}
-	if err := call(symCudaGetExportTable, unsafe.Pointer(args)); err != nil {
+		pCudaResource *CudaGraphicsResource_t
+		image         uintptr
+		flags         uint32
+		_             [4]byte
+		_             [5]uint64
+		ret           CudaError_t
+	}{pCudaResource: pCudaResource, image: image, flags: flags}
+	if err := call(symCudaGraphicsEGLRegisterImage, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamConsumerConnect makes CUDA the consumer of an EGL stream, which hands over a
+// sequence of images.
+//
+//	cudaError_t cudaEGLStreamConsumerConnect(cudaEglStreamConnection *conn, EGLStreamKHR eglStream)
+//
+// Frames are wanted in the memory of the GPU; [CudaEGLStreamConsumerConnectWithFlags] lets you
+// choose.
+//
+// Parameters:
+//   - conn: receives the connection, which [CudaEGLStreamConsumerDisconnect] ends
+//   - eglStream: EGL's handle of the stream, which has no consumer yet
+//
+// Ordering: it enqueues nothing.
+//
+// From Go: an EGL stream is not a stream of CUDA. Needs the right device on the thread: lock the
+// goroutine.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such stream, or it has a consumer
+//   - [CudaErrorDeviceUninitialized]: the device has no usable context
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamConsumerDisconnect], [CudaEGLStreamConsumerAcquireFrame],
+// [CudaEGLStreamConsumerReleaseFrame]; in the driver API [cuEGLStreamConsumerConnect].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamConsumerConnect]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamConsumerConnect
+func CudaEGLStreamConsumerConnect(conn *CudaEglStreamConnection, eglStream uintptr) error {
+	args := &struct {
+		conn      *CudaEglStreamConnection
+		eglStream uintptr
+		_         [6]uint64
+		ret       CudaError_t
+	}{conn: conn, eglStream: eglStream}
+	if err := call(symCudaEGLStreamConsumerConnect, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamConsumerConnectWithFlags makes CUDA the consumer of an EGL stream, with a wish for
+// where the frames should be.
+//
+//	cudaError_t cudaEGLStreamConsumerConnectWithFlags(cudaEglStreamConnection *conn, EGLStreamKHR eglStream, unsigned int flags)
+//
+// Parameters:
+//   - conn: receives the connection, which [CudaEGLStreamConsumerDisconnect] ends
+//   - eglStream: EGL's handle of the stream, which has no consumer yet
+//   - flags: a value of [CudaEglResourceLocationFlags]
+//
+// Ordering: it enqueues nothing.
+//
+// From Go: as for [CudaEGLStreamConsumerConnect].
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such stream, or it has a consumer
+//   - [CudaErrorDeviceUninitialized]: the device has no usable context
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamConsumerDisconnect], [CudaEGLStreamConsumerAcquireFrame],
+// [CudaEGLStreamConsumerReleaseFrame]; in the driver API [cuEGLStreamConsumerConnectWithFlags].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamConsumerConnectWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamConsumerConnectWithFlags
+func CudaEGLStreamConsumerConnectWithFlags(conn *CudaEglStreamConnection, eglStream uintptr, flags uint32) error {
+	args := &struct {
+		conn      *CudaEglStreamConnection
+		eglStream uintptr
+		flags     uint32
+		_         [4]byte
+		_         [5]uint64
+		ret       CudaError_t
+	}{conn: conn, eglStream: eglStream, flags: flags}
+	if err := call(symCudaEGLStreamConsumerConnectWithFlags, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamConsumerDisconnect ends CUDA's part as the consumer of an EGL stream.
+//
+//	cudaError_t cudaEGLStreamConsumerDisconnect(cudaEglStreamConnection *conn)
+//
+// Release the frames first. The handle in conn is invalid afterwards.
+//
+// Parameters:
+//   - conn: the connection
+//
+// Ordering: it enqueues nothing. Synchronize with work that uses a frame before.
+//
+// From Go: on a goroutine that is locked to its thread, with the device of the connection.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such connection
+//   - [CudaErrorDeviceUninitialized]: the device has no usable context
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamConsumerConnect], [CudaEGLStreamConsumerAcquireFrame],
+// [CudaEGLStreamConsumerReleaseFrame]; in the driver API [cuEGLStreamConsumerDisconnect].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamConsumerDisconnect]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamConsumerDisconnect
+func CudaEGLStreamConsumerDisconnect(conn *CudaEglStreamConnection) error {
+	args := &struct {
+		conn *CudaEglStreamConnection
+		_    [7]uint64
+		ret  CudaError_t
+	}{conn: conn}
+	if err := call(symCudaEGLStreamConsumerDisconnect, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamConsumerAcquireFrame takes the next image from an EGL stream, for work of a CUDA
+// stream.
+//
+//	cudaError_t cudaEGLStreamConsumerAcquireFrame(cudaEglStreamConnection *conn, cudaGraphicsResource_t *pCudaResource, cudaStream_t *pStream, unsigned int timeout)
+//
+// [CudaGraphicsResourceGetMappedEglFrame] tells what is in it. If no new image comes in time, the
+// last one is given again, unless EGL's stream was created without EGL_SUPPORT_REUSE_NV.
+//
+// Parameters:
+//   - conn: the connection of a consumer
+//   - pCudaResource: receives the image as a resource, until it is released. A resource of an
+//     earlier frame is used again
+//   - pStream: points to the stream whose work is to use the image; nil or a pointer to 0 means the
+//     default stream
+//   - timeout: how long to wait for a new image, in microseconds; 0xFFFFFFFF waits without end
+//
+// Ordering: work that is enqueued in the stream after the call begins when the producer is done
+// with the image, and after copies that bring it where the consumer wants it. Let other streams
+// wait for an event of this one.
+//
+// Capture: a graph has no node for it. Acquire before a capture begins. How a capturing stream is
+// refused has not been measured.
+//
+// From Go: the call waits for a producer, and holds its OS thread meanwhile. If the producer is a
+// goroutine of the same program, give a timeout. All pointers are used during the call only.
+//
+// Errors:
+//   - [CudaErrorLaunchTimeout]: no image came in time. Here it is no fault of the context: call
+//     again
+//   - [CudaErrorInvalidResourceHandle]: no such connection, or it is broken
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamConsumerConnect], [CudaEGLStreamConsumerDisconnect],
+// [CudaEGLStreamConsumerReleaseFrame]; in the driver API [cuEGLStreamConsumerAcquireFrame].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamConsumerAcquireFrame]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamConsumerAcquireFrame
+func CudaEGLStreamConsumerAcquireFrame(conn *CudaEglStreamConnection, pCudaResource *CudaGraphicsResource_t, pStream *CudaStream_t, timeout uint32) error {
+	args := &struct {
+		conn          *CudaEglStreamConnection
+		pCudaResource *CudaGraphicsResource_t
+		pStream       *CudaStream_t
+		timeout       uint32
+		_             [4]byte
+		_             [4]uint64
+		ret           CudaError_t
+	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream, timeout: timeout}
+	if err := call(symCudaEGLStreamConsumerAcquireFrame, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamConsumerReleaseFrame gives an image back to an EGL stream, after the work of a CUDA
+// stream.
+//
+//	cudaError_t cudaEGLStreamConsumerReleaseFrame(cudaEglStreamConnection *conn, cudaGraphicsResource_t pCudaResource, cudaStream_t *pStream)
+//
+// With EGL_SUPPORT_REUSE_NV, which EGL's streams have if nothing else was asked for, the image that
+// was acquired last stays with the consumer.
+//
+// Parameters:
+//   - conn: the connection of a consumer
+//   - pCudaResource: the image, as it was acquired
+//   - pStream: points to the stream whose work has used the image; nil or a pointer to 0 means the
+//     default stream
+//
+// Ordering: the producer gets the image when the work is done that was enqueued in the stream
+// before the call. Let the stream first wait for events of other streams that use the image.
+//
+// Capture: a graph has no node for it. Release outside of captures. How a capturing stream is
+// refused has not been measured.
+//
+// From Go: all pointers are used during the call only. Release also on the paths of errors, or the
+// producer runs out of images.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such connection, or the image is not one of it
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamConsumerConnect], [CudaEGLStreamConsumerDisconnect],
+// [CudaEGLStreamConsumerAcquireFrame]; in the driver API [cuEGLStreamConsumerReleaseFrame].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamConsumerReleaseFrame]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamConsumerReleaseFrame
+func CudaEGLStreamConsumerReleaseFrame(conn *CudaEglStreamConnection, pCudaResource CudaGraphicsResource_t, pStream *CudaStream_t) error {
+	args := &struct {
+		conn          *CudaEglStreamConnection
+		pCudaResource CudaGraphicsResource_t
+		pStream       *CudaStream_t
+		_             [5]uint64
+		ret           CudaError_t
+	}{conn: conn, pCudaResource: pCudaResource, pStream: pStream}
+	if err := call(symCudaEGLStreamConsumerReleaseFrame, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamProducerConnect makes CUDA the producer of an EGL stream.
+//
+//	cudaError_t cudaEGLStreamProducerConnect(cudaEglStreamConnection *conn, EGLStreamKHR eglStream, EGLint width, EGLint height)
+//
+// Parameters:
+//   - conn: receives the connection, which [CudaEGLStreamProducerDisconnect] ends
+//   - eglStream: EGL's handle of the stream, which has a consumer and no producer yet
+//   - width: the width of the images, in elements
+//   - height: their height
+//
+// Ordering: it enqueues nothing.
+//
+// From Go: as for [CudaEGLStreamConsumerConnect].
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such stream, or it has no consumer, or a producer
+//   - [CudaErrorDeviceUninitialized]: the device has no usable context
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamProducerDisconnect], [CudaEGLStreamProducerPresentFrame],
+// [CudaEGLStreamProducerReturnFrame]; in the driver API [cuEGLStreamProducerConnect].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamProducerConnect]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamProducerConnect
+func CudaEGLStreamProducerConnect(conn *CudaEglStreamConnection, eglStream uintptr, width int32, height int32) error {
+	args := &struct {
+		conn      *CudaEglStreamConnection
+		eglStream uintptr
+		width     int32
+		_         [4]byte
+		height    int32
+		_         [4]byte
+		_         [4]uint64
+		ret       CudaError_t
+	}{conn: conn, eglStream: eglStream, width: width, height: height}
+	if err := call(symCudaEGLStreamProducerConnect, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamProducerDisconnect ends CUDA's part as the producer of an EGL stream.
+//
+//	cudaError_t cudaEGLStreamProducerDisconnect(cudaEglStreamConnection *conn)
+//
+// The memory of frames that were presented may be freed from here on, and not before. The handle in
+// conn is invalid afterwards.
+//
+// Parameters:
+//   - conn: the connection
+//
+// Ordering: it enqueues nothing.
+//
+// From Go: on a goroutine that is locked to its thread, with the device of the connection.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such connection
+//   - [CudaErrorDeviceUninitialized]: the device has no usable context
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamProducerConnect], [CudaEGLStreamProducerPresentFrame],
+// [CudaEGLStreamProducerReturnFrame]; in the driver API [cuEGLStreamProducerDisconnect].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamProducerDisconnect]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamProducerDisconnect
+func CudaEGLStreamProducerDisconnect(conn *CudaEglStreamConnection) error {
+	args := &struct {
+		conn *CudaEglStreamConnection
+		_    [7]uint64
+		ret  CudaError_t
+	}{conn: conn}
+	if err := call(symCudaEGLStreamProducerDisconnect, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamProducerPresentFrame hands a frame to the consumer of an EGL stream, after the work
+// of a CUDA stream.
+//
+//	cudaError_t cudaEGLStreamProducerPresentFrame(cudaEglStreamConnection *conn, cudaEglFrame eglframe, cudaStream_t *pStream)
+//
+// From here until [CudaEGLStreamProducerReturnFrame] gives it back the frame is the consumer's. Its
+// memory must live until the producer is disconnected. Between two GPUs only frames of plain memory
+// are possible, no arrays.
+//
+// Parameters:
+//   - conn: the connection of a producer
+//   - eglframe: the frame, by value. It may be a part of an allocation, if it is plain memory
+//   - pStream: points to the stream whose work fills the frame; nil or a pointer to 0 means the
+//     default stream
+//
+// Ordering: the consumer gets the frame when the work is done that was enqueued in the stream
+// before the call. Let the stream first wait for events of other streams that write it.
+//
+// Capture: a graph has no node for it. Present outside of captures. How a capturing stream is
+// refused has not been measured.
+//
+// From Go: the frame holds arrays or device addresses, which keep nothing alive: keep their owners
+// until the producer is disconnected.
+//
+// Errors:
+//   - [CudaErrorInvalidResourceHandle]: no such connection
+//   - [CudaErrorInvalidValue]: a frame that makes no sense
+//
+// Also [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamProducerConnect], [CudaEGLStreamProducerDisconnect],
+// [CudaEGLStreamProducerReturnFrame]; in the driver API [cuEGLStreamProducerPresentFrame].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamProducerPresentFrame]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamProducerPresentFrame
+func CudaEGLStreamProducerPresentFrame(conn *CudaEglStreamConnection, eglframe CudaEglFrame, pStream *CudaStream_t) error {
+	args := &struct {
+		conn     *CudaEglStreamConnection
+		eglframe CudaEglFrame
+		pStream  *CudaStream_t
+		ret      CudaError_t
+	}{conn: conn, eglframe: eglframe, pStream: pStream}
+	if err := call(symCudaEGLStreamProducerPresentFrame, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEGLStreamProducerReturnFrame gives back a frame that the consumer of an EGL stream is done
+// with.
+//
+//	cudaError_t cudaEGLStreamProducerReturnFrame(cudaEglStreamConnection *conn, cudaEglFrame *eglframe, cudaStream_t *pStream)
+//
+// Fill it anew and present it again, rather than allocating another.
+//
+// Parameters:
+//   - conn: the connection of a producer
+//   - eglframe: receives the frame
+//   - pStream: points to the stream whose work will fill the frame; nil or a pointer to 0 means the
+//     default stream
+//
+// Ordering: work that is enqueued in the stream after the call begins when the consumer is done
+// with the frame.
+//
+// Capture: a graph has no node for it. Take frames back outside of captures. How a capturing stream
+// is refused has not been measured.
+//
+// From Go: the call can wait for the consumer, and holds its OS thread meanwhile. All pointers are
+// used during the call only.
+//
+// Errors:
+//   - [CudaErrorLaunchTimeout]: the consumer has returned none yet. Here it is no fault of the
+//     context: call again
+//   - [CudaErrorInvalidResourceHandle]: no such connection
+//
+// Also [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaEGLStreamProducerConnect], [CudaEGLStreamProducerDisconnect],
+// [CudaEGLStreamProducerPresentFrame]; in the driver API [cuEGLStreamProducerReturnFrame].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuEGLStreamProducerReturnFrame]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamProducerReturnFrame
+func CudaEGLStreamProducerReturnFrame(conn *CudaEglStreamConnection, eglframe *CudaEglFrame, pStream *CudaStream_t) error {
+	args := &struct {
+		conn     *CudaEglStreamConnection
+		eglframe *CudaEglFrame
+		pStream  *CudaStream_t
+		_        [5]uint64
+		ret      CudaError_t
+	}{conn: conn, eglframe: eglframe, pStream: pStream}
+	if err := call(symCudaEGLStreamProducerReturnFrame, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaGraphicsResourceGetMappedEglFrame tells where the planes of an EGL image are, and their sizes
+// and format.
+//
+//	cudaError_t cudaGraphicsResourceGetMappedEglFrame(cudaEglFrame *eglFrame, cudaGraphicsResource_t resource, unsigned int index, unsigned int mipLevel)
+//
+// It serves for images that [CudaGraphicsEGLRegisterImage] registered and for those that a consumer
+// acquired. Of several planes only the first one's pitch counts.
+//
+// Parameters:
+//   - eglFrame: receives arrays or addresses, which are not freed, and the sizes
+//   - resource: the resource of an EGL image
+//   - index: the face of a cube map, otherwise 0
+//   - mipLevel: the level, 0 for the full size
+//
+// Ordering: it enqueues nothing and waits for nothing.
+//
+// From Go: the frame's contents end with the registration, or with the release of the image. They
+// keep nothing alive.
+//
+// Errors:
+//   - [CudaErrorNotMapped]: the resource is not registered
+//   - [CudaErrorInvalidResourceHandle]: not a resource of EGL
+//   - [CudaErrorInvalidValue]: no such face or level
+//
+// Also [CudaErrorUnknown], or the error of earlier work.
+//
+// See also [CudaGraphicsSubResourceGetMappedArray], [CudaGraphicsResourceGetMappedPointer]; in the
+// driver API [cuGraphicsResourceGetMappedEglFrame].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+//
+// [cuGraphicsResourceGetMappedEglFrame]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsResourceGetMappedEglFrame
+func CudaGraphicsResourceGetMappedEglFrame(eglFrame *CudaEglFrame, resource CudaGraphicsResource_t, index uint32, mipLevel uint32) error {
+	args := &struct {
+		eglFrame *CudaEglFrame
+		resource CudaGraphicsResource_t
+		index    uint32
+		_        [4]byte
+		mipLevel uint32
+		_        [4]byte
+		_        [4]uint64
+		ret      CudaError_t
+	}{eglFrame: eglFrame, resource: resource, index: index, mipLevel: mipLevel}
+	if err := call(symCudaGraphicsResourceGetMappedEglFrame, unsafe.Pointer(args)); err != nil {
+		return err
+	}
+	return status(args.ret)
+}
+
+// CudaEventCreateFromEGLSync makes an event of a fence of EGL, so that CUDA streams can wait for
+// another API's work.
+//
+//	cudaError_t cudaEventCreateFromEGLSync(cudaEvent_t *phEvent, EGLSyncKHR eglSync, unsigned int flags)
+//
+// Not every driver has what it calls: those of versions 535 and 550 for Linux on amd64 do not
+// export it, so expect an error there.
+//
+// Streams wait for it, and it can be queried and synchronized with. It cannot be recorded and has
+// no time. When EGL has destroyed the fence, only [CudaEventDestroy] may be called with the event.
+//
+// Parameters:
+//   - phEvent: receives the event
+//   - eglSync: EGL's handle of the fence
+//   - flags: [CudaEventDefault] or [CudaEventBlockingSync]
+//
+// Ordering: it enqueues nothing. The event completes when the fence is signalled.
+//
+// From Go: eglSync is a number for Go. Keep the fence until the event is destroyed.
+//
+// Errors:
+//   - [CudaErrorInvalidValue]: other flags, or not a fence
+//   - [CudaErrorDeviceUninitialized]: the device has no usable context
+//   - [CudaErrorMemoryAllocation]: no memory for an event
+//
+// Also [CudaErrorInitializationError], [CudaErrorLaunchFailure], or the error of earlier work.
+//
+// See also [CudaEventQuery], [CudaEventSynchronize], [CudaEventDestroy].
+//
+// Since CUDA 11.8 or earlier. NVIDIA describes it at
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
+func CudaEventCreateFromEGLSync(phEvent *CudaEvent_t, eglSync uintptr, flags uint32) error {
+	args := &struct {
+		phEvent *CudaEvent_t
+		eglSync uintptr
+		flags   uint32
+		_       [4]byte
+		_       [5]uint64
+		ret     CudaError_t
+	}{phEvent: phEvent, eglSync: eglSync, flags: flags}
+	if err := call(symCudaEventCreateFromEGLSync, unsafe.Pointer(args)); err != nil {
 		return err
 	}
 	return status(args.ret)

@@ -45,8 +45,12 @@ import "unsafe"
 // See also [CudaDestroyExternalMemory], [CudaExternalMemoryGetMappedBuffer],
 // [CudaExternalMemoryGetMappedMipmappedArray].
 //
+// Safe counterpart: [safe.ImportExternalMemory].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [safe.ImportExternalMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportExternalMemory
 func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *CudaExternalMemoryHandleDesc) error {
 	args := &struct {
 		extMem_out    *CudaExternalMemory_t
@@ -84,8 +88,12 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 // See also [CudaImportExternalMemory], [CudaDestroyExternalMemory],
 // [CudaExternalMemoryGetMappedMipmappedArray].
 //
+// Safe counterpart: [safe.NewExternalBuffer].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [safe.NewExternalBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewExternalBuffer
 func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExternalMemory_t, bufferDesc *CudaExternalMemoryBufferDesc) error {
 	args := &struct {
 		devPtr     *unsafe.Pointer
@@ -160,8 +168,12 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 // See also [CudaImportExternalMemory], [CudaExternalMemoryGetMappedBuffer],
 // [CudaExternalMemoryGetMappedMipmappedArray].
 //
+// Safe counterpart: [safe.ExternalMemory.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [safe.ExternalMemory.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ExternalMemory.Close
 func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 	args := &struct {
 		extMem CudaExternalMemory_t
@@ -209,8 +221,12 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 // See also [CudaDestroyExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.ImportExternalSemaphore].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [safe.ImportExternalSemaphore]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportExternalSemaphore
 func CudaImportExternalSemaphore(extSem_out *CudaExternalSemaphore_t, semHandleDesc *CudaExternalSemaphoreHandleDesc) error {
 	args := &struct {
 		extSem_out    *CudaExternalSemaphore_t
@@ -292,8 +308,12 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 // See also [CudaImportExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.ExternalSemaphore.Close].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [safe.ExternalSemaphore.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ExternalSemaphore.Close
 func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 	args := &struct {
 		extSem CudaExternalSemaphore_t
@@ -338,8 +358,12 @@ func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 // See also [CudaImportExternalSemaphore], [CudaDestroyExternalSemaphore],
 // [CudaWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Stream.SignalExternal].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [safe.Stream.SignalExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SignalExternal
 func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreSignalParams, numExtSems uint32, stream CudaStream_t) error {
 	args := &struct {
 		extSemArray *CudaExternalSemaphore_t
@@ -389,8 +413,12 @@ func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, par
 // See also [CudaImportExternalSemaphore], [CudaDestroyExternalSemaphore],
 // [CudaSignalExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Stream.WaitExternal].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXTRES__INTEROP.html.
+//
+// [safe.Stream.WaitExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitExternal
 func CudaWaitExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, paramsArray *CudaExternalSemaphoreWaitParams, numExtSems uint32, stream CudaStream_t) error {
 	args := &struct {
 		extSemArray *CudaExternalSemaphore_t

@@ -1480,11 +1480,16 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.SignalExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphAddNode], which needs CUDA 12.2.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1559,11 +1564,16 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Node.Set], [safe.SignalExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -1609,11 +1619,16 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
 // [CudaGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.WaitExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphAddNode], which needs CUDA 12.2.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, numDependencies uint64, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		pGraphNode      *CudaGraphNode_t
@@ -1684,11 +1699,16 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 // See also [CudaGraphNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaSignalExternalSemaphoresAsync], [CudaWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Node.Set], [safe.WaitExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hNode      CudaGraphNode_t
@@ -3543,11 +3563,16 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.SignalExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreSignalNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -3592,11 +3617,16 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 // [CudaGraphExecExternalSemaphoresSignalNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitExternalNode].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphExecNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, nodeParams *CudaExternalSemaphoreWaitNodeParams) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t

@@ -19,7 +19,8 @@ import "unsafe"
 //
 // Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
 //
-// See also, in the driver API, [cuGraphicsUnregisterResource].
+// See also [CudaGraphicsGLRegisterBuffer], [CudaGraphicsGLRegisterImage]; in the driver API
+// [cuGraphicsUnregisterResource].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__INTEROP.html.
@@ -83,10 +84,10 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint
 //	cudaError_t cudaGraphicsMapResources(int count, cudaGraphicsResource_t *resources, cudaStream_t stream)
 //
 // The resources were registered by a call for the graphics API in question,
-// cuGraphicsGLRegisterBuffer for one, which are in headers of their own and not in this package.
-// Where a resource lies is told only after mapping, by [CudaGraphicsResourceGetMappedPointer] or
-// [CudaGraphicsSubResourceGetMappedArray], and may be another place each time. Map several in one
-// call rather than one by one: each call may have to switch between the two APIs.
+// [CudaGraphicsGLRegisterBuffer] for one. Where a resource lies is told only after mapping, by
+// [CudaGraphicsResourceGetMappedPointer] or [CudaGraphicsSubResourceGetMappedArray], and may be
+// another place each time. Map several in one call rather than one by one: each call may have to
+// switch between the two APIs.
 //
 // Parameters:
 //   - count: the number of resources, at least 1

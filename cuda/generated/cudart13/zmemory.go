@@ -109,12 +109,13 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
 // [CudaMalloc3DArray].
 //
-// Safe counterpart: [safe.NewBuffer].
+// Safe counterpart: [safe.NewBuffer], [safe.NewBufferWith].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [safe.NewBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBuffer
+// [safe.NewBufferWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferWith
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -3830,8 +3831,12 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemL
 //   - [CudaErrorNotSupported]: a device of the system cannot share managed memory concurrently
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
 //
+// Safe counterpart: [safe.Stream.BatchPrefetches].
+//
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.Stream.BatchPrefetches]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchPrefetches
 func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
 	args := &struct {
 		dptrs           *unsafe.Pointer
@@ -3878,8 +3883,12 @@ func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint6
 //   - [CudaErrorInvalidValue]: a range that is not managed memory, or a stream of the wrong kind
 //   - [CudaErrorNotSupported]: a device without concurrent managed access is in the system
 //
+// Safe counterpart: [safe.Stream.BatchDiscards].
+//
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.Stream.BatchDiscards]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchDiscards
 func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, flags uint64, stream CudaStream_t) error {
 	args := &struct {
 		dptrs  *unsafe.Pointer
@@ -3925,8 +3934,12 @@ func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64
 //   - [CudaErrorInvalidValue]: wrong memory, wrong indexes or the legacy stream
 //   - [CudaErrorNotSupported]: not every device has concurrent managed access
 //
+// Safe counterpart: [safe.Stream.BatchDiscardsAndPrefetches].
+//
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [safe.Stream.BatchDiscardsAndPrefetches]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchDiscardsAndPrefetches
 func CudaMemDiscardAndPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
 	args := &struct {
 		dptrs           *unsafe.Pointer

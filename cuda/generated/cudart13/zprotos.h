@@ -3405,3 +3405,217 @@ struct args_cudaGetDriverEntryPointByVersion {
 	_Alignas(8) char rest[24];
 	_Alignas(8) cudaError_t ret;
 };
+typedef cudaError_t (*fn_cudaProfilerStart)(void);
+struct args_cudaProfilerStart {
+	_Alignas(8) char rest[64];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaProfilerStop)(void);
+struct args_cudaProfilerStop {
+	_Alignas(8) char rest[64];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLGetDevices)(unsigned int *, int *, unsigned int, enum cudaGLDeviceList);
+struct args_cudaGLGetDevices {
+	_Alignas(8) unsigned int *p0;
+	_Alignas(8) int *p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) enum cudaGLDeviceList p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGraphicsGLRegisterImage)(cudaGraphicsResource_t *, GLuint, GLenum, unsigned int);
+struct args_cudaGraphicsGLRegisterImage {
+	_Alignas(8) cudaGraphicsResource_t *p0;
+	_Alignas(8) GLuint p1;
+	_Alignas(8) GLenum p2;
+	_Alignas(8) unsigned int p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGraphicsGLRegisterBuffer)(cudaGraphicsResource_t *, GLuint, unsigned int);
+struct args_cudaGraphicsGLRegisterBuffer {
+	_Alignas(8) cudaGraphicsResource_t *p0;
+	_Alignas(8) GLuint p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLSetGLDevice)(int);
+struct args_cudaGLSetGLDevice {
+	_Alignas(8) int p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLRegisterBufferObject)(GLuint);
+struct args_cudaGLRegisterBufferObject {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLMapBufferObject)(void **, GLuint);
+struct args_cudaGLMapBufferObject {
+	_Alignas(8) void **p0;
+	_Alignas(8) GLuint p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLUnmapBufferObject)(GLuint);
+struct args_cudaGLUnmapBufferObject {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLUnregisterBufferObject)(GLuint);
+struct args_cudaGLUnregisterBufferObject {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLSetBufferObjectMapFlags)(GLuint, unsigned int);
+struct args_cudaGLSetBufferObjectMapFlags {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) unsigned int p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLMapBufferObjectAsync)(void **, GLuint, cudaStream_t);
+struct args_cudaGLMapBufferObjectAsync {
+	_Alignas(8) void **p0;
+	_Alignas(8) GLuint p1;
+	_Alignas(8) cudaStream_t p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGLUnmapBufferObjectAsync)(GLuint, cudaStream_t);
+struct args_cudaGLUnmapBufferObjectAsync {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) cudaStream_t p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGraphicsEGLRegisterImage)(cudaGraphicsResource_t *, EGLImageKHR, unsigned int);
+struct args_cudaGraphicsEGLRegisterImage {
+	_Alignas(8) cudaGraphicsResource_t *p0;
+	_Alignas(8) EGLImageKHR p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamConsumerConnect)(cudaEglStreamConnection *, EGLStreamKHR);
+struct args_cudaEGLStreamConsumerConnect {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) EGLStreamKHR p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamConsumerConnectWithFlags)(cudaEglStreamConnection *, EGLStreamKHR, unsigned int);
+struct args_cudaEGLStreamConsumerConnectWithFlags {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) EGLStreamKHR p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamConsumerDisconnect)(cudaEglStreamConnection *);
+struct args_cudaEGLStreamConsumerDisconnect {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamConsumerAcquireFrame)(cudaEglStreamConnection *, cudaGraphicsResource_t *, cudaStream_t *, unsigned int);
+struct args_cudaEGLStreamConsumerAcquireFrame {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) cudaGraphicsResource_t *p1;
+	_Alignas(8) cudaStream_t *p2;
+	_Alignas(8) unsigned int p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamConsumerReleaseFrame)(cudaEglStreamConnection *, cudaGraphicsResource_t, cudaStream_t *);
+struct args_cudaEGLStreamConsumerReleaseFrame {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) cudaGraphicsResource_t p1;
+	_Alignas(8) cudaStream_t *p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamProducerConnect)(cudaEglStreamConnection *, EGLStreamKHR, EGLint, EGLint);
+struct args_cudaEGLStreamProducerConnect {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) EGLStreamKHR p1;
+	_Alignas(8) EGLint p2;
+	_Alignas(8) EGLint p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamProducerDisconnect)(cudaEglStreamConnection *);
+struct args_cudaEGLStreamProducerDisconnect {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamProducerPresentFrame)(cudaEglStreamConnection *, cudaEglFrame, cudaStream_t *);
+struct args_cudaEGLStreamProducerPresentFrame {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) cudaEglFrame p1;
+	_Alignas(8) cudaStream_t *p2;
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEGLStreamProducerReturnFrame)(cudaEglStreamConnection *, cudaEglFrame *, cudaStream_t *);
+struct args_cudaEGLStreamProducerReturnFrame {
+	_Alignas(8) cudaEglStreamConnection *p0;
+	_Alignas(8) cudaEglFrame *p1;
+	_Alignas(8) cudaStream_t *p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGraphicsResourceGetMappedEglFrame)(cudaEglFrame *, cudaGraphicsResource_t, unsigned int, unsigned int);
+struct args_cudaGraphicsResourceGetMappedEglFrame {
+	_Alignas(8) cudaEglFrame *p0;
+	_Alignas(8) cudaGraphicsResource_t p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) unsigned int p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaEventCreateFromEGLSync)(cudaEvent_t *, EGLSyncKHR, unsigned int);
+struct args_cudaEventCreateFromEGLSync {
+	_Alignas(8) cudaEvent_t *p0;
+	_Alignas(8) EGLSyncKHR p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaVDPAUGetDevice)(int *, VdpDevice, VdpGetProcAddress *);
+struct args_cudaVDPAUGetDevice {
+	_Alignas(8) int *p0;
+	_Alignas(8) VdpDevice p1;
+	_Alignas(8) VdpGetProcAddress *p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaVDPAUSetVDPAUDevice)(int, VdpDevice, VdpGetProcAddress *);
+struct args_cudaVDPAUSetVDPAUDevice {
+	_Alignas(8) int p0;
+	_Alignas(8) VdpDevice p1;
+	_Alignas(8) VdpGetProcAddress *p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGraphicsVDPAURegisterVideoSurface)(cudaGraphicsResource_t *, VdpVideoSurface, unsigned int);
+struct args_cudaGraphicsVDPAURegisterVideoSurface {
+	_Alignas(8) cudaGraphicsResource_t *p0;
+	_Alignas(8) VdpVideoSurface p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};
+typedef cudaError_t (*fn_cudaGraphicsVDPAURegisterOutputSurface)(cudaGraphicsResource_t *, VdpOutputSurface, unsigned int);
+struct args_cudaGraphicsVDPAURegisterOutputSurface {
+	_Alignas(8) cudaGraphicsResource_t *p0;
+	_Alignas(8) VdpOutputSurface p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) cudaError_t ret;
+};

@@ -3005,3 +3005,60 @@ type CudaGraphRecaptureCallbackData struct {
 	// Its argument, passed on as it is.
 	UserData uintptr
 }
+
+// CudaEglPlaneDesc is the size and form of one plane of a [CudaEglFrame].
+type CudaEglPlaneDesc struct {
+	_ structs.HostLayout
+	// In elements.
+	Width uint32
+	// In rows.
+	Height uint32
+	// In layers.
+	Depth uint32
+	// Bytes from a row to the next.
+	Pitch uint32
+	// The number of channels.
+	NumChannels uint32
+	// Their type and bits.
+	ChannelDesc CudaChannelFormatDesc
+	// Unused.
+	Reserved [4]uint32
+}
+
+// CudaEglFrame is one image of EGL: up to three planes, as arrays or plain memory.
+type CudaEglFrame struct {
+	_ structs.HostLayout
+	// The planes, by frameType.
+	Frame CudaEglFrame_frame
+	// The sizes of each plane.
+	PlaneDesc [3]CudaEglPlaneDesc
+	// The number of planes, at most [CUDA_EGL_MAX_PLANES].
+	PlaneCount uint32
+	// Arrays or plain memory.
+	FrameType CudaEglFrameType
+	// What the planes and channels hold.
+	EglColorFormat CudaEglColorFormat
+	_              [4]byte
+}
+
+// CudaEglFrame_frame is a union inside [CudaEglFrame].
+//
+// It is a union of 96 bytes: its members overlap, and a method gives the address of each.
+type CudaEglFrame_frame struct {
+	_    structs.HostLayout
+	data [12]uint64
+}
+
+// PArray is the member pArray of the union, where it lies in u.
+//
+// The array of each plane.
+func (u *CudaEglFrame_frame) PArray() *[3]CudaArray_t {
+	return (*[3]CudaArray_t)(unsafe.Pointer(u))
+}
+
+// PPitch is the member pPitch of the union, where it lies in u.
+//
+// The memory of each plane, with its pitch.
+func (u *CudaEglFrame_frame) PPitch() *[3]CudaPitchedPtr {
+	return (*[3]CudaPitchedPtr)(unsafe.Pointer(u))
+}

@@ -415,6 +415,35 @@ const (
 	symCudaMallocFromPoolAsync
 	symCudaGetDriverEntryPoint
 	symCudaGetDriverEntryPointByVersion
+	symCudaProfilerStart
+	symCudaProfilerStop
+	symCudaGLGetDevices
+	symCudaGraphicsGLRegisterImage
+	symCudaGraphicsGLRegisterBuffer
+	symCudaGLSetGLDevice
+	symCudaGLRegisterBufferObject
+	symCudaGLMapBufferObject
+	symCudaGLUnmapBufferObject
+	symCudaGLUnregisterBufferObject
+	symCudaGLSetBufferObjectMapFlags
+	symCudaGLMapBufferObjectAsync
+	symCudaGLUnmapBufferObjectAsync
+	symCudaGraphicsEGLRegisterImage
+	symCudaEGLStreamConsumerConnect
+	symCudaEGLStreamConsumerConnectWithFlags
+	symCudaEGLStreamConsumerDisconnect
+	symCudaEGLStreamConsumerAcquireFrame
+	symCudaEGLStreamConsumerReleaseFrame
+	symCudaEGLStreamProducerConnect
+	symCudaEGLStreamProducerDisconnect
+	symCudaEGLStreamProducerPresentFrame
+	symCudaEGLStreamProducerReturnFrame
+	symCudaGraphicsResourceGetMappedEglFrame
+	symCudaEventCreateFromEGLSync
+	symCudaVDPAUGetDevice
+	symCudaVDPAUSetVDPAUDevice
+	symCudaGraphicsVDPAURegisterVideoSurface
+	symCudaGraphicsVDPAURegisterOutputSurface
 )
 
 // symbols holds what the library exports each function as, and the CUDA version that introduced it.
@@ -832,7 +861,36 @@ var symbols = [...]struct {
 	symCudaMallocFromPoolAsync:                                {"cudaMallocFromPoolAsync", "11.8"},
 	symCudaGetDriverEntryPoint:                                {"cudaGetDriverEntryPoint", "11.8"},
 	symCudaGetDriverEntryPointByVersion:                       {"cudaGetDriverEntryPointByVersion", "12.5"},
+	symCudaProfilerStart:                                      {"cudaProfilerStart", "11.8"},
+	symCudaProfilerStop:                                       {"cudaProfilerStop", "11.8"},
+	symCudaGLGetDevices:                                       {"cudaGLGetDevices", "11.8"},
+	symCudaGraphicsGLRegisterImage:                            {"cudaGraphicsGLRegisterImage", "11.8"},
+	symCudaGraphicsGLRegisterBuffer:                           {"cudaGraphicsGLRegisterBuffer", "11.8"},
+	symCudaGLSetGLDevice:                                      {"cudaGLSetGLDevice", "11.8"},
+	symCudaGLRegisterBufferObject:                             {"cudaGLRegisterBufferObject", "11.8"},
+	symCudaGLMapBufferObject:                                  {"cudaGLMapBufferObject", "11.8"},
+	symCudaGLUnmapBufferObject:                                {"cudaGLUnmapBufferObject", "11.8"},
+	symCudaGLUnregisterBufferObject:                           {"cudaGLUnregisterBufferObject", "11.8"},
+	symCudaGLSetBufferObjectMapFlags:                          {"cudaGLSetBufferObjectMapFlags", "11.8"},
+	symCudaGLMapBufferObjectAsync:                             {"cudaGLMapBufferObjectAsync", "11.8"},
+	symCudaGLUnmapBufferObjectAsync:                           {"cudaGLUnmapBufferObjectAsync", "11.8"},
+	symCudaGraphicsEGLRegisterImage:                           {"cudaGraphicsEGLRegisterImage", "11.8"},
+	symCudaEGLStreamConsumerConnect:                           {"cudaEGLStreamConsumerConnect", "11.8"},
+	symCudaEGLStreamConsumerConnectWithFlags:                  {"cudaEGLStreamConsumerConnectWithFlags", "11.8"},
+	symCudaEGLStreamConsumerDisconnect:                        {"cudaEGLStreamConsumerDisconnect", "11.8"},
+	symCudaEGLStreamConsumerAcquireFrame:                      {"cudaEGLStreamConsumerAcquireFrame", "11.8"},
+	symCudaEGLStreamConsumerReleaseFrame:                      {"cudaEGLStreamConsumerReleaseFrame", "11.8"},
+	symCudaEGLStreamProducerConnect:                           {"cudaEGLStreamProducerConnect", "11.8"},
+	symCudaEGLStreamProducerDisconnect:                        {"cudaEGLStreamProducerDisconnect", "11.8"},
+	symCudaEGLStreamProducerPresentFrame:                      {"cudaEGLStreamProducerPresentFrame", "11.8"},
+	symCudaEGLStreamProducerReturnFrame:                       {"cudaEGLStreamProducerReturnFrame", "11.8"},
+	symCudaGraphicsResourceGetMappedEglFrame:                  {"cudaGraphicsResourceGetMappedEglFrame", "11.8"},
+	symCudaEventCreateFromEGLSync:                             {"cudaEventCreateFromEGLSync", "11.8"},
+	symCudaVDPAUGetDevice:                                     {"cudaVDPAUGetDevice", "11.8"},
+	symCudaVDPAUSetVDPAUDevice:                                {"cudaVDPAUSetVDPAUDevice", "11.8"},
+	symCudaGraphicsVDPAURegisterVideoSurface:                  {"cudaGraphicsVDPAURegisterVideoSurface", "11.8"},
+	symCudaGraphicsVDPAURegisterOutputSurface:                 {"cudaGraphicsVDPAURegisterOutputSurface", "11.8"},
 }
 
 // Functions is how many functions of the library this package binds.
-const Functions = 411
+const Functions = 440

@@ -1,4 +1,4 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build (linux && (amd64 || arm64) && (cgo || cudabind_nocgo)) || (windows && amd64)
 
 package driver_test
 
@@ -7,7 +7,6 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/internal/cloop"
-	"github.com/stretchr/testify/require"
 )
 
 // The benchmarks measure what a call costs beside the same call in a loop of C,
@@ -16,6 +15,8 @@ import (
 //
 //	go test -run '^$' -bench Fake ./cuda/generated/driver
 //	go test -run '^$' -bench GPU ./cuda/generated/driver
+//
+// Without cgo there are no loops of C to compare with.
 
 func BenchmarkFake(b *testing.B) {
 	_, file := library(b, fakeSource)
@@ -29,24 +30,14 @@ func BenchmarkFake(b *testing.B) {
 	benchmarkLaunch(b, file, 0, 0)
 }
 
-func BenchmarkGPU(b *testing.B) {
-	gpu(b)
-	file, _, err := driver.Library()
-	require.NoError(b, err)
-	stream, nothing := newStream(b, driver.CU_STREAM_NON_BLOCKING), kernel(b, "nothing")
-	benchmarkEmpty(b)
-	benchmarkVersion(b, file)
-	benchmarkQuery(b, file, "done", stream)
-	benchmarkLaunch(b, file, nothing, stream)
-	require.NoError(b, driver.CuStreamSynchronize(stream))
-}
-
 func benchmarkEmpty(b *testing.B) {
-	b.Run("empty cgo call", func(b *testing.B) {
-		for b.Loop() {
-			cloop.Empty()
-		}
-	})
+	if withCgo {
+		b.Run("empty cgo call", func(b *testing.B) {
+			for b.Loop() {
+				cloop.Empty()
+			}
+		})
+	}
 }
 
 // benchmarkVersion has a result on the stack.
@@ -60,7 +51,7 @@ func benchmarkVersion(b *testing.B, file string) {
 			}
 		}
 	})
-	b.Run("version/c", func(b *testing.B) {
+	inC(b, "version", func(b *testing.B) {
 		cloop.Version.Run(b.N, cloop.Symbol(file, "cuDriverGetVersion"))
 	})
 }
@@ -72,7 +63,7 @@ func benchmarkQuery(b *testing.B, file, name string, stream driver.CUstream) {
 			driver.CuStreamQuery(stream)
 		}
 	})
-	b.Run("query "+name+"/c", func(b *testing.B) {
+	inC(b, "query "+name, func(b *testing.B) {
 		cloop.Query.Run(b.N, cloop.Symbol(file, "cuStreamQuery"), uintptr(stream))
 	})
 }
@@ -87,7 +78,13 @@ func benchmarkLaunch(b *testing.B, file string, function driver.CUfunction, stre
 			}
 		}
 	})
-	b.Run("launch/c", func(b *testing.B) {
+	inC(b, "launch", func(b *testing.B) {
 		cloop.Launch0.Run(b.N, cloop.Symbol(file, "cuLaunchKernel"), uintptr(function), uintptr(stream))
 	})
+}
+
+func inC(b *testing.B, name string, f func(b *testing.B)) {
+	if withCgo {
+		b.Run(name+"/c", f)
+	}
 }

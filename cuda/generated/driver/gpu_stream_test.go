@@ -1,9 +1,8 @@
-//go:build cgo && linux && (amd64 || arm64)
+//go:build linux && (amd64 || arm64) && (cgo || cudabind_nocgo)
 
 package driver_test
 
 import (
-	"runtime/cgo"
 	"sync"
 	"syscall"
 	"testing"
@@ -60,7 +59,7 @@ func TestGPULaunch(t *testing.T) {
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
 	defer open()
-	wait := cgo.NewHandle(func() { <-gate })
+	wait := drivertest.NewHandle(func() { <-gate })
 	defer wait.Delete()
 	require.NoError(t, driver.CuLaunchHostFunc(stream, driver.CUhostFn(drivertest.HostFunc()), uintptr(wait)))
 	for _, err := range []error{
@@ -104,7 +103,7 @@ func TestGPUGraph(t *testing.T) {
 	require.NoError(t, launchFill(fill, stream, n, 3, x))
 	require.NoError(t, launchFill(fill, stream, n, 0.5, y))
 	ran := make(chan int, replays)
-	count := cgo.NewHandle(func() { ran <- syscall.Gettid() })
+	count := drivertest.NewHandle(func() { ran <- syscall.Gettid() })
 	defer count.Delete()
 
 	require.NoError(t, driver.CuStreamBeginCapture(stream, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
@@ -143,9 +142,9 @@ func TestGPUCallbacksInGo(t *testing.T) {
 	gpu(t)
 	stream := newStream(t, driver.CU_STREAM_NON_BLOCKING)
 	threads := make(chan int, 2)
-	host := cgo.NewHandle(func() { threads <- syscall.Gettid() })
+	host := drivertest.NewHandle(func() { threads <- syscall.Gettid() })
 	defer host.Delete()
-	callback := cgo.NewHandle(func(of uintptr, status int) {
+	callback := drivertest.NewHandle(func(of uintptr, status int) {
 		assert.Equal(t, stream, driver.CUstream(of))
 		assert.Zero(t, status)
 		threads <- syscall.Gettid()

@@ -3440,10 +3440,200 @@ static void t_cuCheckpointProcessUnlock(void *fn, void *args)
 	struct args_cuCheckpointProcessUnlock *s = args;
 	s->ret = ((fn_cuCheckpointProcessUnlock)fn)(s->p0, s->p1);
 }
+static void t_cuProfilerInitialize(void *fn, void *args)
+{
+	struct args_cuProfilerInitialize *s = args;
+	s->ret = ((fn_cuProfilerInitialize)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuProfilerStart(void *fn, void *args)
+{
+	struct args_cuProfilerStart *s = args;
+	s->ret = ((fn_cuProfilerStart)fn)();
+}
+static void t_cuProfilerStop(void *fn, void *args)
+{
+	struct args_cuProfilerStop *s = args;
+	s->ret = ((fn_cuProfilerStop)fn)();
+}
+static void t_cuGraphicsGLRegisterBuffer(void *fn, void *args)
+{
+	struct args_cuGraphicsGLRegisterBuffer *s = args;
+	s->ret = ((fn_cuGraphicsGLRegisterBuffer)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGraphicsGLRegisterImage(void *fn, void *args)
+{
+	struct args_cuGraphicsGLRegisterImage *s = args;
+	s->ret = ((fn_cuGraphicsGLRegisterImage)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuGLGetDevices_v2(void *fn, void *args)
+{
+	struct args_cuGLGetDevices_v2 *s = args;
+	s->ret = ((fn_cuGLGetDevices_v2)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuGLCtxCreate_v2(void *fn, void *args)
+{
+	struct args_cuGLCtxCreate_v2 *s = args;
+	s->ret = ((fn_cuGLCtxCreate_v2)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGLInit(void *fn, void *args)
+{
+	struct args_cuGLInit *s = args;
+	s->ret = ((fn_cuGLInit)fn)();
+}
+static void t_cuGLRegisterBufferObject(void *fn, void *args)
+{
+	struct args_cuGLRegisterBufferObject *s = args;
+	s->ret = ((fn_cuGLRegisterBufferObject)fn)(s->p0);
+}
+static void t_cuGLMapBufferObject_v2_ptds(void *fn, void *args)
+{
+	struct args_cuGLMapBufferObject_v2_ptds *s = args;
+	s->ret = ((fn_cuGLMapBufferObject_v2_ptds)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGLUnmapBufferObject(void *fn, void *args)
+{
+	struct args_cuGLUnmapBufferObject *s = args;
+	s->ret = ((fn_cuGLUnmapBufferObject)fn)(s->p0);
+}
+static void t_cuGLUnregisterBufferObject(void *fn, void *args)
+{
+	struct args_cuGLUnregisterBufferObject *s = args;
+	s->ret = ((fn_cuGLUnregisterBufferObject)fn)(s->p0);
+}
+static void t_cuGLSetBufferObjectMapFlags(void *fn, void *args)
+{
+	struct args_cuGLSetBufferObjectMapFlags *s = args;
+	s->ret = ((fn_cuGLSetBufferObjectMapFlags)fn)(s->p0, s->p1);
+}
+static void t_cuGLMapBufferObjectAsync_v2_ptsz(void *fn, void *args)
+{
+	struct args_cuGLMapBufferObjectAsync_v2_ptsz *s = args;
+	s->ret = ((fn_cuGLMapBufferObjectAsync_v2_ptsz)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuGLUnmapBufferObjectAsync(void *fn, void *args)
+{
+	struct args_cuGLUnmapBufferObjectAsync *s = args;
+	s->ret = ((fn_cuGLUnmapBufferObjectAsync)fn)(s->p0, s->p1);
+}
+static void t_cuGLGetDevices(void *fn, void *args)
+{
+	struct args_cuGLGetDevices *s = args;
+	s->ret = ((fn_cuGLGetDevices)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuGLMapBufferObject_v2(void *fn, void *args)
+{
+	struct args_cuGLMapBufferObject_v2 *s = args;
+	s->ret = ((fn_cuGLMapBufferObject_v2)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGLMapBufferObjectAsync_v2(void *fn, void *args)
+{
+	struct args_cuGLMapBufferObjectAsync_v2 *s = args;
+	s->ret = ((fn_cuGLMapBufferObjectAsync_v2)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuGLCtxCreate(void *fn, void *args)
+{
+	struct args_cuGLCtxCreate *s = args;
+	s->ret = ((fn_cuGLCtxCreate)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGLMapBufferObject(void *fn, void *args)
+{
+	struct args_cuGLMapBufferObject *s = args;
+	s->ret = ((fn_cuGLMapBufferObject)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGLMapBufferObjectAsync(void *fn, void *args)
+{
+	struct args_cuGLMapBufferObjectAsync *s = args;
+	s->ret = ((fn_cuGLMapBufferObjectAsync)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuGraphicsEGLRegisterImage(void *fn, void *args)
+{
+	struct args_cuGraphicsEGLRegisterImage *s = args;
+	s->ret = ((fn_cuGraphicsEGLRegisterImage)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuEGLStreamConsumerConnect(void *fn, void *args)
+{
+	struct args_cuEGLStreamConsumerConnect *s = args;
+	s->ret = ((fn_cuEGLStreamConsumerConnect)fn)(s->p0, s->p1);
+}
+static void t_cuEGLStreamConsumerConnectWithFlags(void *fn, void *args)
+{
+	struct args_cuEGLStreamConsumerConnectWithFlags *s = args;
+	s->ret = ((fn_cuEGLStreamConsumerConnectWithFlags)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuEGLStreamConsumerDisconnect(void *fn, void *args)
+{
+	struct args_cuEGLStreamConsumerDisconnect *s = args;
+	s->ret = ((fn_cuEGLStreamConsumerDisconnect)fn)(s->p0);
+}
+static void t_cuEGLStreamConsumerAcquireFrame(void *fn, void *args)
+{
+	struct args_cuEGLStreamConsumerAcquireFrame *s = args;
+	s->ret = ((fn_cuEGLStreamConsumerAcquireFrame)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuEGLStreamConsumerReleaseFrame(void *fn, void *args)
+{
+	struct args_cuEGLStreamConsumerReleaseFrame *s = args;
+	s->ret = ((fn_cuEGLStreamConsumerReleaseFrame)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuEGLStreamProducerConnect(void *fn, void *args)
+{
+	struct args_cuEGLStreamProducerConnect *s = args;
+	s->ret = ((fn_cuEGLStreamProducerConnect)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuEGLStreamProducerDisconnect(void *fn, void *args)
+{
+	struct args_cuEGLStreamProducerDisconnect *s = args;
+	s->ret = ((fn_cuEGLStreamProducerDisconnect)fn)(s->p0);
+}
+static void t_cuEGLStreamProducerPresentFrame(void *fn, void *args)
+{
+	struct args_cuEGLStreamProducerPresentFrame *s = args;
+	s->ret = ((fn_cuEGLStreamProducerPresentFrame)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuEGLStreamProducerReturnFrame(void *fn, void *args)
+{
+	struct args_cuEGLStreamProducerReturnFrame *s = args;
+	s->ret = ((fn_cuEGLStreamProducerReturnFrame)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGraphicsResourceGetMappedEglFrame(void *fn, void *args)
+{
+	struct args_cuGraphicsResourceGetMappedEglFrame *s = args;
+	s->ret = ((fn_cuGraphicsResourceGetMappedEglFrame)fn)(s->p0, s->p1, s->p2, s->p3);
+}
+static void t_cuEventCreateFromEGLSync(void *fn, void *args)
+{
+	struct args_cuEventCreateFromEGLSync *s = args;
+	s->ret = ((fn_cuEventCreateFromEGLSync)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuVDPAUGetDevice(void *fn, void *args)
+{
+	struct args_cuVDPAUGetDevice *s = args;
+	s->ret = ((fn_cuVDPAUGetDevice)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuVDPAUCtxCreate_v2(void *fn, void *args)
+{
+	struct args_cuVDPAUCtxCreate_v2 *s = args;
+	s->ret = ((fn_cuVDPAUCtxCreate_v2)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+}
+static void t_cuGraphicsVDPAURegisterVideoSurface(void *fn, void *args)
+{
+	struct args_cuGraphicsVDPAURegisterVideoSurface *s = args;
+	s->ret = ((fn_cuGraphicsVDPAURegisterVideoSurface)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuGraphicsVDPAURegisterOutputSurface(void *fn, void *args)
+{
+	struct args_cuGraphicsVDPAURegisterOutputSurface *s = args;
+	s->ret = ((fn_cuGraphicsVDPAURegisterOutputSurface)fn)(s->p0, s->p1, s->p2);
+}
+static void t_cuVDPAUCtxCreate(void *fn, void *args)
+{
+	struct args_cuVDPAUCtxCreate *s = args;
+	s->ret = ((fn_cuVDPAUCtxCreate)fn)(s->p0, s->p1, s->p2, s->p3, s->p4);
+}
 
 typedef void thunk(void *fn, void *args);
 
-static thunk *const thunks[685] = {
+static thunk *const thunks[723] = {
 	t_cuGetErrorString,
 	t_cuGetErrorName,
 	t_cuInit,
@@ -4129,10 +4319,48 @@ static thunk *const thunks[685] = {
 	t_cuCheckpointProcessRestore,
 	t_cuCheckpointOperationComplete,
 	t_cuCheckpointProcessUnlock,
+	t_cuProfilerInitialize,
+	t_cuProfilerStart,
+	t_cuProfilerStop,
+	t_cuGraphicsGLRegisterBuffer,
+	t_cuGraphicsGLRegisterImage,
+	t_cuGLGetDevices_v2,
+	t_cuGLCtxCreate_v2,
+	t_cuGLInit,
+	t_cuGLRegisterBufferObject,
+	t_cuGLMapBufferObject_v2_ptds,
+	t_cuGLUnmapBufferObject,
+	t_cuGLUnregisterBufferObject,
+	t_cuGLSetBufferObjectMapFlags,
+	t_cuGLMapBufferObjectAsync_v2_ptsz,
+	t_cuGLUnmapBufferObjectAsync,
+	t_cuGLGetDevices,
+	t_cuGLMapBufferObject_v2,
+	t_cuGLMapBufferObjectAsync_v2,
+	t_cuGLCtxCreate,
+	t_cuGLMapBufferObject,
+	t_cuGLMapBufferObjectAsync,
+	t_cuGraphicsEGLRegisterImage,
+	t_cuEGLStreamConsumerConnect,
+	t_cuEGLStreamConsumerConnectWithFlags,
+	t_cuEGLStreamConsumerDisconnect,
+	t_cuEGLStreamConsumerAcquireFrame,
+	t_cuEGLStreamConsumerReleaseFrame,
+	t_cuEGLStreamProducerConnect,
+	t_cuEGLStreamProducerDisconnect,
+	t_cuEGLStreamProducerPresentFrame,
+	t_cuEGLStreamProducerReturnFrame,
+	t_cuGraphicsResourceGetMappedEglFrame,
+	t_cuEventCreateFromEGLSync,
+	t_cuVDPAUGetDevice,
+	t_cuVDPAUCtxCreate_v2,
+	t_cuGraphicsVDPAURegisterVideoSurface,
+	t_cuGraphicsVDPAURegisterOutputSurface,
+	t_cuVDPAUCtxCreate,
 };
 
 /* The addresses of the functions, 0 until each is first called. */
-static void *entries[685];
+static void *entries[723];
 
 int cudabind_078975cff619_call(unsigned int n, unsigned char *args)
 {

@@ -144,6 +144,10 @@ const (
 	// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the localityDomainId for a group that takes
 	// multiprocessors from all locality domains together, but none that lie in no domain.
 	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY = 4294967295
+	// MAX_PLANES is the greatest number of planes in a frame of EGL.
+	MAX_PLANES = 3
+	// CUDA_EGL_INFINITE_TIMEOUT makes [CuEGLStreamConsumerAcquireFrame] wait without end.
+	CUDA_EGL_INFINITE_TIMEOUT = 4294967295
 )
 const (
 	// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called

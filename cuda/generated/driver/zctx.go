@@ -42,8 +42,12 @@ import "unsafe"
 // [CuCtxSetLimit], [CuCoredumpSetAttributeGlobal], [CuCoredumpSetAttribute], [CuCtxSynchronize],
 // [CuCtxGetExecAffinity].
 //
+// Safe counterpart: [safe.NewContext].
+//
 // The name means [CuCtxCreate_v4]. Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [safe.NewContext]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewContext
 func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint32, dev CUdevice) error {
 	return CuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)
 }
@@ -101,8 +105,12 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags u
 // [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize].
 //
+// Safe counterpart: [safe.Context.Close].
+//
 // The name means [CuCtxDestroy_v2]. Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
+//
+// [safe.Context.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Close
 func CuCtxDestroy(ctx CUcontext) error {
 	return CuCtxDestroy_v2(ctx)
 }

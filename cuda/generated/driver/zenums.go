@@ -3527,7 +3527,7 @@ const (
 	CUDA_ERROR_INVALID_VALUE CUresult = 1
 	// Not enough memory or other resources.
 	CUDA_ERROR_OUT_OF_MEMORY CUresult = 2
-	// CuInit was not called or did not succeed.
+	// cuInit was not called or did not succeed.
 	CUDA_ERROR_NOT_INITIALIZED CUresult = 3
 	// The driver is shutting down with the process.
 	CUDA_ERROR_DEINITIALIZED CUresult = 4
@@ -4171,7 +4171,7 @@ const (
 	CU_TENSOR_MAP_DATA_TYPE_FLOAT32 CUtensorMapDataType = 7
 	// Double, 8 bytes.
 	CU_TENSOR_MAP_DATA_TYPE_FLOAT64 CUtensorMapDataType = 8
-	// Bfloat16, 2 bytes.
+	// bfloat16, 2 bytes.
 	CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 CUtensorMapDataType = 9
 	// Float, with denormals turned into zero on the way.
 	CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ CUtensorMapDataType = 10
@@ -5919,4 +5919,610 @@ func (v CUlogLevel) String() string {
 		return "CU_LOG_LEVEL_WARNING"
 	}
 	return "CUlogLevel(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CUoutput_mode is the form of the file that [CuProfilerInitialize] once made a profiler write.
+type CUoutput_mode uint32
+
+const (
+	// A name and a value a line.
+	CU_OUT_KEY_VALUE_PAIR CUoutput_mode = 0
+	// Separated by commas.
+	CU_OUT_CSV CUoutput_mode = 1
+)
+
+// String is the C name of the value, or its number.
+func (v CUoutput_mode) String() string {
+	switch v {
+	case CU_OUT_KEY_VALUE_PAIR:
+		return "CU_OUT_KEY_VALUE_PAIR"
+	case CU_OUT_CSV:
+		return "CU_OUT_CSV"
+	}
+	return "CUoutput_mode(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CUGLDeviceList is which devices of an OpenGL context [CuGLGetDevices] lists.
+type CUGLDeviceList uint32
+
+const (
+	// All that it renders on.
+	CU_GL_DEVICE_LIST_ALL CUGLDeviceList = 1
+	// Those that render this frame, where several GPUs take turns.
+	CU_GL_DEVICE_LIST_CURRENT_FRAME CUGLDeviceList = 2
+	// Those that will probably render the next one.
+	CU_GL_DEVICE_LIST_NEXT_FRAME CUGLDeviceList = 3
+)
+
+// String is the C name of the value, or its number.
+func (v CUGLDeviceList) String() string {
+	switch v {
+	case CU_GL_DEVICE_LIST_ALL:
+		return "CU_GL_DEVICE_LIST_ALL"
+	case CU_GL_DEVICE_LIST_CURRENT_FRAME:
+		return "CU_GL_DEVICE_LIST_CURRENT_FRAME"
+	case CU_GL_DEVICE_LIST_NEXT_FRAME:
+		return "CU_GL_DEVICE_LIST_NEXT_FRAME"
+	}
+	return "CUGLDeviceList(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CUGLmap_flags is a hint for [CuGLSetBufferObjectMapFlags] on how kernels will use a buffer
+// object.
+type CUGLmap_flags uint32
+
+const (
+	// They read and write it.
+	CU_GL_MAP_RESOURCE_FLAGS_NONE CUGLmap_flags = 0
+	// They do not write it.
+	CU_GL_MAP_RESOURCE_FLAGS_READ_ONLY CUGLmap_flags = 1
+	// They overwrite all of it and do not read it, so that its old contents are lost.
+	CU_GL_MAP_RESOURCE_FLAGS_WRITE_DISCARD CUGLmap_flags = 2
+)
+
+// String is the C name of the value, or its number.
+func (v CUGLmap_flags) String() string {
+	switch v {
+	case CU_GL_MAP_RESOURCE_FLAGS_NONE:
+		return "CU_GL_MAP_RESOURCE_FLAGS_NONE"
+	case CU_GL_MAP_RESOURCE_FLAGS_READ_ONLY:
+		return "CU_GL_MAP_RESOURCE_FLAGS_READ_ONLY"
+	case CU_GL_MAP_RESOURCE_FLAGS_WRITE_DISCARD:
+		return "CU_GL_MAP_RESOURCE_FLAGS_WRITE_DISCARD"
+	}
+	return "CUGLmap_flags(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CUeglFrameType is what the planes of a frame are.
+type CUeglFrameType uint32
+
+const (
+	// Arrays; no format with three channels.
+	CU_EGL_FRAME_TYPE_ARRAY CUeglFrameType = 0
+	// Plain memory in rows.
+	CU_EGL_FRAME_TYPE_PITCH CUeglFrameType = 1
+)
+
+// String is the C name of the value, or its number.
+func (v CUeglFrameType) String() string {
+	switch v {
+	case CU_EGL_FRAME_TYPE_ARRAY:
+		return "CU_EGL_FRAME_TYPE_ARRAY"
+	case CU_EGL_FRAME_TYPE_PITCH:
+		return "CU_EGL_FRAME_TYPE_PITCH"
+	}
+	return "CUeglFrameType(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CUeglResourceLocationFlags is where a consumer wants its frames.
+//
+// It is a hint: a frame that was made elsewhere is copied, which takes time. On a GPU that shares
+// the CPU's memory it means nothing.
+type CUeglResourceLocationFlags uint32
+
+const (
+	// In the memory of the host.
+	CU_EGL_RESOURCE_LOCATION_SYSMEM CUeglResourceLocationFlags = 0
+	// In the memory of the GPU.
+	CU_EGL_RESOURCE_LOCATION_VIDMEM CUeglResourceLocationFlags = 1
+)
+
+// String is the C name of the value, or its number.
+func (v CUeglResourceLocationFlags) String() string {
+	switch v {
+	case CU_EGL_RESOURCE_LOCATION_SYSMEM:
+		return "CU_EGL_RESOURCE_LOCATION_SYSMEM"
+	case CU_EGL_RESOURCE_LOCATION_VIDMEM:
+		return "CU_EGL_RESOURCE_LOCATION_VIDMEM"
+	}
+	return "CUeglResourceLocationFlags(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CUeglColorFormat is how an image of EGL stores its colours.
+//
+// Y is luma; U and V are chroma, each of which may have fewer elements than Y. Planes are listed in
+// their order. The letters of what is stored stand in the order of bytes that NVIDIA's header
+// states.
+type CUeglColorFormat uint32
+
+const (
+	// Planes Y, U, V; chroma in half width and height.
+	CU_EGL_COLOR_FORMAT_YUV420_PLANAR CUeglColorFormat = 0
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height.
+	CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR CUeglColorFormat = 1
+	// Planes Y, U, V; chroma in half width.
+	CU_EGL_COLOR_FORMAT_YUV422_PLANAR CUeglColorFormat = 2
+	// Planes Y and UV, which interleaves U and V; chroma in half width.
+	CU_EGL_COLOR_FORMAT_YUV422_SEMIPLANAR CUeglColorFormat = 3
+	// 3 channels in one plane, stored as BGR; plain memory only.
+	CU_EGL_COLOR_FORMAT_RGB CUeglColorFormat = 4
+	// 3 channels in one plane, stored as RGB; plain memory only.
+	CU_EGL_COLOR_FORMAT_BGR CUeglColorFormat = 5
+	// 4 channels in one plane, stored as BGRA.
+	CU_EGL_COLOR_FORMAT_ARGB CUeglColorFormat = 6
+	// 4 channels in one plane, stored as ABGR.
+	CU_EGL_COLOR_FORMAT_RGBA CUeglColorFormat = 7
+	// Luminance alone.
+	CU_EGL_COLOR_FORMAT_L CUeglColorFormat = 8
+	// One channel.
+	CU_EGL_COLOR_FORMAT_R CUeglColorFormat = 9
+	// Planes Y, U, V; chroma in full size.
+	CU_EGL_COLOR_FORMAT_YUV444_PLANAR CUeglColorFormat = 10
+	// Planes Y and UV, which interleaves U and V; chroma in full size.
+	CU_EGL_COLOR_FORMAT_YUV444_SEMIPLANAR CUeglColorFormat = 11
+	// 4:2:2 in one plane; two pixels are stored as UYVY.
+	CU_EGL_COLOR_FORMAT_YUYV_422 CUeglColorFormat = 12
+	// 4:2:2 in one plane; two pixels are stored as YUYV.
+	CU_EGL_COLOR_FORMAT_UYVY_422 CUeglColorFormat = 13
+	// 4 channels in one plane, stored as RGBA.
+	CU_EGL_COLOR_FORMAT_ABGR CUeglColorFormat = 14
+	// 4 channels in one plane, stored as ARGB.
+	CU_EGL_COLOR_FORMAT_BGRA CUeglColorFormat = 15
+	// Alpha alone.
+	CU_EGL_COLOR_FORMAT_A CUeglColorFormat = 16
+	// Two channels in one plane, stored as GR.
+	CU_EGL_COLOR_FORMAT_RG CUeglColorFormat = 17
+	// 4 channels in one plane, stored as VUYA.
+	CU_EGL_COLOR_FORMAT_AYUV CUeglColorFormat = 18
+	// Planes Y and VU, which interleaves V and U; chroma in full size.
+	CU_EGL_COLOR_FORMAT_YVU444_SEMIPLANAR CUeglColorFormat = 19
+	// Planes Y and VU, which interleaves V and U; chroma in half width.
+	CU_EGL_COLOR_FORMAT_YVU422_SEMIPLANAR CUeglColorFormat = 20
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height.
+	CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR CUeglColorFormat = 21
+	// 10 bits: planes Y and VU; chroma in full size.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR CUeglColorFormat = 22
+	// 10 bits: planes Y and VU; chroma in half width and height.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR CUeglColorFormat = 23
+	// 12 bits: planes Y and VU; chroma in full size.
+	CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR CUeglColorFormat = 24
+	// 12 bits: planes Y and VU; chroma in half width and height.
+	CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR CUeglColorFormat = 25
+	// 4:2:2 in one plane; two pixels are stored as YVYU, extended range.
+	CU_EGL_COLOR_FORMAT_VYUY_ER CUeglColorFormat = 26
+	// 4:2:2 in one plane; two pixels are stored as YUYV, extended range.
+	CU_EGL_COLOR_FORMAT_UYVY_ER CUeglColorFormat = 27
+	// 4:2:2 in one plane; two pixels are stored as UYVY, extended range.
+	CU_EGL_COLOR_FORMAT_YUYV_ER CUeglColorFormat = 28
+	// 4:2:2 in one plane; two pixels are stored as VYUY, extended range.
+	CU_EGL_COLOR_FORMAT_YVYU_ER CUeglColorFormat = 29
+	// 3 channels in one plane, stored as VUY; plain memory only, extended range.
+	CU_EGL_COLOR_FORMAT_YUV_ER CUeglColorFormat = 30
+	// 4 channels in one plane, stored as AVUY, extended range.
+	CU_EGL_COLOR_FORMAT_YUVA_ER CUeglColorFormat = 31
+	// 4 channels in one plane, stored as VUYA, extended range.
+	CU_EGL_COLOR_FORMAT_AYUV_ER CUeglColorFormat = 32
+	// Planes Y, U, V; chroma in full size, extended range.
+	CU_EGL_COLOR_FORMAT_YUV444_PLANAR_ER CUeglColorFormat = 33
+	// Planes Y, U, V; chroma in half width, extended range.
+	CU_EGL_COLOR_FORMAT_YUV422_PLANAR_ER CUeglColorFormat = 34
+	// Planes Y, U, V; chroma in half width and height, extended range.
+	CU_EGL_COLOR_FORMAT_YUV420_PLANAR_ER CUeglColorFormat = 35
+	// Planes Y and UV, which interleaves U and V; chroma in full size, extended range.
+	CU_EGL_COLOR_FORMAT_YUV444_SEMIPLANAR_ER CUeglColorFormat = 36
+	// Planes Y and UV, which interleaves U and V; chroma in half width, extended range.
+	CU_EGL_COLOR_FORMAT_YUV422_SEMIPLANAR_ER CUeglColorFormat = 37
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height, extended range.
+	CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_ER CUeglColorFormat = 38
+	// Planes Y, V, U; chroma in full size, extended range.
+	CU_EGL_COLOR_FORMAT_YVU444_PLANAR_ER CUeglColorFormat = 39
+	// Planes Y, V, U; chroma in half width, extended range.
+	CU_EGL_COLOR_FORMAT_YVU422_PLANAR_ER CUeglColorFormat = 40
+	// Planes Y, V, U; chroma in half width and height, extended range.
+	CU_EGL_COLOR_FORMAT_YVU420_PLANAR_ER CUeglColorFormat = 41
+	// Planes Y and VU, which interleaves V and U; chroma in full size, extended range.
+	CU_EGL_COLOR_FORMAT_YVU444_SEMIPLANAR_ER CUeglColorFormat = 42
+	// Planes Y and VU, which interleaves V and U; chroma in half width, extended range.
+	CU_EGL_COLOR_FORMAT_YVU422_SEMIPLANAR_ER CUeglColorFormat = 43
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height, extended range.
+	CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_ER CUeglColorFormat = 44
+	// Raw sensor pattern RGGB.
+	CU_EGL_COLOR_FORMAT_BAYER_RGGB CUeglColorFormat = 45
+	// Raw sensor pattern BGGR.
+	CU_EGL_COLOR_FORMAT_BAYER_BGGR CUeglColorFormat = 46
+	// Raw sensor pattern GRBG.
+	CU_EGL_COLOR_FORMAT_BAYER_GRBG CUeglColorFormat = 47
+	// Raw sensor pattern GBRG.
+	CU_EGL_COLOR_FORMAT_BAYER_GBRG CUeglColorFormat = 48
+	// Raw sensor pattern RGGB, 10 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER10_RGGB CUeglColorFormat = 49
+	// Raw sensor pattern BGGR, 10 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER10_BGGR CUeglColorFormat = 50
+	// Raw sensor pattern GRBG, 10 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER10_GRBG CUeglColorFormat = 51
+	// Raw sensor pattern GBRG, 10 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER10_GBRG CUeglColorFormat = 52
+	// Raw sensor pattern RGGB, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_RGGB CUeglColorFormat = 53
+	// Raw sensor pattern BGGR, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_BGGR CUeglColorFormat = 54
+	// Raw sensor pattern GRBG, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_GRBG CUeglColorFormat = 55
+	// Raw sensor pattern GBRG, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_GBRG CUeglColorFormat = 56
+	// Raw sensor pattern RGGB, 14 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER14_RGGB CUeglColorFormat = 57
+	// Raw sensor pattern BGGR, 14 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER14_BGGR CUeglColorFormat = 58
+	// Raw sensor pattern GRBG, 14 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER14_GRBG CUeglColorFormat = 59
+	// Raw sensor pattern GBRG, 14 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER14_GBRG CUeglColorFormat = 60
+	// Raw sensor pattern RGGB, 20 of 32 bits.
+	CU_EGL_COLOR_FORMAT_BAYER20_RGGB CUeglColorFormat = 61
+	// Raw sensor pattern BGGR, 20 of 32 bits.
+	CU_EGL_COLOR_FORMAT_BAYER20_BGGR CUeglColorFormat = 62
+	// Raw sensor pattern GRBG, 20 of 32 bits.
+	CU_EGL_COLOR_FORMAT_BAYER20_GRBG CUeglColorFormat = 63
+	// Raw sensor pattern GBRG, 20 of 32 bits.
+	CU_EGL_COLOR_FORMAT_BAYER20_GBRG CUeglColorFormat = 64
+	// Planes Y, V, U; chroma in full size.
+	CU_EGL_COLOR_FORMAT_YVU444_PLANAR CUeglColorFormat = 65
+	// Planes Y, V, U; chroma in half width.
+	CU_EGL_COLOR_FORMAT_YVU422_PLANAR CUeglColorFormat = 66
+	// Planes Y, V, U; chroma in half width and height.
+	CU_EGL_COLOR_FORMAT_YVU420_PLANAR CUeglColorFormat = 67
+	// Sensor pattern RGGB, in numbers that only NVIDIA's image processor understands.
+	CU_EGL_COLOR_FORMAT_BAYER_ISP_RGGB CUeglColorFormat = 68
+	// Sensor pattern BGGR, in numbers that only NVIDIA's image processor understands.
+	CU_EGL_COLOR_FORMAT_BAYER_ISP_BGGR CUeglColorFormat = 69
+	// Sensor pattern GRBG, in numbers that only NVIDIA's image processor understands.
+	CU_EGL_COLOR_FORMAT_BAYER_ISP_GRBG CUeglColorFormat = 70
+	// Sensor pattern GBRG, in numbers that only NVIDIA's image processor understands.
+	CU_EGL_COLOR_FORMAT_BAYER_ISP_GBRG CUeglColorFormat = 71
+	// Raw sensor pattern BCCR.
+	CU_EGL_COLOR_FORMAT_BAYER_BCCR CUeglColorFormat = 72
+	// Raw sensor pattern RCCB.
+	CU_EGL_COLOR_FORMAT_BAYER_RCCB CUeglColorFormat = 73
+	// Raw sensor pattern CRBC.
+	CU_EGL_COLOR_FORMAT_BAYER_CRBC CUeglColorFormat = 74
+	// Raw sensor pattern CBRC.
+	CU_EGL_COLOR_FORMAT_BAYER_CBRC CUeglColorFormat = 75
+	// Raw sensor pattern CCCC, 10 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER10_CCCC CUeglColorFormat = 76
+	// Raw sensor pattern BCCR, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_BCCR CUeglColorFormat = 77
+	// Raw sensor pattern RCCB, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_RCCB CUeglColorFormat = 78
+	// Raw sensor pattern CRBC, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_CRBC CUeglColorFormat = 79
+	// Raw sensor pattern CBRC, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_CBRC CUeglColorFormat = 80
+	// Raw sensor pattern CCCC, 12 of 16 bits.
+	CU_EGL_COLOR_FORMAT_BAYER12_CCCC CUeglColorFormat = 81
+	// Luma alone.
+	CU_EGL_COLOR_FORMAT_Y CUeglColorFormat = 82
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height, of BT.2020.
+	CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_2020 CUeglColorFormat = 83
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height, of BT.2020.
+	CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_2020 CUeglColorFormat = 84
+	// Planes Y, U, V; chroma in half width and height, of BT.2020.
+	CU_EGL_COLOR_FORMAT_YUV420_PLANAR_2020 CUeglColorFormat = 85
+	// Planes Y, V, U; chroma in half width and height, of BT.2020.
+	CU_EGL_COLOR_FORMAT_YVU420_PLANAR_2020 CUeglColorFormat = 86
+	// Planes Y and UV, which interleaves U and V; chroma in half width and height, of BT.709.
+	CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_709 CUeglColorFormat = 87
+	// Planes Y and VU, which interleaves V and U; chroma in half width and height, of BT.709.
+	CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_709 CUeglColorFormat = 88
+	// Planes Y, U, V; chroma in half width and height, of BT.709.
+	CU_EGL_COLOR_FORMAT_YUV420_PLANAR_709 CUeglColorFormat = 89
+	// Planes Y, V, U; chroma in half width and height, of BT.709.
+	CU_EGL_COLOR_FORMAT_YVU420_PLANAR_709 CUeglColorFormat = 90
+	// 10 bits: planes Y and VU; chroma in half width and height, of BT.709.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_709 CUeglColorFormat = 91
+	// 10 bits: planes Y and VU; chroma in half width and height, of BT.2020.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_2020 CUeglColorFormat = 92
+	// 10 bits: planes Y and VU; chroma in half width, of BT.2020.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR_2020 CUeglColorFormat = 93
+	// 10 bits: planes Y and VU; chroma in half width.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR CUeglColorFormat = 94
+	// 10 bits: planes Y and VU; chroma in half width, of BT.709.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR_709 CUeglColorFormat = 95
+	// Luma alone, extended range.
+	CU_EGL_COLOR_FORMAT_Y_ER CUeglColorFormat = 96
+	// Luma alone, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_Y_709_ER CUeglColorFormat = 97
+	// Luma alone, 10 bits, extended range.
+	CU_EGL_COLOR_FORMAT_Y10_ER CUeglColorFormat = 98
+	// Luma alone, 10 bits, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_Y10_709_ER CUeglColorFormat = 99
+	// Luma alone, 12 bits, extended range.
+	CU_EGL_COLOR_FORMAT_Y12_ER CUeglColorFormat = 100
+	// Luma alone, 12 bits, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_Y12_709_ER CUeglColorFormat = 101
+	// 4 channels in one plane, stored as AVUY.
+	CU_EGL_COLOR_FORMAT_YUVA CUeglColorFormat = 102
+	// 3 channels in one plane, stored as VUY; plain memory only.
+	CU_EGL_COLOR_FORMAT_YUV CUeglColorFormat = 103
+	// 4:2:2 in one plane; two pixels are stored as YVYU.
+	CU_EGL_COLOR_FORMAT_YVYU CUeglColorFormat = 104
+	// 4:2:2 in one plane; two pixels are stored as VYUY.
+	CU_EGL_COLOR_FORMAT_VYUY CUeglColorFormat = 105
+	// 10 bits: planes Y and VU; chroma in half width and height, extended range.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_ER CUeglColorFormat = 106
+	// 10 bits: planes Y and VU; chroma in half width and height, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_709_ER CUeglColorFormat = 107
+	// 10 bits: planes Y and VU; chroma in full size, extended range.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR_ER CUeglColorFormat = 108
+	// 10 bits: planes Y and VU; chroma in full size, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR_709_ER CUeglColorFormat = 109
+	// 12 bits: planes Y and VU; chroma in half width and height, extended range.
+	CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR_ER CUeglColorFormat = 110
+	// 12 bits: planes Y and VU; chroma in half width and height, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR_709_ER CUeglColorFormat = 111
+	// 12 bits: planes Y and VU; chroma in full size, extended range.
+	CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR_ER CUeglColorFormat = 112
+	// 12 bits: planes Y and VU; chroma in full size, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR_709_ER CUeglColorFormat = 113
+	// 4:2:2 in one plane; two pixels are stored as UYVY, of BT.709.
+	CU_EGL_COLOR_FORMAT_UYVY_709 CUeglColorFormat = 114
+	// 4:2:2 in one plane; two pixels are stored as UYVY, of BT.709, extended range.
+	CU_EGL_COLOR_FORMAT_UYVY_709_ER CUeglColorFormat = 115
+	// 4:2:2 in one plane; two pixels are stored as UYVY, of BT.2020.
+	CU_EGL_COLOR_FORMAT_UYVY_2020 CUeglColorFormat = 116
+	// The number of formats, and no format itself.
+	CU_EGL_COLOR_FORMAT_MAX CUeglColorFormat = 117
+)
+
+// String is the C name of the value, or its number.
+func (v CUeglColorFormat) String() string {
+	switch v {
+	case CU_EGL_COLOR_FORMAT_YUV420_PLANAR:
+		return "CU_EGL_COLOR_FORMAT_YUV420_PLANAR"
+	case CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_YUV422_PLANAR:
+		return "CU_EGL_COLOR_FORMAT_YUV422_PLANAR"
+	case CU_EGL_COLOR_FORMAT_YUV422_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_YUV422_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_RGB:
+		return "CU_EGL_COLOR_FORMAT_RGB"
+	case CU_EGL_COLOR_FORMAT_BGR:
+		return "CU_EGL_COLOR_FORMAT_BGR"
+	case CU_EGL_COLOR_FORMAT_ARGB:
+		return "CU_EGL_COLOR_FORMAT_ARGB"
+	case CU_EGL_COLOR_FORMAT_RGBA:
+		return "CU_EGL_COLOR_FORMAT_RGBA"
+	case CU_EGL_COLOR_FORMAT_L:
+		return "CU_EGL_COLOR_FORMAT_L"
+	case CU_EGL_COLOR_FORMAT_R:
+		return "CU_EGL_COLOR_FORMAT_R"
+	case CU_EGL_COLOR_FORMAT_YUV444_PLANAR:
+		return "CU_EGL_COLOR_FORMAT_YUV444_PLANAR"
+	case CU_EGL_COLOR_FORMAT_YUV444_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_YUV444_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_YUYV_422:
+		return "CU_EGL_COLOR_FORMAT_YUYV_422"
+	case CU_EGL_COLOR_FORMAT_UYVY_422:
+		return "CU_EGL_COLOR_FORMAT_UYVY_422"
+	case CU_EGL_COLOR_FORMAT_ABGR:
+		return "CU_EGL_COLOR_FORMAT_ABGR"
+	case CU_EGL_COLOR_FORMAT_BGRA:
+		return "CU_EGL_COLOR_FORMAT_BGRA"
+	case CU_EGL_COLOR_FORMAT_A:
+		return "CU_EGL_COLOR_FORMAT_A"
+	case CU_EGL_COLOR_FORMAT_RG:
+		return "CU_EGL_COLOR_FORMAT_RG"
+	case CU_EGL_COLOR_FORMAT_AYUV:
+		return "CU_EGL_COLOR_FORMAT_AYUV"
+	case CU_EGL_COLOR_FORMAT_YVU444_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_YVU444_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_YVU422_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_YVU422_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_VYUY_ER:
+		return "CU_EGL_COLOR_FORMAT_VYUY_ER"
+	case CU_EGL_COLOR_FORMAT_UYVY_ER:
+		return "CU_EGL_COLOR_FORMAT_UYVY_ER"
+	case CU_EGL_COLOR_FORMAT_YUYV_ER:
+		return "CU_EGL_COLOR_FORMAT_YUYV_ER"
+	case CU_EGL_COLOR_FORMAT_YVYU_ER:
+		return "CU_EGL_COLOR_FORMAT_YVYU_ER"
+	case CU_EGL_COLOR_FORMAT_YUV_ER:
+		return "CU_EGL_COLOR_FORMAT_YUV_ER"
+	case CU_EGL_COLOR_FORMAT_YUVA_ER:
+		return "CU_EGL_COLOR_FORMAT_YUVA_ER"
+	case CU_EGL_COLOR_FORMAT_AYUV_ER:
+		return "CU_EGL_COLOR_FORMAT_AYUV_ER"
+	case CU_EGL_COLOR_FORMAT_YUV444_PLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YUV444_PLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YUV422_PLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YUV422_PLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YUV420_PLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YUV420_PLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YUV444_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YUV444_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YUV422_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YUV422_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YVU444_PLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YVU444_PLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YVU422_PLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YVU422_PLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YVU420_PLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YVU420_PLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YVU444_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YVU444_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YVU422_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YVU422_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_BAYER_RGGB:
+		return "CU_EGL_COLOR_FORMAT_BAYER_RGGB"
+	case CU_EGL_COLOR_FORMAT_BAYER_BGGR:
+		return "CU_EGL_COLOR_FORMAT_BAYER_BGGR"
+	case CU_EGL_COLOR_FORMAT_BAYER_GRBG:
+		return "CU_EGL_COLOR_FORMAT_BAYER_GRBG"
+	case CU_EGL_COLOR_FORMAT_BAYER_GBRG:
+		return "CU_EGL_COLOR_FORMAT_BAYER_GBRG"
+	case CU_EGL_COLOR_FORMAT_BAYER10_RGGB:
+		return "CU_EGL_COLOR_FORMAT_BAYER10_RGGB"
+	case CU_EGL_COLOR_FORMAT_BAYER10_BGGR:
+		return "CU_EGL_COLOR_FORMAT_BAYER10_BGGR"
+	case CU_EGL_COLOR_FORMAT_BAYER10_GRBG:
+		return "CU_EGL_COLOR_FORMAT_BAYER10_GRBG"
+	case CU_EGL_COLOR_FORMAT_BAYER10_GBRG:
+		return "CU_EGL_COLOR_FORMAT_BAYER10_GBRG"
+	case CU_EGL_COLOR_FORMAT_BAYER12_RGGB:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_RGGB"
+	case CU_EGL_COLOR_FORMAT_BAYER12_BGGR:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_BGGR"
+	case CU_EGL_COLOR_FORMAT_BAYER12_GRBG:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_GRBG"
+	case CU_EGL_COLOR_FORMAT_BAYER12_GBRG:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_GBRG"
+	case CU_EGL_COLOR_FORMAT_BAYER14_RGGB:
+		return "CU_EGL_COLOR_FORMAT_BAYER14_RGGB"
+	case CU_EGL_COLOR_FORMAT_BAYER14_BGGR:
+		return "CU_EGL_COLOR_FORMAT_BAYER14_BGGR"
+	case CU_EGL_COLOR_FORMAT_BAYER14_GRBG:
+		return "CU_EGL_COLOR_FORMAT_BAYER14_GRBG"
+	case CU_EGL_COLOR_FORMAT_BAYER14_GBRG:
+		return "CU_EGL_COLOR_FORMAT_BAYER14_GBRG"
+	case CU_EGL_COLOR_FORMAT_BAYER20_RGGB:
+		return "CU_EGL_COLOR_FORMAT_BAYER20_RGGB"
+	case CU_EGL_COLOR_FORMAT_BAYER20_BGGR:
+		return "CU_EGL_COLOR_FORMAT_BAYER20_BGGR"
+	case CU_EGL_COLOR_FORMAT_BAYER20_GRBG:
+		return "CU_EGL_COLOR_FORMAT_BAYER20_GRBG"
+	case CU_EGL_COLOR_FORMAT_BAYER20_GBRG:
+		return "CU_EGL_COLOR_FORMAT_BAYER20_GBRG"
+	case CU_EGL_COLOR_FORMAT_YVU444_PLANAR:
+		return "CU_EGL_COLOR_FORMAT_YVU444_PLANAR"
+	case CU_EGL_COLOR_FORMAT_YVU422_PLANAR:
+		return "CU_EGL_COLOR_FORMAT_YVU422_PLANAR"
+	case CU_EGL_COLOR_FORMAT_YVU420_PLANAR:
+		return "CU_EGL_COLOR_FORMAT_YVU420_PLANAR"
+	case CU_EGL_COLOR_FORMAT_BAYER_ISP_RGGB:
+		return "CU_EGL_COLOR_FORMAT_BAYER_ISP_RGGB"
+	case CU_EGL_COLOR_FORMAT_BAYER_ISP_BGGR:
+		return "CU_EGL_COLOR_FORMAT_BAYER_ISP_BGGR"
+	case CU_EGL_COLOR_FORMAT_BAYER_ISP_GRBG:
+		return "CU_EGL_COLOR_FORMAT_BAYER_ISP_GRBG"
+	case CU_EGL_COLOR_FORMAT_BAYER_ISP_GBRG:
+		return "CU_EGL_COLOR_FORMAT_BAYER_ISP_GBRG"
+	case CU_EGL_COLOR_FORMAT_BAYER_BCCR:
+		return "CU_EGL_COLOR_FORMAT_BAYER_BCCR"
+	case CU_EGL_COLOR_FORMAT_BAYER_RCCB:
+		return "CU_EGL_COLOR_FORMAT_BAYER_RCCB"
+	case CU_EGL_COLOR_FORMAT_BAYER_CRBC:
+		return "CU_EGL_COLOR_FORMAT_BAYER_CRBC"
+	case CU_EGL_COLOR_FORMAT_BAYER_CBRC:
+		return "CU_EGL_COLOR_FORMAT_BAYER_CBRC"
+	case CU_EGL_COLOR_FORMAT_BAYER10_CCCC:
+		return "CU_EGL_COLOR_FORMAT_BAYER10_CCCC"
+	case CU_EGL_COLOR_FORMAT_BAYER12_BCCR:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_BCCR"
+	case CU_EGL_COLOR_FORMAT_BAYER12_RCCB:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_RCCB"
+	case CU_EGL_COLOR_FORMAT_BAYER12_CRBC:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_CRBC"
+	case CU_EGL_COLOR_FORMAT_BAYER12_CBRC:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_CBRC"
+	case CU_EGL_COLOR_FORMAT_BAYER12_CCCC:
+		return "CU_EGL_COLOR_FORMAT_BAYER12_CCCC"
+	case CU_EGL_COLOR_FORMAT_Y:
+		return "CU_EGL_COLOR_FORMAT_Y"
+	case CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_2020:
+		return "CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_2020"
+	case CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_2020:
+		return "CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_2020"
+	case CU_EGL_COLOR_FORMAT_YUV420_PLANAR_2020:
+		return "CU_EGL_COLOR_FORMAT_YUV420_PLANAR_2020"
+	case CU_EGL_COLOR_FORMAT_YVU420_PLANAR_2020:
+		return "CU_EGL_COLOR_FORMAT_YVU420_PLANAR_2020"
+	case CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_709:
+		return "CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR_709"
+	case CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_709:
+		return "CU_EGL_COLOR_FORMAT_YVU420_SEMIPLANAR_709"
+	case CU_EGL_COLOR_FORMAT_YUV420_PLANAR_709:
+		return "CU_EGL_COLOR_FORMAT_YUV420_PLANAR_709"
+	case CU_EGL_COLOR_FORMAT_YVU420_PLANAR_709:
+		return "CU_EGL_COLOR_FORMAT_YVU420_PLANAR_709"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_709:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_709"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_2020:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_2020"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR_2020:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR_2020"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR_709:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_422_SEMIPLANAR_709"
+	case CU_EGL_COLOR_FORMAT_Y_ER:
+		return "CU_EGL_COLOR_FORMAT_Y_ER"
+	case CU_EGL_COLOR_FORMAT_Y_709_ER:
+		return "CU_EGL_COLOR_FORMAT_Y_709_ER"
+	case CU_EGL_COLOR_FORMAT_Y10_ER:
+		return "CU_EGL_COLOR_FORMAT_Y10_ER"
+	case CU_EGL_COLOR_FORMAT_Y10_709_ER:
+		return "CU_EGL_COLOR_FORMAT_Y10_709_ER"
+	case CU_EGL_COLOR_FORMAT_Y12_ER:
+		return "CU_EGL_COLOR_FORMAT_Y12_ER"
+	case CU_EGL_COLOR_FORMAT_Y12_709_ER:
+		return "CU_EGL_COLOR_FORMAT_Y12_709_ER"
+	case CU_EGL_COLOR_FORMAT_YUVA:
+		return "CU_EGL_COLOR_FORMAT_YUVA"
+	case CU_EGL_COLOR_FORMAT_YUV:
+		return "CU_EGL_COLOR_FORMAT_YUV"
+	case CU_EGL_COLOR_FORMAT_YVYU:
+		return "CU_EGL_COLOR_FORMAT_YVYU"
+	case CU_EGL_COLOR_FORMAT_VYUY:
+		return "CU_EGL_COLOR_FORMAT_VYUY"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_709_ER:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_420_SEMIPLANAR_709_ER"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR_709_ER:
+		return "CU_EGL_COLOR_FORMAT_Y10V10U10_444_SEMIPLANAR_709_ER"
+	case CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR_709_ER:
+		return "CU_EGL_COLOR_FORMAT_Y12V12U12_420_SEMIPLANAR_709_ER"
+	case CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR_ER:
+		return "CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR_ER"
+	case CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR_709_ER:
+		return "CU_EGL_COLOR_FORMAT_Y12V12U12_444_SEMIPLANAR_709_ER"
+	case CU_EGL_COLOR_FORMAT_UYVY_709:
+		return "CU_EGL_COLOR_FORMAT_UYVY_709"
+	case CU_EGL_COLOR_FORMAT_UYVY_709_ER:
+		return "CU_EGL_COLOR_FORMAT_UYVY_709_ER"
+	case CU_EGL_COLOR_FORMAT_UYVY_2020:
+		return "CU_EGL_COLOR_FORMAT_UYVY_2020"
+	case CU_EGL_COLOR_FORMAT_MAX:
+		return "CU_EGL_COLOR_FORMAT_MAX"
+	}
+	return "CUeglColorFormat(" + strconv.FormatInt(int64(v), 10) + ")"
 }

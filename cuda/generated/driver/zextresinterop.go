@@ -45,8 +45,12 @@ import "unsafe"
 // See also [CuDestroyExternalMemory], [CuExternalMemoryGetMappedBuffer],
 // [CuExternalMemoryGetMappedMipmappedArray].
 //
+// Safe counterpart: [safe.ImportExternalMemory].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
+//
+// [safe.ImportExternalMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportExternalMemory
 func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EXTERNAL_MEMORY_HANDLE_DESC) error {
 	args := &struct {
 		extMem_out    *CUexternalMemory
@@ -86,8 +90,12 @@ func CuImportExternalMemory(extMem_out *CUexternalMemory, memHandleDesc *CUDA_EX
 // See also [CuImportExternalMemory], [CuDestroyExternalMemory],
 // [CuExternalMemoryGetMappedMipmappedArray].
 //
+// Safe counterpart: [safe.NewExternalBuffer].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
+//
+// [safe.NewExternalBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewExternalBuffer
 func CuExternalMemoryGetMappedBuffer(devPtr *CUdeviceptr, extMem CUexternalMemory, bufferDesc *CUDA_EXTERNAL_MEMORY_BUFFER_DESC) error {
 	args := &struct {
 		devPtr     *CUdeviceptr
@@ -165,8 +173,12 @@ func CuExternalMemoryGetMappedMipmappedArray(mipmap *CUmipmappedArray, extMem CU
 // See also [CuImportExternalMemory], [CuExternalMemoryGetMappedBuffer],
 // [CuExternalMemoryGetMappedMipmappedArray].
 //
+// Safe counterpart: [safe.ExternalMemory.Close].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
+//
+// [safe.ExternalMemory.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ExternalMemory.Close
 func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 	args := &struct {
 		extMem CUexternalMemory
@@ -214,8 +226,12 @@ func CuDestroyExternalMemory(extMem CUexternalMemory) error {
 // See also [CuDestroyExternalSemaphore], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.ImportExternalSemaphore].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
+//
+// [safe.ImportExternalSemaphore]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ImportExternalSemaphore
 func CuImportExternalSemaphore(extSem_out *CUexternalSemaphore, semHandleDesc *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) error {
 	args := &struct {
 		extSem_out    *CUexternalSemaphore
@@ -299,8 +315,12 @@ func CuWaitExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, params
 // See also [CuImportExternalSemaphore], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.ExternalSemaphore.Close].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
+//
+// [safe.ExternalSemaphore.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ExternalSemaphore.Close
 func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 	args := &struct {
 		extSem CUexternalSemaphore
@@ -347,8 +367,12 @@ func CuDestroyExternalSemaphore(extSem CUexternalSemaphore) error {
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Stream.SignalExternal].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
+//
+// [safe.Stream.SignalExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SignalExternal
 func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, numExtSems uint32, stream CUstream) error {
 	args := &struct {
 		extSemArray *CUexternalSemaphore
@@ -400,8 +424,12 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 // See also [CuImportExternalSemaphore], [CuDestroyExternalSemaphore],
 // [CuSignalExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Stream.WaitExternal].
+//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html.
+//
+// [safe.Stream.WaitExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitExternal
 func CuWaitExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, numExtSems uint32, stream CUstream) error {
 	args := &struct {
 		extSemArray *CUexternalSemaphore

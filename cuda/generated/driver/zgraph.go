@@ -1161,11 +1161,16 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 // [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.SignalExternalNode].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphAddNode], which needs CUDA 12.3.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1243,11 +1248,16 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 // [CuGraphAddExternalSemaphoresWaitNode], [CuSignalExternalSemaphoresAsync],
 // [CuWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Node.Set], [safe.SignalExternalNode].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1294,11 +1304,16 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 // [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
 //
+// Safe counterpart: [safe.Graph.Add], [safe.WaitExternalNode].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphAddNode], which needs CUDA 12.3.
+//
+// [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1373,11 +1388,16 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 // See also [CuGraphNodeSetParams], [CuGraphAddExternalSemaphoresWaitNode],
 // [CuSignalExternalSemaphoresAsync], [CuWaitExternalSemaphoresAsync].
 //
+// Safe counterpart: [safe.Node.Set], [safe.WaitExternalNode].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -3327,11 +3347,16 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 // [CuGraphExecEventWaitNodeSetEvent], [CuGraphExecExternalSemaphoresWaitNodeSetParams],
 // [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.SignalExternalNode].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphExecNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.SignalExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SignalExternalNode
 func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3375,11 +3400,16 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 // [CuGraphExecEventWaitNodeSetEvent], [CuGraphExecExternalSemaphoresSignalNodeSetParams],
 // [CuGraphExecUpdate], [CuGraphInstantiate].
 //
+// Safe counterpart: [safe.GraphExec.Set], [safe.WaitExternalNode].
+//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphExecNodeSetParams], which needs CUDA 12.2.
+//
+// [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
+// [safe.WaitExternalNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitExternalNode
 func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS) error {
 	args := &struct {
 		hGraphExec CUgraphExec

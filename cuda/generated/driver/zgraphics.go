@@ -21,7 +21,8 @@ import "unsafe"
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// See also, in the runtime API, [cudaGraphicsUnregisterResource].
+// See also [CuGraphicsGLRegisterBuffer], [CuGraphicsGLRegisterImage]; in the runtime API
+// [cudaGraphicsUnregisterResource].
 //
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
@@ -328,10 +329,10 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 //	CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 //
 // The resources were registered by a call for the graphics API in question,
-// cuGraphicsGLRegisterBuffer for one, which are in headers of their own and not in this package.
-// Where a resource lies is told only after mapping, by [CuGraphicsResourceGetMappedPointer] or
-// [CuGraphicsSubResourceGetMappedArray], and may be another place each time. Map several in one
-// call rather than one by one: each call may have to switch between the two APIs.
+// [CuGraphicsGLRegisterBuffer] for one. Where a resource lies is told only after mapping, by
+// [CuGraphicsResourceGetMappedPointer] or [CuGraphicsSubResourceGetMappedArray], and may be another
+// place each time. Map several in one call rather than one by one: each call may have to switch
+// between the two APIs.
 //
 // Parameters:
 //   - count: the number of resources, at least 1

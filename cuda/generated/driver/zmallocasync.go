@@ -78,11 +78,12 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Safe counterpart: [safe.Pool.Trim].
+// Safe counterpart: [safe.Pool.Trim], [safe.Context.TrimMemory].
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 //
+// [safe.Context.TrimMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.TrimMemory
 // [safe.Pool.Trim]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Trim
 func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 	args := &struct {

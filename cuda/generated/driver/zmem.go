@@ -125,13 +125,14 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 // [CuMemHostAlloc], [CuMemHostGetDevicePointer], [CuMemsetD2D8], [CuMemsetD2D16], [CuMemsetD2D32],
 // [CuMemsetD8], [CuMemsetD16], [CuMemsetD32]; in the runtime API [cudaMalloc].
 //
-// Safe counterpart: [safe.NewBuffer].
+// Safe counterpart: [safe.NewBuffer], [safe.NewBufferWith].
 //
 // The name means [CuMemAlloc_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMalloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMalloc
 // [safe.NewBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBuffer
+// [safe.NewBufferWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferWith
 func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
 	return CuMemAlloc_v2(dptr, bytesize)
 }

@@ -5565,3 +5565,297 @@ struct args_cuCheckpointProcessUnlock {
 	_Alignas(8) char rest[48];
 	_Alignas(8) CUresult ret;
 };
+typedef CUresult (*fn_cuProfilerInitialize)(const char *, const char *, CUoutput_mode);
+struct args_cuProfilerInitialize {
+	_Alignas(8) const char *p0;
+	_Alignas(8) const char *p1;
+	_Alignas(8) CUoutput_mode p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuProfilerStart)(void);
+struct args_cuProfilerStart {
+	_Alignas(8) char rest[64];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuProfilerStop)(void);
+struct args_cuProfilerStop {
+	_Alignas(8) char rest[64];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGraphicsGLRegisterBuffer)(CUgraphicsResource *, GLuint, unsigned int);
+struct args_cuGraphicsGLRegisterBuffer {
+	_Alignas(8) CUgraphicsResource *p0;
+	_Alignas(8) GLuint p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGraphicsGLRegisterImage)(CUgraphicsResource *, GLuint, GLenum, unsigned int);
+struct args_cuGraphicsGLRegisterImage {
+	_Alignas(8) CUgraphicsResource *p0;
+	_Alignas(8) GLuint p1;
+	_Alignas(8) GLenum p2;
+	_Alignas(8) unsigned int p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLGetDevices_v2)(unsigned int *, CUdevice *, unsigned int, CUGLDeviceList);
+struct args_cuGLGetDevices_v2 {
+	_Alignas(8) unsigned int *p0;
+	_Alignas(8) CUdevice *p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) CUGLDeviceList p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLCtxCreate_v2)(CUcontext *, unsigned int, CUdevice);
+struct args_cuGLCtxCreate_v2 {
+	_Alignas(8) CUcontext *p0;
+	_Alignas(8) unsigned int p1;
+	_Alignas(8) CUdevice p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLInit)(void);
+struct args_cuGLInit {
+	_Alignas(8) char rest[64];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLRegisterBufferObject)(GLuint);
+struct args_cuGLRegisterBufferObject {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLMapBufferObject_v2_ptds)(CUdeviceptr *, size_t *, GLuint);
+struct args_cuGLMapBufferObject_v2_ptds {
+	_Alignas(8) CUdeviceptr *p0;
+	_Alignas(8) size_t *p1;
+	_Alignas(8) GLuint p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLUnmapBufferObject)(GLuint);
+struct args_cuGLUnmapBufferObject {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLUnregisterBufferObject)(GLuint);
+struct args_cuGLUnregisterBufferObject {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLSetBufferObjectMapFlags)(GLuint, unsigned int);
+struct args_cuGLSetBufferObjectMapFlags {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) unsigned int p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLMapBufferObjectAsync_v2_ptsz)(CUdeviceptr *, size_t *, GLuint, CUstream);
+struct args_cuGLMapBufferObjectAsync_v2_ptsz {
+	_Alignas(8) CUdeviceptr *p0;
+	_Alignas(8) size_t *p1;
+	_Alignas(8) GLuint p2;
+	_Alignas(8) CUstream p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLUnmapBufferObjectAsync)(GLuint, CUstream);
+struct args_cuGLUnmapBufferObjectAsync {
+	_Alignas(8) GLuint p0;
+	_Alignas(8) CUstream p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLGetDevices)(unsigned int *, CUdevice *, unsigned int, CUGLDeviceList);
+struct args_cuGLGetDevices {
+	_Alignas(8) unsigned int *p0;
+	_Alignas(8) CUdevice *p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) CUGLDeviceList p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLMapBufferObject_v2)(CUdeviceptr *, size_t *, GLuint);
+struct args_cuGLMapBufferObject_v2 {
+	_Alignas(8) CUdeviceptr *p0;
+	_Alignas(8) size_t *p1;
+	_Alignas(8) GLuint p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLMapBufferObjectAsync_v2)(CUdeviceptr *, size_t *, GLuint, CUstream);
+struct args_cuGLMapBufferObjectAsync_v2 {
+	_Alignas(8) CUdeviceptr *p0;
+	_Alignas(8) size_t *p1;
+	_Alignas(8) GLuint p2;
+	_Alignas(8) CUstream p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLCtxCreate)(CUcontext *, unsigned int, CUdevice);
+struct args_cuGLCtxCreate {
+	_Alignas(8) CUcontext *p0;
+	_Alignas(8) unsigned int p1;
+	_Alignas(8) CUdevice p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLMapBufferObject)(CUdeviceptr_v1 *, unsigned int *, GLuint);
+struct args_cuGLMapBufferObject {
+	_Alignas(8) CUdeviceptr_v1 *p0;
+	_Alignas(8) unsigned int *p1;
+	_Alignas(8) GLuint p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGLMapBufferObjectAsync)(CUdeviceptr_v1 *, unsigned int *, GLuint, CUstream);
+struct args_cuGLMapBufferObjectAsync {
+	_Alignas(8) CUdeviceptr_v1 *p0;
+	_Alignas(8) unsigned int *p1;
+	_Alignas(8) GLuint p2;
+	_Alignas(8) CUstream p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGraphicsEGLRegisterImage)(CUgraphicsResource *, EGLImageKHR, unsigned int);
+struct args_cuGraphicsEGLRegisterImage {
+	_Alignas(8) CUgraphicsResource *p0;
+	_Alignas(8) EGLImageKHR p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamConsumerConnect)(CUeglStreamConnection *, EGLStreamKHR);
+struct args_cuEGLStreamConsumerConnect {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) EGLStreamKHR p1;
+	_Alignas(8) char rest[48];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamConsumerConnectWithFlags)(CUeglStreamConnection *, EGLStreamKHR, unsigned int);
+struct args_cuEGLStreamConsumerConnectWithFlags {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) EGLStreamKHR p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamConsumerDisconnect)(CUeglStreamConnection *);
+struct args_cuEGLStreamConsumerDisconnect {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamConsumerAcquireFrame)(CUeglStreamConnection *, CUgraphicsResource *, CUstream *, unsigned int);
+struct args_cuEGLStreamConsumerAcquireFrame {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) CUgraphicsResource *p1;
+	_Alignas(8) CUstream *p2;
+	_Alignas(8) unsigned int p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamConsumerReleaseFrame)(CUeglStreamConnection *, CUgraphicsResource, CUstream *);
+struct args_cuEGLStreamConsumerReleaseFrame {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) CUgraphicsResource p1;
+	_Alignas(8) CUstream *p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamProducerConnect)(CUeglStreamConnection *, EGLStreamKHR, EGLint, EGLint);
+struct args_cuEGLStreamProducerConnect {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) EGLStreamKHR p1;
+	_Alignas(8) EGLint p2;
+	_Alignas(8) EGLint p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamProducerDisconnect)(CUeglStreamConnection *);
+struct args_cuEGLStreamProducerDisconnect {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamProducerPresentFrame)(CUeglStreamConnection *, CUeglFrame, CUstream *);
+struct args_cuEGLStreamProducerPresentFrame {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) CUeglFrame p1;
+	_Alignas(8) CUstream *p2;
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEGLStreamProducerReturnFrame)(CUeglStreamConnection *, CUeglFrame *, CUstream *);
+struct args_cuEGLStreamProducerReturnFrame {
+	_Alignas(8) CUeglStreamConnection *p0;
+	_Alignas(8) CUeglFrame *p1;
+	_Alignas(8) CUstream *p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGraphicsResourceGetMappedEglFrame)(CUeglFrame *, CUgraphicsResource, unsigned int, unsigned int);
+struct args_cuGraphicsResourceGetMappedEglFrame {
+	_Alignas(8) CUeglFrame *p0;
+	_Alignas(8) CUgraphicsResource p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) unsigned int p3;
+	_Alignas(8) char rest[32];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuEventCreateFromEGLSync)(CUevent *, EGLSyncKHR, unsigned int);
+struct args_cuEventCreateFromEGLSync {
+	_Alignas(8) CUevent *p0;
+	_Alignas(8) EGLSyncKHR p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuVDPAUGetDevice)(CUdevice *, VdpDevice, VdpGetProcAddress *);
+struct args_cuVDPAUGetDevice {
+	_Alignas(8) CUdevice *p0;
+	_Alignas(8) VdpDevice p1;
+	_Alignas(8) VdpGetProcAddress *p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuVDPAUCtxCreate_v2)(CUcontext *, unsigned int, CUdevice, VdpDevice, VdpGetProcAddress *);
+struct args_cuVDPAUCtxCreate_v2 {
+	_Alignas(8) CUcontext *p0;
+	_Alignas(8) unsigned int p1;
+	_Alignas(8) CUdevice p2;
+	_Alignas(8) VdpDevice p3;
+	_Alignas(8) VdpGetProcAddress *p4;
+	_Alignas(8) char rest[24];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGraphicsVDPAURegisterVideoSurface)(CUgraphicsResource *, VdpVideoSurface, unsigned int);
+struct args_cuGraphicsVDPAURegisterVideoSurface {
+	_Alignas(8) CUgraphicsResource *p0;
+	_Alignas(8) VdpVideoSurface p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuGraphicsVDPAURegisterOutputSurface)(CUgraphicsResource *, VdpOutputSurface, unsigned int);
+struct args_cuGraphicsVDPAURegisterOutputSurface {
+	_Alignas(8) CUgraphicsResource *p0;
+	_Alignas(8) VdpOutputSurface p1;
+	_Alignas(8) unsigned int p2;
+	_Alignas(8) char rest[40];
+	_Alignas(8) CUresult ret;
+};
+typedef CUresult (*fn_cuVDPAUCtxCreate)(CUcontext *, unsigned int, CUdevice, VdpDevice, VdpGetProcAddress *);
+struct args_cuVDPAUCtxCreate {
+	_Alignas(8) CUcontext *p0;
+	_Alignas(8) unsigned int p1;
+	_Alignas(8) CUdevice p2;
+	_Alignas(8) VdpDevice p3;
+	_Alignas(8) VdpGetProcAddress *p4;
+	_Alignas(8) char rest[24];
+	_Alignas(8) CUresult ret;
+};

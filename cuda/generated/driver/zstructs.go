@@ -3323,3 +3323,54 @@ type CUDA_ARRAY3D_DESCRIPTOR_v1 struct {
 	// [CUDA_ARRAY3D_SPARSE] and [CUDA_ARRAY3D_DEFERRED_MAPPING].
 	Flags uint32
 }
+
+// CUeglFrame is one image of EGL: up to three planes, as arrays or plain memory.
+//
+// All planes are described by the first one: the others have the size that the colour format gives
+// them.
+type CUeglFrame struct {
+	_ structs.HostLayout
+	// The planes, by frameType.
+	Frame CUeglFrame_frame
+	// Of the first plane, in elements.
+	Width uint32
+	// Of the first plane, in rows.
+	Height uint32
+	// Of the first plane.
+	Depth uint32
+	// Bytes from a row of the first plane to the next.
+	Pitch uint32
+	// The number of planes, at most [MAX_PLANES].
+	PlaneCount uint32
+	// The number of channels in a plane.
+	NumChannels uint32
+	// Arrays or plain memory.
+	FrameType CUeglFrameType
+	// What the planes and channels hold.
+	EglColorFormat CUeglColorFormat
+	// The type of a channel.
+	CuFormat CUarray_format
+	_        [4]byte
+}
+
+// CUeglFrame_frame is a union inside [CUeglFrame].
+//
+// It is a union of 24 bytes: its members overlap, and a method gives the address of each.
+type CUeglFrame_frame struct {
+	_    structs.HostLayout
+	data [3]uint64
+}
+
+// PArray is the member pArray of the union, where it lies in u.
+//
+// The array of each plane.
+func (u *CUeglFrame_frame) PArray() *[3]CUarray {
+	return (*[3]CUarray)(unsafe.Pointer(u))
+}
+
+// PPitch is the member pPitch of the union, where it lies in u.
+//
+// The device address of each plane.
+func (u *CUeglFrame_frame) PPitch() *[3]unsafe.Pointer {
+	return (*[3]unsafe.Pointer)(unsafe.Pointer(u))
+}

@@ -689,6 +689,44 @@ const (
 	symCuCheckpointProcessRestore
 	symCuCheckpointOperationComplete
 	symCuCheckpointProcessUnlock
+	symCuProfilerInitialize
+	symCuProfilerStart
+	symCuProfilerStop
+	symCuGraphicsGLRegisterBuffer
+	symCuGraphicsGLRegisterImage
+	symCuGLGetDevices_v2
+	symCuGLCtxCreate_v2
+	symCuGLInit
+	symCuGLRegisterBufferObject
+	symCuGLMapBufferObject_v2_ptds
+	symCuGLUnmapBufferObject
+	symCuGLUnregisterBufferObject
+	symCuGLSetBufferObjectMapFlags
+	symCuGLMapBufferObjectAsync_v2_ptsz
+	symCuGLUnmapBufferObjectAsync
+	symCuGLGetDevices_v1
+	symCuGLMapBufferObject_v2
+	symCuGLMapBufferObjectAsync_v2
+	symCuGLCtxCreate_v1
+	symCuGLMapBufferObject_v1
+	symCuGLMapBufferObjectAsync_v1
+	symCuGraphicsEGLRegisterImage
+	symCuEGLStreamConsumerConnect
+	symCuEGLStreamConsumerConnectWithFlags
+	symCuEGLStreamConsumerDisconnect
+	symCuEGLStreamConsumerAcquireFrame
+	symCuEGLStreamConsumerReleaseFrame
+	symCuEGLStreamProducerConnect
+	symCuEGLStreamProducerDisconnect
+	symCuEGLStreamProducerPresentFrame
+	symCuEGLStreamProducerReturnFrame
+	symCuGraphicsResourceGetMappedEglFrame
+	symCuEventCreateFromEGLSync
+	symCuVDPAUGetDevice
+	symCuVDPAUCtxCreate_v2
+	symCuGraphicsVDPAURegisterVideoSurface
+	symCuGraphicsVDPAURegisterOutputSurface
+	symCuVDPAUCtxCreate_v1
 )
 
 // symbols holds what the library exports each function as, and the CUDA version that introduced it.
@@ -1380,7 +1418,45 @@ var symbols = [...]struct {
 	symCuCheckpointProcessRestore:                           {"cuCheckpointProcessRestore", "12.8"},
 	symCuCheckpointOperationComplete:                        {"cuCheckpointOperationComplete", "13.4"},
 	symCuCheckpointProcessUnlock:                            {"cuCheckpointProcessUnlock", "12.8"},
+	symCuProfilerInitialize:                                 {"cuProfilerInitialize", "4.0"},
+	symCuProfilerStart:                                      {"cuProfilerStart", "4.0"},
+	symCuProfilerStop:                                       {"cuProfilerStop", "4.0"},
+	symCuGraphicsGLRegisterBuffer:                           {"cuGraphicsGLRegisterBuffer", "3.0"},
+	symCuGraphicsGLRegisterImage:                            {"cuGraphicsGLRegisterImage", "3.0"},
+	symCuGLGetDevices_v2:                                    {"cuGLGetDevices_v2", "6.5"},
+	symCuGLCtxCreate_v2:                                     {"cuGLCtxCreate_v2", "3.2"},
+	symCuGLInit:                                             {"cuGLInit", "2.0"},
+	symCuGLRegisterBufferObject:                             {"cuGLRegisterBufferObject", "2.0"},
+	symCuGLMapBufferObject_v2_ptds:                          {"cuGLMapBufferObject_v2_ptds", "7.0"},
+	symCuGLUnmapBufferObject:                                {"cuGLUnmapBufferObject", "2.0"},
+	symCuGLUnregisterBufferObject:                           {"cuGLUnregisterBufferObject", "2.0"},
+	symCuGLSetBufferObjectMapFlags:                          {"cuGLSetBufferObjectMapFlags", "2.3"},
+	symCuGLMapBufferObjectAsync_v2_ptsz:                     {"cuGLMapBufferObjectAsync_v2_ptsz", "7.0"},
+	symCuGLUnmapBufferObjectAsync:                           {"cuGLUnmapBufferObjectAsync", "2.3"},
+	symCuGLGetDevices_v1:                                    {"cuGLGetDevices", "4.1"},
+	symCuGLMapBufferObject_v2:                               {"cuGLMapBufferObject_v2", "3.2"},
+	symCuGLMapBufferObjectAsync_v2:                          {"cuGLMapBufferObjectAsync_v2", "3.2"},
+	symCuGLCtxCreate_v1:                                     {"cuGLCtxCreate", "2.0"},
+	symCuGLMapBufferObject_v1:                               {"cuGLMapBufferObject", "2.0"},
+	symCuGLMapBufferObjectAsync_v1:                          {"cuGLMapBufferObjectAsync", "2.3"},
+	symCuGraphicsEGLRegisterImage:                           {"cuGraphicsEGLRegisterImage", "7.0"},
+	symCuEGLStreamConsumerConnect:                           {"cuEGLStreamConsumerConnect", "7.0"},
+	symCuEGLStreamConsumerConnectWithFlags:                  {"cuEGLStreamConsumerConnectWithFlags", "8.0"},
+	symCuEGLStreamConsumerDisconnect:                        {"cuEGLStreamConsumerDisconnect", "7.0"},
+	symCuEGLStreamConsumerAcquireFrame:                      {"cuEGLStreamConsumerAcquireFrame", "7.0"},
+	symCuEGLStreamConsumerReleaseFrame:                      {"cuEGLStreamConsumerReleaseFrame", "7.0"},
+	symCuEGLStreamProducerConnect:                           {"cuEGLStreamProducerConnect", "7.0"},
+	symCuEGLStreamProducerDisconnect:                        {"cuEGLStreamProducerDisconnect", "7.0"},
+	symCuEGLStreamProducerPresentFrame:                      {"cuEGLStreamProducerPresentFrame", "7.0"},
+	symCuEGLStreamProducerReturnFrame:                       {"cuEGLStreamProducerReturnFrame", "7.0"},
+	symCuGraphicsResourceGetMappedEglFrame:                  {"cuGraphicsResourceGetMappedEglFrame", "7.0"},
+	symCuEventCreateFromEGLSync:                             {"cuEventCreateFromEGLSync", "9.0"},
+	symCuVDPAUGetDevice:                                     {"cuVDPAUGetDevice", "3.1"},
+	symCuVDPAUCtxCreate_v2:                                  {"cuVDPAUCtxCreate_v2", "3.2"},
+	symCuGraphicsVDPAURegisterVideoSurface:                  {"cuGraphicsVDPAURegisterVideoSurface", "3.1"},
+	symCuGraphicsVDPAURegisterOutputSurface:                 {"cuGraphicsVDPAURegisterOutputSurface", "3.1"},
+	symCuVDPAUCtxCreate_v1:                                  {"cuVDPAUCtxCreate", "3.1"},
 }
 
 // Functions is how many functions of the library this package binds.
-const Functions = 685
+const Functions = 723

@@ -392,6 +392,14 @@ type CUlogIterator uint32
 // Where a GPU has more than 4 GiB, its memory cannot be named by it at all.
 type CUdeviceptr_v1 uint32
 
+// CUeglStreamConnection is CUDA's end of an EGL stream, as its producer or its consumer.
+//
+// It comes from [CuEGLStreamProducerConnect] or [CuEGLStreamConsumerConnect]. Functions take a
+// pointer to it.
+//
+// From Go: a number that keeps nothing alive. Use it from one goroutine at a time.
+type CUeglStreamConnection uintptr
+
 // CUdeviceptr_v2 is another name of [CUdeviceptr].
 type CUdeviceptr_v2 = CUdeviceptr
 
@@ -576,3 +584,6 @@ type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS = CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1
 
 // CUdevResource_v1 is another name of [CUdevResource].
 type CUdevResource_v1 = CUdevResource
+
+// CUeglFrame_v1 is another name of [CUeglFrame].
+type CUeglFrame_v1 = CUeglFrame

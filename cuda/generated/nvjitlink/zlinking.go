@@ -222,6 +222,10 @@ func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, file
 // of inputs that were compiled without -rdc=true are carried over, too. Without inputs the result
 // is an empty cubin, with -lto an error.
 //
+// Read the error log after success, too. Measured with 12.9 and 13.5: once PTX of an unknown
+// version has been refused on an OS thread, a later link on it returns nil although a reference is
+// undefined, and only its log says so.
+//
 // An undefined function is reported as "Undefined reference to 'f' in 'NAME'"; under -lto without
 // the input, as "Unresolved extern function 'f'".
 //
@@ -270,7 +274,7 @@ func NvJitLinkComplete(handle NvJitLinkHandle) error {
 //   - handle: the link, completed
 //   - size: receives the size; measured, an error leaves it alone
 //
-// From Go: any OS thread, no context.
+// From Go: the OS thread of the link; no context.
 //
 // Errors:
 //   - [NVJITLINK_ERROR_INTERNAL]: there is no cubin: the link is not complete, failed, or has the
@@ -334,7 +338,7 @@ func NvJitLinkGetLinkedCubin(handle NvJitLinkHandle, cubin unsafe.Pointer) error
 //   - handle: the link, completed, with the options -lto and -ptx
 //   - size: receives the size; measured, an error leaves it alone
 //
-// From Go: any OS thread; no other goroutine may complete the link meanwhile.
+// From Go: the OS thread of the link; no other goroutine may complete it meanwhile.
 //
 // Errors:
 //   - [NVJITLINK_ERROR_INVALID_INPUT]: the link has no -ptx (measured)

@@ -6,9 +6,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,9 +62,22 @@ var lib struct {
 	version int
 }
 
-// Open loads NVRTC from path, a file or a folder that holds it. An
-// empty path means where it usually is:
-// libnvrtc.so.13, else libnvrtc.so.12, else libnvrtc.so.11.2.
+// Open loads NVRTC from path, a file or a folder that holds it, such as
+// a CUDA toolkit or Python's site-packages. With an empty path it tries, in this
+// order:
+//
+//   - libnvrtc.so.13, libnvrtc.so.12, libnvrtc.so.11.2, which the system's loader looks up
+//   - CUDA toolkits: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /usr/local/cuda-* (newest first)
+//   - the active Python environment: $VIRTUAL_ENV, $CONDA_PREFIX
+//   - cudabind/libs/nvrtc in the user's cache folder, which tools/libs fills
+//
+// On Windows:
+//
+//   - nvrtc64_130_0.dll, nvrtc64_120_0.dll, nvrtc64_112_0.dll in the program's folder or System32
+//   - the folders in %PATH%, but never the current folder
+//   - CUDA toolkits: %CUDA_HOME%, %CUDA_PATH%, those below %ProgramFiles% (newest first)
+//   - the active Python environment: %VIRTUAL_ENV%, %CONDA_PREFIX%
+//   - cudabind/libs/nvrtc in the user's cache folder
 //
 // A program need not call Open; the first call of any function opens the
 // library where it usually is. Once one is open, it stays, and opening another
@@ -76,7 +91,7 @@ func Open(path string) error {
 	}
 	files := candidates(path)
 	if lib.handle == nil {
-		return loadFirst(path, files)
+		return loadFirst(path, slices.Values(files), "")
 	}
 	for _, file := range files {
 		if isLibrary(file, lib.handle) {
@@ -98,10 +113,16 @@ func candidates(path string) []string {
 	if !info.IsDir() {
 		return []string{path}
 	}
-	var files []string
-	for _, sub := range append([]string{""}, librarySubdirs...) {
+	return below(path)
+}
+
+// below are the files that may be the library in a folder.
+func below(dir string) (files []string) {
+	for _, sub := range librarySubdirs {
 		for _, name := range libraryNames {
-			files = append(files, filepath.Join(path, sub, name))
+			if file := filepath.Join(dir, sub, filepath.Base(name)); !slices.Contains(files, file) {
+				files = append(files, file)
+			}
 		}
 	}
 	return files
@@ -112,10 +133,64 @@ func exists(file string) bool {
 	return err == nil
 }
 
-var (
-	libraryNames   = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"}
-	librarySubdirs = []string{"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", "lib64", "lib"}
-)
+// place is one or several folders: those below root that match a pattern.
+type place struct{ root, pattern string }
+
+func (p place) String() string { return filepath.Join(p.root, p.pattern) }
+
+// folders are those that exist, the newest version first.
+func (p place) folders() []string {
+	found, _ := fs.Glob(os.DirFS(p.root), p.pattern)
+	slices.SortStableFunc(found, func(a, b string) int { return slices.Compare(numbers(b), numbers(a)) })
+	for i, dir := range found {
+		found[i] = filepath.Join(p.root, dir)
+	}
+	return found
+}
+
+// numbers are those in a path: 13 and 0 in cuda-13.0.
+func numbers(path string) (all []int) {
+	for _, digits := range strings.FieldsFunc(path, func(r rune) bool { return r < '0' || r > '9' }) {
+		n, _ := strconv.Atoi(digits)
+		all = append(all, n)
+	}
+	return all
+}
+
+// Folders returns the folders in which [Open] looks for the library after the system's
+// loader, of those that exist, in the same order: toolkits, the active Python environment,
+// the folders that tools/libs fills. They may hold headers and tools, too.
+func Folders() (all []string) {
+	for _, place := range places() {
+		all = append(all, place.folders()...)
+	}
+	return all
+}
+
+// looked says where the library is looked for, for errors.
+func looked() string {
+	in := []string{"the system's library path"}
+	for _, p := range places() {
+		in = append(in, p.String())
+	}
+	return "looked in " + strings.Join(in, ", ")
+}
+
+// usual yields the files that may be the library where it usually is.
+func usual(yield func(file string) bool) {
+	for _, name := range libraryNames {
+		if !yield(name) {
+			return
+		}
+	}
+	for _, dir := range Folders() {
+		for _, file := range below(dir) {
+			if exists(file) && !yield(file) {
+				return
+			}
+		}
+	}
+}
 
 // Library returns the file that is loaded and its CUDA version, such as
 // "13.0". It loads the library if that has not happened yet.
@@ -190,41 +265,41 @@ func open() error {
 	if lib.handle != nil {
 		return nil
 	}
-	return loadFirst(libraryNames[0], libraryNames)
+	return loadFirst(libraryNames[0], usual, looked())
 }
 
 // loadFirst loads the first of files that is the right library, for a program
-// that asked for path. lib is locked.
-func loadFirst(path string, files []string) error {
-	if !builtWithCgo {
-		return &LibraryError{path, "this program was built without cgo, or for a system on which these bindings load no library: build it with CGO_ENABLED=1 and a C compiler, for Linux on amd64 or arm64"}
-	}
-	if dynamic, _ := linkage(); !dynamic {
-		return &LibraryError{path, "this program is statically linked and cannot load libraries: link it dynamically against glibc"}
+// that asked for path. Where there is none, it adds looked to the reasons. lib is
+// locked.
+func loadFirst(path string, files iter.Seq[string], looked string) error {
+	if reason := unable(); reason != "" {
+		return &LibraryError{path, reason}
 	}
 	var reasons []string
-	for i, file := range files {
+	for file := range files {
 		reason := load(file)
 		if reason == "" {
 			return nil
 		}
-		if i == 0 || exists(file) {
+		if reasons == nil || !absent(file, reason) {
 			reasons = append(reasons, strings.TrimPrefix(reason, path+": "))
 		}
 	}
-	return &LibraryError{path, strings.Join(reasons, "; ")}
+	if looked != "" {
+		reasons = append(reasons, looked)
+	}
+	return &LibraryError{path, strings.Join(reasons, "; ") + ": " + missing}
 }
 
 // load opens file if it is the right library. If not, it says why. lib is
 // locked.
 func load(file string) (reason string) {
-	if strings.Contains(file, "/") {
+	if isPath(file) {
 		openBeside(filepath.Dir(file))
 	}
 	handle, why := dlopen(file)
 	if handle == nil {
-		_, glibc := linkage()
-		return refusal(file, why, glibc) + ": install NVRTC, which is in the CUDA toolkit and in the Python package nvidia-cuda-nvrtc, and set LD_LIBRARY_PATH to its directory, or name that in Open"
+		return refusal(file, why, glibc())
 	}
 	ask := dlsym(handle, "nvrtcVersion")
 	if ask == nil {
@@ -245,69 +320,12 @@ func load(file string) (reason string) {
 // openBeside opens what the library will look for by its name alone, which the system's
 // loader does not find in a folder that only a path names.
 func openBeside(dir string) {
-	for _, pattern := range []string{"libnvrtc-builtins.so*"} {
+	for _, pattern := range besideLibrary {
 		files, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, file := range files {
 			dlopen(file)
 		}
 	}
-}
-
-// refusal returns why, the reason of the system's loader to refuse file, or a better one if
-// the file itself shows it.
-func refusal(file, why string, glibc bool) string {
-	if !glibc {
-		why += " (NVIDIA's libraries need glibc, and this program was built with another C library)"
-	}
-	if strings.Contains(file, "/") {
-		return cmp.Or(unfit(file), why)
-	}
-	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
-		if reason := unfit(filepath.Join(dir, file)); reason != "" {
-			why += "; " + reason
-		}
-	}
-	return why
-}
-
-// unfit says that file is a directory, or a library of another architecture. It returns ""
-// for other files.
-func unfit(file string) string {
-	info, err := os.Stat(file)
-	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
-		return ""
-	}
-	if info.IsDir() {
-		return file + ": this is a directory, not a library"
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	var header [20]byte
-	if n, _ := f.Read(header[:]); n < len(header) || string(header[:4]) != "\x7fELF" {
-		return ""
-	}
-	if built := architecture(header); built != runtime.GOARCH {
-		return file + ": this library is built for " + built + ", but the program for " + runtime.GOARCH
-	}
-	return ""
-}
-
-// architecture returns Go's name of the machine in the header of an ELF file.
-func architecture(header [20]byte) string {
-	const class32, bigEndian = 1, 2
-	machine := int(header[18]) + 256*int(header[19])
-	if header[5] == bigEndian {
-		machine = int(header[19]) + 256*int(header[18])
-	}
-	name := map[int]string{3: "386", 20: "ppc", 21: "ppc64", 40: "arm", 62: "amd64", 183: "arm64", 243: "riscv"}[machine]
-	name = cmp.Or(name, fmt.Sprintf("ELF machine %d", machine))
-	if header[4] == class32 {
-		name += " (32 bits)"
-	}
-	return name
 }
 
 // lacks is the error for a function that the loaded library has not.

@@ -12,6 +12,12 @@ import (
 	"unsafe"
 )
 
+// Handle stands for a Go value in C.
+type Handle = cgo.Handle
+
+// NewHandle returns a handle of a value.
+func NewHandle(v any) Handle { return cgo.NewHandle(v) }
+
 //export drivertestHostFunc
 func drivertestHostFunc(userData C.uintptr_t) {
 	cgo.Handle(userData).Value().(func())()

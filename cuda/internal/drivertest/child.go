@@ -1,12 +1,17 @@
 package drivertest
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cudabind/cudabind/internal/command"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,6 +30,9 @@ func InChild(t *testing.T, body func(t *testing.T), env ...string) {
 	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
 	cmd := command.Built(self, "-test.v", "-test.run="+pattern, "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), childVariable+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	if runtime.GOOS == "windows" {
+		cmd.Env = append(cmd.Env, "TMP="+ownTemp(t)) // the child cannot remove what it has loaded
+	}
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), "--- SKIP: "+t.Name()+" ") {
@@ -32,6 +40,23 @@ func InChild(t *testing.T, body func(t *testing.T), env ...string) {
 	}
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "--- PASS: "+t.Name()+" ", "the test did not run in the child")
+}
+
+// ownTemp is a folder that is removed as wine can, which has not all that t.TempDir uses.
+func ownTemp(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		var files []string
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error {
+			files = append(files, path)
+			return nil
+		})
+		for _, file := range slices.Backward(files) {
+			assert.NoError(t, os.Remove(file))
+		}
+	})
+	return dir
 }
 
 // InParent tells whether what the child will find is to be prepared now.

@@ -24,6 +24,8 @@ type Handle struct {
 	state  atomic.Int64 // references, and the sign bit once closed
 	gone   atomic.Bool  // destroyed, or being destroyed
 	parent *Handle
+	family *family // of the outermost parent
+	member
 	object Object
 	origin []byte // the stack of Open, if leaks are tracked
 }
@@ -63,6 +65,11 @@ func (h *Handle) Open(object Object, parent *Handle) error {
 		return ErrClosed
 	}
 	h.object, h.parent = object, parent
+	if parent == nil {
+		h.family = &family{}
+	} else {
+		h.family = parent.family
+	}
 	if trackLeaks.Load() {
 		h.origin = debug.Stack()
 	}
@@ -111,6 +118,9 @@ func (h *Handle) Untracked() { h.origin = nil }
 // InUse tells whether the object is open and has a reference.
 func (h *Handle) InUse() bool { return h.state.Load() > 0 }
 
+// Over tells whether the object was closed and is unused.
+func (h *Handle) Over() bool { return h.state.Load() == closedBit }
+
 // Closed tells whether the object was closed.
 func (h *Handle) Closed() bool { return h.state.Load() < 0 }
 
@@ -141,6 +151,7 @@ func (h *Handle) finish(wait bool) error {
 		h.gone.Store(false)
 		return err
 	}
+	h.family.remove(h)
 	if p := h.parent; p != nil && p.state.Add(-1) == closedBit {
 		if up := p.finish(wait); postponed(up) {
 			Reaper.Add(p.reap) // h itself is destroyed
@@ -175,8 +186,11 @@ func (h *Handle) reap() (again bool) {
 }
 
 // Cleanup closes the Handle when the garbage collector finds owner, which users hold,
-// dropped without Close.
+// dropped without Close. CloseFamily closes it too.
 func Cleanup[T any](owner *T, h *Handle) runtime.Cleanup {
+	if h.parent != nil {
+		h.family.add(h)
+	}
 	return runtime.AddCleanup(owner, (*Handle).dropped, h)
 }
 
@@ -190,6 +204,13 @@ func (h *Handle) dropped() {
 		ReportLater(&Leak{Kind: h.object.Kind(), Stack: string(h.origin)})
 	}
 	if old == 0 {
+		Reaper.Add(h.reap)
+	}
+}
+
+// CloseLater is Close that never waits: the Reaper destroys the object.
+func (h *Handle) CloseLater() {
+	if h.state.Or(closedBit) == 0 {
 		Reaper.Add(h.reap)
 	}
 }

@@ -18,6 +18,7 @@ type object struct {
 	destroyed atomic.Int32
 	later     atomic.Int32 // how often destroy puts it off
 	err       error
+	closes    func() // called by destroy
 }
 
 func (o *object) Kind() string { return "object" }
@@ -27,6 +28,9 @@ func (o *object) Destroy(bool) error {
 		return ErrLater
 	}
 	o.destroyed.Add(1)
+	if o.closes != nil {
+		o.closes()
+	}
 	return o.err
 }
 
@@ -149,4 +153,66 @@ func TestHandleRace(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		return Idle()
 	}, 5*time.Second, time.Millisecond, "the reaper rests")
+}
+
+// TestCloseFamily closes what users hold, children of children included, newest first.
+func TestCloseFamily(t *testing.T) {
+	root, other := live(t, nil), live(t, nil)
+	require.NoError(t, root.CloseFamily(), "of nothing")
+	var order []string
+	made := func(name string, parent *Handle) *object {
+		o := live(t, parent)
+		o.closes = func() { order = append(order, name) }
+		Cleanup(&owner{o}, &o.Handle)
+		return o
+	}
+	child := made("child", &root.Handle)
+	grandchild := made("grandchild", &child.Handle)
+	internal := live(t, &root.Handle) // that no user holds
+	gone := made("gone", &root.Handle)
+	last := made("last", &root.Handle)
+	stranger := made("stranger", &other.Handle)
+	require.NoError(t, gone.Close())
+	last.err = errors.New("refused")
+	assert.ErrorIs(t, root.CloseFamily(), last.err)
+	assert.Equal(t, []string{"gone", "last", "grandchild", "child"}, order)
+	assert.True(t, grandchild.gone())
+	assert.False(t, internal.Closed())
+	assert.False(t, stranger.Closed())
+	assert.False(t, root.Closed())
+	require.NoError(t, root.CloseFamily(), "nothing is left")
+	late := made("late", &root.Handle)
+	require.NoError(t, root.CloseFamily())
+	assert.True(t, late.gone())
+	for _, o := range []*object{internal, root, stranger, other} {
+		require.NoError(t, o.Close())
+		assert.True(t, o.gone())
+	}
+}
+
+// TestCloseFamilyRace: objects come and go meanwhile.
+func TestCloseFamilyRace(t *testing.T) {
+	root := live(t, nil)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 200 {
+				o := live(t, &root.Handle)
+				u := &owner{o}
+				Cleanup(u, &o.Handle)
+				assert.NoError(t, o.Close())
+				assert.True(t, o.Closed())
+				runtime.KeepAlive(u)
+			}
+		})
+		all.Go(func() {
+			for range 50 {
+				assert.NoError(t, root.CloseFamily())
+			}
+		})
+	}
+	all.Wait()
+	assert.Nil(t, root.family.newest)
+	require.NoError(t, root.Close())
+	assert.True(t, root.gone())
 }

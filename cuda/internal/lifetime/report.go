@@ -14,7 +14,7 @@ type Leak struct {
 }
 
 func (l *Leak) Error() string {
-	return "cuda: a " + l.Kind + " was dropped without Close; it was made here:\n" + l.Stack
+	return "cuda: a " + l.Kind + " was dropped while it was open; it was made here:\n" + l.Stack
 }
 
 // OnError sets the function that receives errors which no call can return.

@@ -23,7 +23,7 @@ static void status_func(CUstream stream, CUresult code, void *token)
 	rt_called_back = 0;
 }
 
-/* rt_in_callback returns whether the driver is calling this thread. */
+/* rt_in_callback returns whether the driver is calling this thread, or foreign code runs on it. */
 unsigned rt_in_callback(void)
 {
 	return rt_called_back;
@@ -35,7 +35,13 @@ uintptr_t rt_host_function(void)
 	return (uintptr_t)host_func;
 }
 
-/* rt_host_func enqueues a host function. A negative mode selects cuLaunchHostFunc, which has no modes. */
+CUresult rt_enqueue_host(CUstream stream, uintptr_t token, int mode)
+{
+	if (mode < 0)
+		return rt_cu.cuLaunchHostFunc(stream, (CUhostFn)host_func, (void *)token);
+	return rt_cu.cuLaunchHostFunc_v2(stream, (CUhostFn)host_func, (void *)token, mode);
+}
+
 CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode)
 {
 	struct rt_scope s;
@@ -43,12 +49,8 @@ CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int 
 
 	if (r)
 		return r;
-	if ((r = rt_legacy((CUstream)stream)))
-		; /* not enqueued */
-	else if (mode < 0)
-		r = rt_cu.cuLaunchHostFunc((CUstream)stream, (CUhostFn)host_func, (void *)token);
-	else
-		r = rt_cu.cuLaunchHostFunc_v2((CUstream)stream, (CUhostFn)host_func, (void *)token, mode);
+	if (!(r = rt_legacy((CUstream)stream)))
+		r = rt_enqueue_host((CUstream)stream, token, mode);
 	rt_end(&s);
 	return r;
 }

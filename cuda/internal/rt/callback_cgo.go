@@ -7,13 +7,29 @@ package rt
 */
 import "C"
 
-import "github.com/cudabind/cudabind/cuda/generated/driver"
+import (
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// callbacks counts the threads on which InCallback is true. While there are none, it need
+// not ask C.
+var callbacks atomic.Int32
 
 //export cudabindHostFunc
-func cudabindHostFunc(token C.uintptr_t) { OnHostFunc(uintptr(token)) }
+func cudabindHostFunc(token C.uintptr_t) {
+	callbacks.Add(1)
+	defer callbacks.Add(-1)
+	OnHostFunc(uintptr(token))
+}
 
 //export cudabindStatus
-func cudabindStatus(token C.uintptr_t, code C.uint) { OnStatus(uintptr(token), driver.CUresult(code)) }
+func cudabindStatus(token C.uintptr_t, code C.uint) {
+	callbacks.Add(1)
+	defer callbacks.Add(-1)
+	OnStatus(uintptr(token), driver.CUresult(code))
+}
 
 // HostFunc is cuLaunchHostFunc, or cuLaunchHostFunc_v2 if mode is 0 or more, which
 // requires that the driver has it. The driver's thread will call OnHostFunc with the
@@ -32,9 +48,9 @@ func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr
 	return driver.CUresult(C.rt_add_callback(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(token)))
 }
 
-// InCallback returns whether this goroutine runs on the driver's thread, in OnHostFunc or
-// OnStatus.
-func InCallback() bool { return C.rt_in_callback() != 0 }
+// InCallback returns whether this goroutine must not wait: it runs on the driver's thread,
+// in OnHostFunc or OnStatus, or its thread has entered the mode [Foreign].
+func InCallback() bool { return callbacks.Load() != 0 && C.rt_in_callback() != 0 }
 
 // Thread returns the system's id of the current thread.
 func Thread() int { return int(C.rt_thread()) }

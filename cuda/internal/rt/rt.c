@@ -74,19 +74,49 @@ static CUresult check_home(uintptr_t context, unsigned long long id)
 	return now != id || r == 201 || r == 709 ? RT_RESET : 0; /* the call itself returns any other error */
 }
 
-CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope)
+CUresult rt_begin_home(struct rt_scope *s, uintptr_t context, uintptr_t home, unsigned long long id)
+{
+	CUresult r = check_home(home, id);
+
+	return r ? r : rt_begin(s, context, 1);
+}
+
+CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, unsigned char *scope)
 {
 	CUresult r = check_home(context, id);
 
-	return r ? r : rt_begin((struct rt_scope *)scope, context, relaxed);
+	if (!r)
+		r = rt_begin((struct rt_scope *)scope, context, mode != RT_OWN_MODE);
+	if (!r && mode == RT_FOREIGN)
+		rt_called_back = 1;
+	return r;
 }
 
 void rt_leave(unsigned char *scope)
 {
 	struct rt_scope *s = (struct rt_scope *)scope;
 
+	rt_called_back = 0; /* as rt_enter has found it */
 	s->set = 1; /* the code in between may have made another context current */
 	rt_end(s);
+}
+
+CUresult rt_check_home(uintptr_t home, unsigned long long id)
+{
+	return rt_called_back ? RT_IN_CALLBACK : check_home(home, id);
+}
+
+/* rt_create_stream creates a stream if the context still has the id. */
+CUresult rt_create_stream(uintptr_t context, unsigned long long id, unsigned char *stream, unsigned flags, int priority)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin_home(&s, context, context, id);
+
+	if (r)
+		return r;
+	r = rt_cu.cuStreamCreateWithPriority((CUstream *)stream, flags, priority);
+	rt_end(&s);
+	return r;
 }
 
 CUresult rt_check_capturing(CUstream stream)
@@ -238,8 +268,7 @@ CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, uns
 	return r;
 }
 
-/* fill makes params point to the arguments. */
-static void fill(void **params, struct rt_arg *a, unsigned n)
+void rt_fill(void **params, struct rt_arg *a, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		params[i] = a[i].kind == RT_FAR ? a[i].pointer : a[i].near;
@@ -259,7 +288,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 		rt_end(&s);
 		return r;
 	}
-	fill(params, (struct rt_arg *)args, l->args);
+	rt_fill(params, (struct rt_arg *)args, l->args);
 	if (c->count)
 		r = rt_cu.cuLaunchKernelEx((const CUlaunchConfig *)c, (CUfunction)l->function, params, 0);
 	else
@@ -269,7 +298,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 	return r;
 }
 
-static CUresult copy(struct rt_copy *c, void *host)
+CUresult rt_enqueue_copy(struct rt_copy *c, void *host)
 {
 	CUstream stream = (CUstream)c->stream;
 
@@ -282,6 +311,8 @@ static CUresult copy(struct rt_copy *c, void *host)
 		return rt_cu.cuMemcpyDtoDAsync_v2(c->dst, c->src, c->size, stream);
 	case RT_PEER:
 		return rt_cu.cuMemcpyPeerAsync(c->dst, (CUcontext)c->dst_context, c->src, (CUcontext)c->src_context, c->size, stream);
+	case RT_HTOH: /* both ends are pinned, so that they have addresses of the device */
+		return rt_cu.cuMemcpyAsync(c->dst, c->src, c->size, stream);
 	case RT_SET8:
 		return rt_cu.cuMemsetD8Async(c->dst, c->src, c->size, stream);
 	case RT_SET16:
@@ -296,12 +327,12 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 {
 	struct rt_copy *c = (struct rt_copy *)what;
 	struct rt_scope s;
-	CUresult r = check_home(c->home, c->id);
+	CUresult r = rt_begin_home(&s, c->context, c->home, c->id);
 
-	if (r || (r = rt_begin(&s, c->context, 1)))
+	if (r)
 		return r;
 	if (!(r = rt_legacy((CUstream)c->stream)))
-		r = copy(c, host);
+		r = rt_enqueue_copy(c, host);
 	if (c->wait) {
 		/* Even after an error: a part of the copy may be in flight. */
 		CUresult w = rt_cu.cuStreamSynchronize((CUstream)c->stream);
@@ -313,27 +344,45 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 	return r;
 }
 
-CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream)
+static CUresult allocate(struct rt_alloc *a)
 {
+	CUdeviceptr *address = (CUdeviceptr *)&a->address;
+	CUstream stream = (CUstream)a->stream;
+	CUresult r = a->pool ? rt_cu.cuMemAllocFromPoolAsync(address, a->size, (CUmemoryPool)a->pool, stream) :
+		rt_cu.cuMemAllocAsync(address, a->size, stream);
+
+	if (r || !a->complete)
+		return r;
+	if ((r = rt_cu.cuStreamQuery(stream)) == 600)
+		r = rt_cu.cuStreamSynchronize(stream);
+	if (r)
+		rt_cu.cuMemFreeAsync(*address, stream);
+	return r;
+}
+
+CUresult rt_alloc(unsigned char *alloc)
+{
+	struct rt_alloc *a = (struct rt_alloc *)alloc;
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
+	CUresult r = rt_begin_home(&s, a->context, a->home, a->id);
 
 	if (r)
 		return r;
-	r = rt_cu.cuMemAllocAsync((CUdeviceptr *)address, size, (CUstream)stream);
+	if (a->captured || a->complete || !(r = rt_check_capturing((CUstream)a->stream)))
+		r = allocate(a);
 	rt_end(&s);
 	return r;
 }
 
-/* rt_free_async frees memory if its context still has the id and the stream is not capturing. */
-CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream)
+/* rt_free_async frees memory if its context still has the id and the stream, which perhaps captures, does not. */
+CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream, unsigned captures)
 {
 	struct rt_scope s;
-	CUresult r = check_home(home, id);
+	CUresult r = rt_begin_home(&s, context, home, id);
 
-	if (r || (r = rt_begin(&s, context, 1)))
+	if (r)
 		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)))
+	if (!captures || !(r = rt_check_capturing((CUstream)stream)))
 		r = rt_cu.cuMemFreeAsync(address, (CUstream)stream);
 	rt_end(&s);
 	return r;
@@ -362,51 +411,4 @@ CUresult rt_import_pool(unsigned char *pool, uintptr_t fd)
 int rt_thread(void)
 {
 	return syscall(SYS_gettid);
-}
-
-CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)))
-		r = (upload ? rt_cu.cuGraphUpload : rt_cu.cuGraphLaunch)((CUgraphExec)exec, (CUstream)stream);
-	rt_end(&s);
-	return r;
-}
-
-/* CUDA_KERNEL_NODE_PARAMS, which ztypes.h only declares. */
-struct kernel_params {
-	uintptr_t function;
-	unsigned grid[3], block[3], shared;
-	void **params, **extra;
-	uintptr_t kernel, context;
-};
-
-CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char *args)
-{
-	struct rt_node *n = (struct rt_node *)node;
-	void *params[n->args ? n->args : 1];
-	struct kernel_params k = {.function = n->function, .shared = n->shared, .params = params};
-	const CUDA_KERNEL_NODE_PARAMS *p = (const CUDA_KERNEL_NODE_PARAMS *)&k;
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, n->context, 1); /* without a context, adding a node crashes the driver */
-
-	if (r)
-		return r;
-	for (int i = 0; i < 3; i++) {
-		k.grid[i] = n->grid[i];
-		k.block[i] = n->block[i];
-	}
-	fill(params, (struct rt_arg *)args, n->args);
-	if (n->what == RT_ADD)
-		r = rt_cu.cuGraphAddKernelNode_v2((CUgraphNode *)&n->node, (CUgraph)n->graph, (const CUgraphNode *)deps, n->deps, p);
-	else if (n->what == RT_SET)
-		r = rt_cu.cuGraphKernelNodeSetParams_v2((CUgraphNode)n->node, p);
-	else
-		r = rt_cu.cuGraphExecKernelNodeSetParams_v2((CUgraphExec)n->exec, (CUgraphNode)n->node, p);
-	rt_end(&s);
-	return r;
 }

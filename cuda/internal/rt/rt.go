@@ -15,7 +15,7 @@ const (
 	CodeCapturing driver.CUresult = 100000 // not done: the stream is capturing
 	CodeReset     driver.CUresult = 100001 // not done: the context was reset
 	CodeCaptured  driver.CUresult = 100002 // the event was recorded as part of a capture
-	CodeCallback  driver.CUresult = 100003 // not done: the driver has called this thread
+	CodeCallback  driver.CUresult = 100003 // not done: see InCallback
 )
 
 // The driver's thread calls these with the tokens of [HostFunc] and [AddCallback].
@@ -23,6 +23,16 @@ const (
 var (
 	OnHostFunc func(token uintptr)
 	OnStatus   func(token uintptr, code driver.CUresult)
+)
+
+// Mode says how [Enter] prepares the thread.
+type Mode uint32
+
+// The modes of [Enter].
+const (
+	OwnMode Mode = iota // the thread keeps its capture mode
+	Relaxed             // its capture mode becomes RELAXED
+	Foreign             // Relaxed, and calls of this package return CodeCallback until Leave
 )
 
 // Scope is the state of the thread before [Enter].
@@ -99,6 +109,7 @@ const (
 	DeviceToHost
 	DeviceToDevice
 	Peer
+	HostToHost // pinned memory, at Dst and Src
 	Set8
 	Set16
 	Set32
@@ -117,6 +128,17 @@ type Copy struct {
 	ID                     uint64 // the expected id of Home, 0 for any
 }
 
+// Alloc is memory to allocate in the order of a stream, from Pool unless that is 0.
+type Alloc struct {
+	Home
+	Stream   driver.CUstream
+	Pool     driver.CUmemoryPool
+	Size     uint64
+	Address  driver.CUdeviceptr
+	Captured uint32 // 1: also if the stream is capturing
+	Complete uint32 // 1: Stream carries no work; Do returns once any stream may use the memory
+}
+
 // Home is the context of streams, events and memory. Calls return CodeReset once the
 // context has another ID; an ID of 0 is not compared.
 type Home struct {
@@ -130,7 +152,7 @@ type Home struct {
 type Entry struct {
 	Home
 	Event      driver.CUevent
-	Since, Due int64 // CLOCK_MONOTONIC in nanoseconds, 0 for now
+	Since, Due int64 // nanoseconds of a monotonic clock, 0 for now
 	Expected   int64 // estimated duration in nanoseconds, 0 if unknown
 	Result     driver.CUresult
 	_          uint32
@@ -152,6 +174,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-80]
+	_ = [1]struct{}{}[unsafe.Sizeof(Alloc{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]
 )
@@ -174,6 +197,9 @@ func Init() error {
 	}
 	file, version, err := driver.Library()
 	if err != nil {
+		return err
+	}
+	if err := supported(); err != nil {
 		return err
 	}
 	if missing := bind(file); missing != "" {

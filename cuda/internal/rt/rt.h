@@ -9,7 +9,7 @@
 #define RT_RESET 100001u
 /* rt_record_with has recorded the event as part of a capture. */
 #define RT_CAPTURED 100002u
-/* The driver has called this thread: nothing was done. */
+/* The driver has called this thread, or foreign code runs on it: nothing was done. */
 #define RT_IN_CALLBACK 100003u
 
 /*
@@ -24,9 +24,15 @@ struct rt_scope {
 _Static_assert(sizeof(struct rt_scope) == 16, "Scope");
 
 const char *rt_bind(const char *file);
-CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned relaxed, unsigned char *scope);
+/* Modes of rt_enter: see Go's Mode. */
+enum { RT_OWN_MODE, RT_RELAXED, RT_FOREIGN };
+CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, unsigned char *scope);
 void rt_leave(unsigned char *scope);
 
+CUresult rt_check_home(uintptr_t home, unsigned long long id);
+CUresult rt_create_stream(uintptr_t context, unsigned long long id, unsigned char *stream, unsigned flags, int priority);
+CUresult rt_create_graph(uintptr_t context, unsigned long long id, unsigned char *graph);
+CUresult rt_destroy_graph(uintptr_t context, unsigned long long id, uintptr_t graph);
 CUresult rt_query(uintptr_t context, uintptr_t stream);
 CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event);
 CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
@@ -65,7 +71,7 @@ _Static_assert(sizeof(struct rt_launch) == 80, "Launch");
 CUresult rt_launch(unsigned char *launch, unsigned char *args);
 
 /* A copy, or a memset with the value in src and the number of elements in size. */
-enum { RT_HTOD, RT_DTOH, RT_DTOD, RT_PEER, RT_SET8, RT_SET16, RT_SET32 };
+enum { RT_HTOD, RT_DTOH, RT_DTOD, RT_PEER, RT_HTOH, RT_SET8, RT_SET16, RT_SET32 };
 
 struct rt_copy {
 	uintptr_t context, stream;
@@ -78,8 +84,26 @@ struct rt_copy {
 _Static_assert(sizeof(struct rt_copy) == 80, "Copy");
 
 CUresult rt_copy(unsigned char *copy, unsigned char *host);
-CUresult rt_alloc_async(uintptr_t context, unsigned char *address, unsigned long long size, uintptr_t stream);
-CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream);
+
+/* The calls in a list of rt_batch: a word with this number and the size in words, and arguments. */
+enum { RT_NOTHING, RT_LAUNCH, RT_COPY, RT_RECORD, RT_WAIT, RT_GRAPH, RT_HOST };
+enum { RT_ATTRIBUTE_WORDS = 9 }; /* of a CUlaunchAttribute */
+
+unsigned long long rt_batch(uintptr_t context, uintptr_t stream, unsigned char *list, unsigned n, unsigned outside);
+
+/* Memory to allocate in the order of a stream, from a pool unless that is 0. */
+struct rt_alloc {
+	uintptr_t context, home;
+	unsigned long long id; /* the expected id of home, 0 for any */
+	uintptr_t stream, pool;
+	unsigned long long size, address;
+	unsigned captured; /* also if the stream is capturing */
+	unsigned complete; /* no work is ever enqueued on the stream: return once any stream may use the memory */
+};
+_Static_assert(sizeof(struct rt_alloc) == 64, "Alloc");
+
+CUresult rt_alloc(unsigned char *alloc);
+CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream, unsigned captures);
 
 CUresult rt_import_memory(unsigned char *memory, uintptr_t fd);
 CUresult rt_import_pool(unsigned char *pool, uintptr_t fd);
@@ -94,6 +118,9 @@ struct rt_node {
 _Static_assert(sizeof(struct rt_node) == 80, "KernelNode");
 
 CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char *args);
+/* In a list of rt_kernel_nodes, a dependency with this bit is the index of a node of the same list. */
+#define RT_SAME_LIST (1ull << 63)
+unsigned long long rt_kernel_nodes(uintptr_t context, uintptr_t of, unsigned what, unsigned n, unsigned char *list, unsigned char *nodes);
 uintptr_t rt_host_function(void);
 CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload);
 CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode);

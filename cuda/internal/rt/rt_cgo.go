@@ -35,8 +35,8 @@ package rt
 #cgo nocallback rt_launch
 #cgo noescape rt_copy
 #cgo nocallback rt_copy
-#cgo noescape rt_alloc_async
-#cgo nocallback rt_alloc_async
+#cgo noescape rt_alloc
+#cgo nocallback rt_alloc
 #cgo noescape rt_import_memory
 #cgo nocallback rt_import_memory
 #cgo noescape rt_in_callback
@@ -47,6 +47,18 @@ package rt
 #cgo nocallback rt_graph
 #cgo noescape rt_kernel_node
 #cgo nocallback rt_kernel_node
+#cgo noescape rt_batch
+#cgo nocallback rt_batch
+#cgo noescape rt_kernel_nodes
+#cgo nocallback rt_kernel_nodes
+#cgo noescape rt_check_home
+#cgo nocallback rt_check_home
+#cgo noescape rt_create_stream
+#cgo nocallback rt_create_stream
+#cgo noescape rt_create_graph
+#cgo nocallback rt_create_graph
+#cgo noescape rt_destroy_graph
+#cgo nocallback rt_destroy_graph
 #cgo noescape rt_poll
 #cgo nocallback rt_poll
 #cgo noescape rt_wake
@@ -67,6 +79,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
+func supported() error { return nil }
+
 func bind(file string) (missing string) {
 	name := C.CString(file)
 	defer C.free(unsafe.Pointer(name))
@@ -74,18 +88,46 @@ func bind(file string) (missing string) {
 }
 
 // Enter makes a context current on this thread, to which the goroutine must be locked,
-// until [Leave]. With relaxed, it also sets the capture mode RELAXED. It returns
-// CodeReset if id is not 0 and the context has another id.
-func Enter(s *Scope, context driver.CUcontext, id uint64, relaxed bool) driver.CUresult {
-	r := C.uint(0)
-	if relaxed {
-		r = 1
+// until [Leave]. It returns CodeReset if id is not 0 and the context has another id.
+func Enter(s *Scope, context driver.CUcontext, id uint64, mode Mode) driver.CUresult {
+	code := driver.CUresult(C.rt_enter(C.uintptr_t(context), C.ulonglong(id), C.uint(mode), (*C.uchar)(unsafe.Pointer(s))))
+	if code == 0 && mode == Foreign {
+		callbacks.Add(1)
+		s.set |= isForeign
 	}
-	return driver.CUresult(C.rt_enter(C.uintptr_t(context), C.ulonglong(id), r, (*C.uchar)(unsafe.Pointer(s))))
+	return code
 }
 
+const isForeign = 2 // in Scope.set, which C compares to 0
+
 // Leave restores the state before [Enter].
-func Leave(s *Scope) { C.rt_leave((*C.uchar)(unsafe.Pointer(s))) }
+func Leave(s *Scope) {
+	foreign := s.set&isForeign != 0
+	C.rt_leave((*C.uchar)(unsafe.Pointer(s)))
+	if foreign {
+		callbacks.Add(-1)
+	}
+}
+
+// Check returns CodeReset if the context has another ID.
+func (h Home) Check() driver.CUresult {
+	return driver.CUresult(C.rt_check_home(C.uintptr_t(h.Context), C.ulonglong(h.ID)))
+}
+
+// CreateStream is cuStreamCreateWithPriority in h.Context.
+func (h Home) CreateStream(stream *driver.CUstream, flags driver.CUstream_flags, priority int) driver.CUresult {
+	return driver.CUresult(C.rt_create_stream(C.uintptr_t(h.Context), C.ulonglong(h.ID), (*C.uchar)(unsafe.Pointer(stream)), C.uint(flags), C.int(priority)))
+}
+
+// CreateGraph is cuGraphCreate in h.Context.
+func (h Home) CreateGraph(graph *driver.CUgraph) driver.CUresult {
+	return driver.CUresult(C.rt_create_graph(C.uintptr_t(h.Context), C.ulonglong(h.ID), (*C.uchar)(unsafe.Pointer(graph))))
+}
+
+// DestroyGraph is cuGraphDestroy in h.Context.
+func (h Home) DestroyGraph(graph driver.CUgraph) driver.CUresult {
+	return driver.CUresult(C.rt_destroy_graph(C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(graph)))
+}
 
 // Query returns whether the stream's work has completed. It does not query a capturing
 // stream, which would invalidate the capture.
@@ -148,14 +190,19 @@ func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 	return driver.CUresult(C.rt_copy((*C.uchar)(unsafe.Pointer(c)), (*C.uchar)(host)))
 }
 
-// AllocAsync is cuMemAllocAsync.
-func AllocAsync(context driver.CUcontext, address *driver.CUdeviceptr, size uint64, stream driver.CUstream) driver.CUresult {
-	return driver.CUresult(C.rt_alloc_async(C.uintptr_t(context), (*C.uchar)(unsafe.Pointer(address)), C.ulonglong(size), C.uintptr_t(stream)))
+// Do is cuMemAllocAsync or cuMemAllocFromPoolAsync, and sets a.Address.
+func (a *Alloc) Do() driver.CUresult {
+	return driver.CUresult(C.rt_alloc((*C.uchar)(unsafe.Pointer(a))))
 }
 
 // FreeAsync is cuMemFreeAsync, unless the stream is capturing.
 func (h Home) FreeAsync(address driver.CUdeviceptr, stream driver.CUstream) driver.CUresult {
-	return driver.CUresult(C.rt_free_async(C.uintptr_t(h.CallContext), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.ulonglong(address), C.uintptr_t(stream)))
+	return driver.CUresult(C.rt_free_async(C.uintptr_t(h.CallContext), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.ulonglong(address), C.uintptr_t(stream), 1))
+}
+
+// Free is cuMemFreeAsync on a stream that never captures.
+func (h Home) Free(address driver.CUdeviceptr, stream driver.CUstream) driver.CUresult {
+	return driver.CUresult(C.rt_free_async(C.uintptr_t(h.CallContext), C.uintptr_t(h.Context), C.ulonglong(h.ID), C.ulonglong(address), C.uintptr_t(stream), 0))
 }
 
 // Mark is the function Mark.
@@ -196,4 +243,18 @@ func GraphLaunch(context driver.CUcontext, exec driver.CUgraphExec, stream drive
 // GraphUpload is cuGraphUpload, unless the stream is capturing.
 func GraphUpload(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
 	return driver.CUresult(C.rt_graph(C.uintptr_t(context), C.uintptr_t(exec), C.uintptr_t(stream), 1))
+}
+
+// run is [Batch].
+func run(context driver.CUcontext, stream driver.CUstream, list *uint64, n int, outside bool) uint64 {
+	check := C.uint(0)
+	if outside {
+		check = 1
+	}
+	return uint64(C.rt_batch(C.uintptr_t(context), C.uintptr_t(stream), (*C.uchar)(unsafe.Pointer(list)), C.uint(n), check))
+}
+
+// change is [KernelNodes].
+func change(context driver.CUcontext, of uintptr, what NodeCall, n int, list *uint64, nodes *driver.CUgraphNode) uint64 {
+	return uint64(C.rt_kernel_nodes(C.uintptr_t(context), C.uintptr_t(of), C.uint(what), C.uint(n), (*C.uchar)(unsafe.Pointer(list)), (*C.uchar)(unsafe.Pointer(nodes))))
 }

@@ -1,20 +1,29 @@
-//go:build !(cgo && linux && (amd64 || arm64))
+//go:build !((cgo || cudabind_nocgo) && linux && (amd64 || arm64))
 
 package rt
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Without cgo no driver is loaded: Init fails, and nothing else is called.
+// Init fails, and nothing else is called.
+
+// supported returns an error where the raw packages work, but package safe does not. Other
+// builds have failed before.
+func supported() error {
+	return fmt.Errorf("package safe does not run on %s yet: build the program for Linux, or call the packages below cuda/generated: %w", runtime.GOOS, errors.ErrUnsupported)
+}
 
 const none = driver.CUDA_ERROR_NOT_SUPPORTED
 
 func bind(string) string { return "" }
 
-func Enter(*Scope, driver.CUcontext, uint64, bool) driver.CUresult { return none }
+func Enter(*Scope, driver.CUcontext, uint64, Mode) driver.CUresult { return none }
 
 func Leave(*Scope) {}
 
@@ -40,11 +49,11 @@ func (*Launch) Do(*Arg) driver.CUresult { return none }
 
 func (*Copy) Do(unsafe.Pointer) driver.CUresult { return none }
 
-func AllocAsync(driver.CUcontext, *driver.CUdeviceptr, uint64, driver.CUstream) driver.CUresult {
-	return none
-}
+func (*Alloc) Do() driver.CUresult { return none }
 
 func (Home) FreeAsync(driver.CUdeviceptr, driver.CUstream) driver.CUresult { return none }
+
+func (Home) Free(driver.CUdeviceptr, driver.CUstream) driver.CUresult { return none }
 
 func (Home) Mark(driver.CUstream, driver.CUevent) driver.CUresult { return none }
 
@@ -73,3 +82,17 @@ func Thread() int { return 0 }
 func GraphLaunch(driver.CUcontext, driver.CUgraphExec, driver.CUstream) driver.CUresult { return none }
 
 func GraphUpload(driver.CUcontext, driver.CUgraphExec, driver.CUstream) driver.CUresult { return none }
+
+func run(driver.CUcontext, driver.CUstream, *uint64, int, bool) uint64 { return uint64(none) }
+
+func change(driver.CUcontext, uintptr, NodeCall, int, *uint64, *driver.CUgraphNode) uint64 {
+	return uint64(none)
+}
+
+func (Home) Check() driver.CUresult { return none }
+
+func (Home) CreateStream(*driver.CUstream, driver.CUstream_flags, int) driver.CUresult { return none }
+
+func (Home) CreateGraph(*driver.CUgraph) driver.CUresult { return none }
+
+func (Home) DestroyGraph(driver.CUgraph) driver.CUresult { return none }

@@ -33,8 +33,8 @@ const (
 // oldest is the oldest version that package safe supports.
 const oldest = "11.8"
 
-// file is the name by which programs load the driver.
-const file = "libcuda.so.1"
+// kernelsFile is what the driver looks for in its folder.
+const kernelsFile = "libsimkernels.so"
 
 // Build builds the library in a directory, which it creates if necessary, and returns the
 // path of the file. The library exports the simulated functions that a driver of the given
@@ -45,10 +45,18 @@ const file = "libcuda.so.1"
 // cudabind/simdriver in the user's cache directory, and recompiles if the sources, the flags
 // or the compiler change.
 func Build(dir, version string) (string, error) {
-	l, err := newLibrary(version)
+	number, err := parse(version)
 	if err != nil {
 		return "", err
 	}
+	l, err := newLibrary(driver, number)
+	if err != nil {
+		return "", err
+	}
+	return l.build(dir)
+}
+
+func (l *library) build(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
@@ -57,39 +65,43 @@ func Build(dir, version string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	made := filepath.Join(work, file)
+	made := filepath.Join(work, l.file)
 	if err := l.make(work, made); err != nil {
 		return "", err
 	}
-	target := filepath.Join(dir, file)
+	target := filepath.Join(dir, l.file)
 	return target, os.Rename(made, target) // atomic, and safe for programs that have the old file open
 }
 
 // A library is the input of the compiler.
 type library struct {
+	api      string   // whose functions it has
+	file     string   // the name by which programs load it
+	folder   string   // of its sources
+	controls string   // a header with more functions, "" for none
+	libs     []string // that it needs
+
 	source, protos string // folders
 	files          []string
 	script         []byte // the linker's list of exports
 	flags          []string
 }
 
-func newLibrary(version string) (*library, error) {
-	number, err := parse(version)
-	if err != nil {
-		return nil, err
-	}
-	l := &library{flags: []string{
+var driver = library{api: "driver", file: "libcuda.so.1", folder: "c", controls: "simulate.h", libs: []string{"-lm", "-ldl"}}
+
+func newLibrary(l library, number int) (_ *library, err error) {
+	l.flags = []string{
 		"-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror",
-		"-DSIM_VERSION=" + strconv.Itoa(number), "-Wl,-soname=" + file,
-	}}
-	if l.source, l.protos, err = sources(); err != nil {
+		"-DSIM_VERSION=" + strconv.Itoa(number), "-DSIM_PTX=" + strconv.Itoa(ptx(number)), "-DSIM_KERNELS=\"" + kernelsFile + "\"", "-Wl,-soname=" + l.file,
+	}
+	if l.source, l.protos, err = sources(l.folder, l.api); err != nil {
 		return nil, err
 	}
-	if l.script, err = exports(l.source, number); err != nil {
+	if l.script, err = l.exports(number); err != nil {
 		return nil, err
 	}
 	l.files, err = filepath.Glob(filepath.Join(l.source, "*.c"))
-	return l, err
+	return &l, err
 }
 
 // make copies the cached library, or else compiles and caches it.
@@ -114,7 +126,7 @@ func (l *library) compile(work, made string) error {
 	}
 	cc := command.CC(l.flags...)
 	cc.Args = append(cc.Args, "-I", l.source, "-I", l.protos, "-Wl,--version-script="+list, "-o", made)
-	cc.Args = append(append(cc.Args, l.files...), "-lm")
+	cc.Args = append(append(cc.Args, l.files...), l.libs...)
 	if out, err := cc.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the simulated driver with %s: %w\n%s", cc.Args[0], err, out)
 	}
@@ -141,32 +153,44 @@ func encode(version string) int {
 	return 1000*a + 10*b
 }
 
-// sources finds the C files next to this one, and the prototypes in the raw package that the
+// ptx returns the newest version of PTX that a driver of a CUDA version knows, 90 for 9.0.
+func ptx(number int) int {
+	major, minor := number/1000, number%1000/10
+	switch {
+	case major == 11: // 11.8
+		return 78
+	case major == 12 && minor > 5: // 12.6 has that of 12.5
+		return 80 + minor - 1
+	}
+	return (major-4)*10 + minor
+}
+
+// sources finds C files next to this one, and the prototypes in the raw package that the
 // compiler checks them against.
-func sources() (source, protos string, err error) {
+func sources(folder, api string) (source, protos string, err error) {
 	_, self, _, _ := runtime.Caller(0)
-	source = filepath.Join(filepath.Dir(self), "c")
-	protos = filepath.Join(source, "../../../../cuda/generated/driver")
-	if _, err := os.Stat(filepath.Join(source, "sim.h")); err != nil {
+	source = filepath.Join(filepath.Dir(self), folder)
+	protos = filepath.Join(source, "../../../../cuda/generated", api)
+	if _, err := os.Stat(filepath.Join(source, "functions.h")); err != nil {
 		return "", "", fmt.Errorf("the simulated driver is compiled from its C sources, which this program does not find; run it on the machine that compiled it, built without -trimpath: %w", err)
 	}
 	return source, protos, nil
 }
 
-var listed = regexp.MustCompile(`F\((cu\w+)\)`)
+var listed = regexp.MustCompile(`F\((\w+)\) *\\?\n`)
 var told = regexp.MustCompile(`\b(sim[A-Z]\w*)\(`)
 
-// exports returns the linker's version script: the functions that a driver of the version
+// exports returns the linker's version script: the functions that a library of the version
 // exports, and the controls.
-func exports(source string, number int) ([]byte, error) {
+func (l *library) exports(number int) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("{ global:\n")
-	functions, err := os.ReadFile(filepath.Join(source, "functions.h"))
+	functions, err := os.ReadFile(filepath.Join(l.source, "functions.h"))
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range listed.FindAllSubmatch(functions, -1) {
-		since := model.Since("driver", string(m[1]))
+		since := model.Since(l.api, string(m[1]))
 		if since == "" {
 			return nil, fmt.Errorf("functions.h: %s is in no CUDA version", m[1])
 		}
@@ -174,9 +198,11 @@ func exports(source string, number int) ([]byte, error) {
 			fmt.Fprintf(&b, "%s;\n", m[1])
 		}
 	}
-	controls, err := os.ReadFile(filepath.Join(source, "simulate.h"))
-	if err != nil {
-		return nil, err
+	var controls []byte
+	if l.controls != "" {
+		if controls, err = os.ReadFile(filepath.Join(l.source, l.controls)); err != nil {
+			return nil, err
+		}
 	}
 	for _, m := range told.FindAllSubmatch(controls, -1) {
 		fmt.Fprintf(&b, "%s;\n", m[1])

@@ -42,7 +42,7 @@ func (l *library) key() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%q %q %q %q\n", cc.Args, version, l.flags, l.script)
+	fmt.Fprintf(h, "%q %q %q %q\n", cc.Args, version, append(l.flags, l.libs...), l.script)
 	for _, pattern := range []string{l.source + "/*.[ch]", l.protos + "/*.h"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -83,7 +83,7 @@ func keep(made, kept string) {
 		return
 	}
 	defer os.RemoveAll(temp)
-	whole := filepath.Join(temp, file)
+	whole := filepath.Join(temp, filepath.Base(kept))
 	if copyFile(made, whole, 0o666) == nil && os.Rename(whole, kept) == nil {
 		trim(dir)
 	}

@@ -1,4 +1,4 @@
-//go:build cgo && linux
+//go:build linux && (cgo || cudabind_nocgo)
 
 package sim_test
 
@@ -233,4 +233,60 @@ func TestEventAfterCapture(t *testing.T) {
 	assert.ErrorIs(t, driver.CuStreamWaitEvent(s, e, 0), driver.CUDA_ERROR_INVALID_VALUE)
 	require.NoError(t, driver.CuEventRecord(e, s))
 	require.NoError(t, driver.CuEventSynchronize(e))
+}
+
+// TestCaptureIntoBodyInCapture: a conditional node stands in the middle of captured work, and its
+// body is captured while the outer capture goes on.
+func TestCaptureIntoBodyInCapture(t *testing.T) {
+	primary(t, 0)
+	s, side, p := stream(t), stream(t), memory(t, 4)
+	begins := func() (g, body driver.CUgraph, n driver.CUgraphNode) {
+		begin(t, s)
+		require.NoError(t, driver.CuMemsetD32Async(p, 1, 1, s))
+		g, nodes, _ := info(t, s)
+		n, bodies, err := conditionNode(g, condition(t, g, 1, 1), driver.CU_GRAPH_COND_TYPE_IF, 1, nodes...)
+		require.NoError(t, err)
+		require.NoError(t, driver.CuStreamUpdateCaptureDependencies(s, &n, nil, 1, uint32(driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)))
+		require.NoError(t, driver.CuStreamBeginCaptureToGraph(side, bodies[0], nil, nil, 0, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+		return g, bodies[0], n
+	}
+	{ // launched
+		_, _, n := begins()
+		_, deps, _ := info(t, s)
+		assert.Equal(t, []driver.CUgraphNode{n}, deps)
+		require.NoError(t, driver.CuMemsetD32Async(p, 7, 1, side))
+		end(t, side)
+		g := end(t, s)
+		var e driver.CUgraphExec
+		require.NoError(t, driver.CuGraphInstantiate(&e, g, 0))
+		require.NoError(t, driver.CuGraphLaunch(e, s))
+		require.NoError(t, driver.CuStreamSynchronize(s))
+		assert.Equal(t, []uint32{7}, words(t, p, 1))
+		require.NoError(t, driver.CuGraphExecDestroy(e))
+		require.NoError(t, driver.CuGraphDestroy(g))
+	}
+	{ // refused meanwhile
+		_, body, _ := begins()
+		inside := empty(t, body)
+		assert.ErrorIs(t, driver.CuGraphDestroyNode(inside), driver.CUDA_ERROR_INVALID_VALUE)
+		assert.Contains(t, control.Violation(), "a node of a graph is destroyed that a stream captures into")
+		control.Reset()
+		g := end(t, s)
+		assert.ErrorIs(t, driver.CuGraphDestroy(g), driver.CUDA_ERROR_ILLEGAL_STATE, "its body is captured")
+		var clone driver.CUgraph
+		assert.ErrorIs(t, driver.CuGraphClone(&clone, g), driver.CUDA_ERROR_INVALID_VALUE)
+		var e driver.CUgraphExec
+		assert.ErrorIs(t, driver.CuGraphInstantiate(&e, g, 0), driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		assert.ErrorIs(t, driver.CuStreamEndCapture(side, &body), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+		require.NoError(t, driver.CuGraphDestroy(g))
+	}
+	{ // lost
+		begins()
+		assert.ErrorIs(t, driver.CuStreamQuery(s), driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		var g driver.CUgraph
+		assert.ErrorIs(t, driver.CuStreamEndCapture(s, &g), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+		assert.Contains(t, control.Violation(), "a capture fails while a stream captures into a graph inside of its own")
+		control.Reset()
+		assert.ErrorIs(t, driver.CuStreamEndCapture(side, &g), driver.CUDA_ERROR_ILLEGAL_STATE, "it ended with the outer one")
+	}
 }

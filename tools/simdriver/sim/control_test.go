@@ -1,4 +1,4 @@
-//go:build cgo && linux
+//go:build linux && (cgo || cudabind_nocgo)
 
 package sim_test
 
@@ -81,6 +81,26 @@ func TestDelay(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, driver.CuMemGetInfo(&free, &total))
 	assert.GreaterOrEqual(t, time.Since(start), d)
+}
+
+// TestDelayEnds: Reset ends the delay of a call in flight.
+func TestDelayEnds(t *testing.T) {
+	primary(t, 0)
+	s := stream(t)
+	control.Delay("cuStreamBeginCapture_v2", time.Hour)
+	done := make(chan error, 1)
+	go func() { done <- driver.CuStreamBeginCapture(s, driver.CU_STREAM_CAPTURE_MODE_RELAXED) }()
+	require.Eventually(t, func() bool { return control.Flying() == 1 }, 10*time.Second, time.Millisecond)
+	control.Reset()
+	select {
+	case err := <-done:
+		assert.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it lasts")
+	}
+	var g driver.CUgraph
+	require.NoError(t, driver.CuStreamEndCapture(s, &g))
+	require.NoError(t, driver.CuGraphDestroy(g))
 }
 
 func TestHold(t *testing.T) {

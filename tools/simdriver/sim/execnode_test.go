@@ -1,4 +1,4 @@
-//go:build cgo && linux
+//go:build linux && (cgo || cudabind_nocgo)
 
 package sim_test
 
@@ -115,8 +115,11 @@ func TestOtherDevices(t *testing.T) {
 func TestDisabledNodes(t *testing.T) {
 	primary(t, 0)
 	p, g, s, c := memory(t, 8), newGraph(t), stream(t), newCounter(t)
-	a := memset(t, g, p, 1)
-	h := host(t, g, c, memset(t, g, p+4, 1, a))
+	from := memory(t, 4)
+	require.NoError(t, driver.CuMemsetD32(from, 1, 1))
+	a := memcpy(t, g, p, from, 4)
+	set := memset(t, g, p+4, 1, a)
+	h := host(t, g, c, set)
 	e := instantiate(t, g)
 	var enabled uint32
 	run := func() uint32 {
@@ -139,6 +142,9 @@ func TestDisabledNodes(t *testing.T) {
 	assert.ErrorIs(t, driver.CuGraphNodeSetEnabled(e, h, 0), invalid, "a host node")
 	assert.ErrorIs(t, driver.CuGraphNodeGetEnabled(e, h, &enabled), invalid)
 	assert.ErrorIs(t, driver.CuGraphNodeGetEnabled(e, 0, &enabled), invalid)
+	require.NoError(t, driver.CuGraphNodeSetEnabled(e, set, 1))
+	require.NoError(t, driver.CuGraphNodeSetEnabled(e, set, 0))
+	violated(t, "a disabled memset node: CUDA loses the order of the nodes around it, or faults")
 }
 
 // TestExecChild: the child of an executable gets the parameters of another graph

@@ -1,4 +1,4 @@
-//go:build cgo && linux
+//go:build linux && (cgo || cudabind_nocgo)
 
 package sim_test
 
@@ -43,6 +43,9 @@ func onSimulated(m *testing.M) (int, error) {
 		}
 		defer os.RemoveAll(dir)
 		if library, err = sim.Build(dir, sim.Newest); err != nil {
+			return 0, err
+		}
+		if _, err = sim.BuildKernels(dir, "testdata/kernels.c"); err != nil {
 			return 0, err
 		}
 	}

@@ -1,4 +1,4 @@
-//go:build cgo && linux
+//go:build linux && (cgo || cudabind_nocgo)
 
 package sim_test
 
@@ -26,7 +26,7 @@ type stage struct {
 	node                  driver.CUgraphNode
 	idle, spare, launched driver.CUgraphExec
 	memory                driver.CUdeviceptr
-	second                driver.CUgraph
+	second, clone         driver.CUgraph
 }
 
 type call struct {
@@ -123,6 +123,10 @@ func instantiateIt(of func(*stage) driver.CUgraph) call {
 	}}
 }
 
+func destroyGraph(of func(*stage) driver.CUgraph) call {
+	return call{name: "cuGraphDestroy", do: func(s *stage) error { return driver.CuGraphDestroy(of(s)) }}
+}
+
 func launchIt(of func(*stage) driver.CUgraphExec) call {
 	return call{name: "cuGraphLaunch", do: func(s *stage) error { return driver.CuGraphLaunch(of(s), s.other) }}
 }
@@ -149,6 +153,10 @@ var (
 		var n driver.CUgraphNode
 		return driver.CuGraphAddEmptyNode(&n, s.graph, nil, 0)
 	}}
+	cloneIt = call{name: "cuGraphClone", do: func(s *stage) error {
+		var g driver.CUgraph
+		return driver.CuGraphClone(&g, s.graph)
+	}}
 	nodeType = call{name: "cuGraphNodeGetType", do: func(s *stage) error {
 		var kind driver.CUgraphNodeType
 		return driver.CuGraphNodeGetType(s.node, &kind)
@@ -174,6 +182,10 @@ func capturing(of func(*stage) driver.CUstream, mode driver.CUstreamCaptureMode)
 func intoGraph(s *stage) {
 	require.NoError(s.t, driver.CuStreamBeginCaptureToGraph(s.a, s.graph, nil, nil, 0, loose))
 }
+
+func cloned(s *stage) { require.NoError(s.t, driver.CuGraphClone(&s.clone, s.graph)) }
+
+func unrelated(s *stage) { require.NoError(s.t, driver.CuGraphCreate(&s.clone, 0)) }
 
 func joined(s *stage) {
 	capturing(onA, loose)(s)
@@ -233,6 +245,13 @@ var overlaps = []struct {
 	{"two instantiations of a graph", nothing, instantiateIt(itsGraph), instantiateIt(itsGraph), true},
 	{"of two graphs", nothing, instantiateIt(itsGraph), instantiateIt(anotherGraph), false},
 	{"instantiation and a change", nothing, instantiateIt(itsGraph), addNode, true},
+	{"cloning and destroying an executable", nothing, cloneIt, destroyIt(spareOne), true},
+	{"cloning and destroying another clone", cloned, cloneIt, destroyGraph(func(s *stage) driver.CUgraph { return s.clone }), true},
+	{"cloning and destroying another graph", unrelated, cloneIt, destroyGraph(func(s *stage) driver.CUgraph { return s.clone }), false},
+	{"two clones", nothing, cloneIt, cloneIt, false},
+	{"instantiation and destroying an executable", nothing, instantiateIt(itsGraph), destroyIt(spareOne), true},
+	{"a change and destroying an executable", nothing, addNode, destroyIt(spareOne), true},
+	{"a change and destroying another's executable", nothing, instantiateIt(anotherGraph), destroyIt(spareOne), false},
 	{"two changes", nothing, addNode, addNode, true},
 	{"a change and a question", nothing, addNode, nodeType, true},
 	{"two questions", nothing, nodeType, nodeType, false},

@@ -1,9 +1,11 @@
-//go:build cgo && linux
+//go:build linux && (cgo || cudabind_nocgo)
 
 package sim_test
 
 import (
+	"math"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -33,6 +35,8 @@ func usage(t *testing.T, p driver.CUmemoryPool, a driver.CUmemPool_attribute) (n
 // TestPoolOutlived: what comes from a pool stays when that is destroyed.
 func TestPoolOutlived(t *testing.T) {
 	primary(t, 0)
+	var now, byDefault driver.CUmemoryPool
+	require.NoError(t, driver.CuDeviceGetDefaultMemPool(&byDefault, 0)) // now, as it would reuse the handle
 	s, p := stream(t), newPool(t, poolProps())
 	var a driver.CUdeviceptr
 	require.NoError(t, driver.CuMemAllocFromPoolAsync(&a, 100, p, s))
@@ -42,9 +46,7 @@ func TestPoolOutlived(t *testing.T) {
 	require.NoError(t, driver.CuDeviceSetMemPool(0, p))
 	require.NoError(t, driver.CuMemPoolDestroy(p))
 	assert.Zero(t, control.Live("pool"))
-	var now, byDefault driver.CUmemoryPool
 	require.NoError(t, driver.CuDeviceGetMemPool(&now, 0))
-	require.NoError(t, driver.CuDeviceGetDefaultMemPool(&byDefault, 0))
 	assert.Equal(t, byDefault, now)
 	assert.ErrorIs(t, driver.CuMemPoolDestroy(byDefault), invalid)
 	require.NoError(t, driver.CuMemsetD8Async(a, 1, 100, s))
@@ -52,6 +54,33 @@ func TestPoolOutlived(t *testing.T) {
 	require.NoError(t, driver.CuStreamSynchronize(s))
 	assert.ErrorIs(t, driver.CuMemAllocFromPoolAsync(&a, 100, p, s), invalid)
 	violated(t, "a memory pool is used that was destroyed")
+}
+
+// TestPoolNotices: a pool keeps memory whose release the host has not waited for.
+func TestPoolNotices(t *testing.T) {
+	primary(t, 0)
+	s, other, p := stream(t), stream(t), newPool(t, poolProps())
+	for _, test := range []struct {
+		name   string
+		notice func() error
+		keeps  uint64
+	}{
+		{"query", func() error { return driver.CuStreamQuery(s) }, 32 << 20},
+		{"another stream", func() error { return driver.CuStreamSynchronize(other) }, 32 << 20},
+		{"stream", func() error { return driver.CuStreamSynchronize(s) }, 0},
+		{"context", driver.CuCtxSynchronize, 0},
+	} {
+		threshold := uint64(math.MaxUint64)
+		require.NoError(t, driver.CuMemPoolSetAttribute(p, driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, unsafe.Pointer(&threshold)))
+		var a driver.CUdeviceptr
+		require.NoError(t, driver.CuMemAllocFromPoolAsync(&a, 100, p, s))
+		require.NoError(t, driver.CuMemFreeAsync(a, s))
+		require.Eventually(t, func() bool { return driver.CuStreamQuery(s) == nil }, time.Second, time.Millisecond)
+		require.NoError(t, test.notice())
+		require.NoError(t, driver.CuMemPoolTrimTo(p, 0))
+		assert.Equal(t, test.keeps, usage(t, p, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), test.name)
+	}
+	require.NoError(t, driver.CuMemPoolDestroy(p))
 }
 
 // TestPoolsAndCaptures: some of what a program does with pools costs others a capture.
@@ -112,4 +141,37 @@ func TestPoolsThatCannotBe(t *testing.T) {
 			assert.Zero(t, p)
 		})
 	}
+}
+
+// TestPoolRetains: others cannot have the memory that a pool retains.
+func TestPoolRetains(t *testing.T) {
+	primary(t, 0)
+	s, p, all := stream(t), newPool(t, poolProps()), uint64(math.MaxUint64)
+	require.NoError(t, driver.CuMemPoolSetAttribute(p, driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, unsafe.Pointer(&all)))
+	var free, total uint64
+	left := func() uint64 {
+		require.NoError(t, driver.CuMemGetInfo(&free, &total))
+		return free
+	}
+	before := left()
+	size := before / 2
+	var a, b driver.CUdeviceptr
+	require.NoError(t, driver.CuMemAllocFromPoolAsync(&a, size, p, s))
+	retained := before - left()
+	assert.GreaterOrEqual(t, retained, size)
+	require.NoError(t, driver.CuMemFreeAsync(a, s))
+	require.NoError(t, driver.CuStreamSynchronize(s))
+	assert.Equal(t, before-retained, left())
+	assert.ErrorIs(t, driver.CuMemAlloc(&b, size+1<<20), driver.CUDA_ERROR_OUT_OF_MEMORY)
+	require.NoError(t, driver.CuMemAllocFromPoolAsync(&a, size, p, s), "the pool has it still")
+	require.NoError(t, driver.CuMemFreeAsync(a, s))
+	require.NoError(t, driver.CuStreamSynchronize(s))
+	require.NoError(t, driver.CuMemPoolTrimTo(p, 0))
+	assert.Equal(t, before, left())
+	require.NoError(t, driver.CuMemAllocFromPoolAsync(&a, 100, p, s))
+	require.NoError(t, driver.CuMemPoolDestroy(p))
+	assert.Equal(t, before-100, left(), "what is in use")
+	require.NoError(t, driver.CuMemFreeAsync(a, s))
+	require.NoError(t, driver.CuStreamSynchronize(s))
+	assert.Equal(t, before, left())
 }

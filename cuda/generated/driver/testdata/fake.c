@@ -4,14 +4,22 @@
  * code 0.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
+#define __USE_MINGW_ANSI_STDIO 1
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _WIN32
+#include <windows.h>
+#define THREAD ((long)GetCurrentThreadId())
+#else
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#define THREAD syscall(SYS_gettid)
+#endif
 
 typedef int result;
 typedef uint64_t device_ptr;
@@ -19,6 +27,10 @@ typedef struct { char reserved[64]; } mem_handle;
 typedef struct { unsigned type; int id; } location;
 
 static char said[1024];
+
+/* A pointer or an address as a number, which X prints on every system alike. */
+#define P(p) ((uintptr_t)(p))
+#define X "%#" PRIxPTR
 
 static result say(const char *format, ...)
 {
@@ -81,33 +93,33 @@ result cuIpcOpenMemHandle_v2(device_ptr *memory, mem_handle handle, unsigned fla
 
 result cuMemPrefetchAsync_v2(device_ptr memory, size_t count, location to, unsigned flags, void *stream)
 {
-	return say("%#lx %zu {%u %d} %u %p", memory, count, to.type, to.id, flags, stream);
+	return say(X " %zu {%u %d} %u " X, P(memory), count, to.type, to.id, flags, P(stream));
 }
 
 result cuMemAdvise_v2(device_ptr memory, size_t count, unsigned advice, location to)
 {
-	return say("%#lx %zu %u {%u %d}", memory, count, advice, to.type, to.id);
+	return say(X " %zu %u {%u %d}", P(memory), count, advice, to.type, to.id);
 }
 
 result cuParamSetf(void *function, int offset, float value)
 {
-	return say("%p %d %g", function, offset, value);
+	return say(X " %d %g", P(function), offset, value);
 }
 
 result cuMemsetD2D8_v2(device_ptr memory, size_t pitch, unsigned char value, size_t width, size_t height)
 {
-	return say("%#lx %zu %u %zu %zu", memory, pitch, value, width, height);
+	return say(X " %zu %u %zu %zu", P(memory), pitch, value, width, height);
 }
 
 result cuMemsetD16_v2(device_ptr memory, unsigned short value, size_t n)
 {
-	return say("%#lx %u %zu", memory, value, n);
+	return say(X " %u %zu", P(memory), value, n);
 }
 
 result cuModuleGetFunction(void **function, void *module, const char *name)
 {
 	*function = (char *)module + strlen(name);
-	return say("%p %s", module, name);
+	return say(X " %s", P(module), name);
 }
 
 result cuTensorMapEncodeIm2col(uint64_t *map, unsigned type, unsigned rank, void *address, const uint64_t *dim,
@@ -115,7 +127,7 @@ result cuTensorMapEncodeIm2col(uint64_t *map, unsigned type, unsigned rank, void
 	const unsigned *element, unsigned interleave, unsigned swizzle, unsigned promotion, unsigned fill)
 {
 	map[15] = rank;
-	return say("%u %u %p {%lu %lu} {%lu} {%d} {%d} %u %u {%u %u} %u %u %u %u", type, rank, address, dim[0], dim[1],
+	return say("%u %u " X " {%" PRIu64 " %" PRIu64 "} {%" PRIu64 "} {%d} {%d} %u %u {%u %u} %u %u %u %u", type, rank, P(address), dim[0], dim[1],
 		strides[0], lower[0], upper[0], channels, pixels, element[0], element[1], interleave, swizzle, promotion, fill);
 }
 
@@ -124,8 +136,8 @@ result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, uns
 	unsigned shared, void *stream, void **params, void **extra)
 {
 	if (params == 0)
-		return extra ? say("extra %p %lu %p", extra[0], *(size_t *)extra[1], extra[2]) : 0;
-	return say("%p {%u %u %u} {%u %u %u} %u %p (%d %g %d)", function, gx, gy, gz, bx, by, bz, shared, stream,
+		return extra ? say("extra " X " %zu " X, P(extra[0]), *(size_t *)extra[1], P(extra[2])) : 0;
+	return say(X " {%u %u %u} {%u %u %u} %u " X " (%d %g %d)", P(function), gx, gy, gz, bx, by, bz, shared, P(stream),
 		*(int *)params[0], *(double *)params[1], **(short **)params[2]);
 }
 
@@ -135,7 +147,7 @@ result cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, s
 {
 	*block = limit;
 	*grid = (int)(bytes ? bytes(limit) : fixed);
-	return say("thread %ld", syscall(SYS_gettid));
+	return say("thread %ld", THREAD);
 }
 
 struct host_work {
@@ -144,7 +156,11 @@ struct host_work {
 	void *stream, *user_data;
 };
 
+#ifdef _WIN32
+static DWORD WINAPI work(void *p)
+#else
 static void *work(void *p)
+#endif
 {
 	struct host_work w = *(struct host_work *)p;
 
@@ -159,12 +175,19 @@ static void *work(void *p)
 static result start(struct host_work w)
 {
 	struct host_work *p = malloc(sizeof *p);
-	pthread_t thread;
 
 	*p = w;
+#ifdef _WIN32
+	HANDLE thread = CreateThread(0, 0, work, p, 0, 0);
+
+	return thread && CloseHandle(thread) ? 0 : 999;
+#else
+	pthread_t thread;
+
 	if (pthread_create(&thread, 0, work, p) != 0)
 		return 999;
 	return pthread_detach(thread) ? 999 : 0;
+#endif
 }
 
 result cuLaunchHostFunc(void *stream, void (*host)(void *), void *user_data)

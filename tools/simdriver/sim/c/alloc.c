@@ -79,7 +79,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	ENTER(DEAD);
 	struct block *b;
 
-	if (!address)
+	if (!address || external_freed(address))
 		return sim.dead;
 	b = start(address);
 	return release(b && b->place != HOST_MEMORY ? b : 0);
@@ -157,6 +157,8 @@ static CUresult vanish(struct block *b, struct stream *s)
 	if (!s->capture) {
 		b->freed = b->place != GRAPH_MEMORY;
 		b->given = false;
+		if (b->pool)
+			b->pool->freed_on = s->id;
 	}
 	i = item_new(VANISH);
 	item_block(i, b);
@@ -212,7 +214,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 		from = b->address;
 		whole = b->size;
 	} else if (!virtual_part(address, &from, &whole)) {
-		return INVALID_VALUE;
+		return NOT_FOUND;
 	}
 	if (base)
 		*base = from;

@@ -48,12 +48,20 @@ bool attribute_valid(unsigned id, const CUstreamAttrValue *v, int device)
 	}
 }
 
+/* looked finds a stream whose attributes are read or set: on the legacy one, that ends the captures of blocking streams. */
+static CUresult looked(CUstream handle, struct stream **s)
+{
+	CUresult r = stream_get(handle, s);
+
+	return r || *s != (*s)->context->legacy ? r : on_legacy((*s)->context);
+}
+
 CUresult cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAttrValue *value)
 {
 	ENTER(0, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUstreamAttrValue *v;
-	CUresult r = stream_get(handle, &s);
+	CUresult r = looked(handle, &s);
 
 	if (r)
 		return r;
@@ -68,7 +76,7 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstream
 	ENTER(0, .does = LOOKS, .stream = handle);
 	struct stream *s;
 	CUstreamAttrValue *v;
-	CUresult r = stream_get(handle, &s);
+	CUresult r = looked(handle, &s);
 
 	if (r)
 		return r;
@@ -84,10 +92,10 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 {
 	ENTER(0, .does = LOOKS, .stream = to);
 	struct stream *a, *b;
-	CUresult r = stream_get(to, &a);
+	CUresult r = looked(to, &a);
 
 	if (!r)
-		r = stream_get(from, &b);
+		r = looked(from, &b);
 	if (r)
 		return r;
 	if (a->context != b->context)

@@ -1,51 +1,75 @@
 #include "sim.h"
 
-/* Host functions of all streams run on one thread, one after another. */
-static struct item *first, **last = &first;
-static pthread_cond_t pushed = PTHREAD_COND_INITIALIZER;
+/* Host functions of all streams run on one thread, one after another, and the program's kernels on one more. */
+struct worker {
+	struct item *first, **last;
+	pthread_cond_t pushed;
+	void (*call)(struct item *i);
+};
 
-void callback_push(struct item *i)
+static void host_call(struct item *i)
 {
-	i->queued = 0;
-	*last = i;
-	last = &i->queued;
-	pthread_cond_signal(&pushed);
+	CUresult code = i->spared ? OK : sim.dead;
+
+	pthread_mutex_unlock(&sim.lock);
+	if (i->work == STATUS)
+		i->status(i->stream, code, i->data);
+	else if (!code || i->work == DESTROY)
+		i->host(i->data);
+	pthread_mutex_lock(&sim.lock);
 }
 
-static void *callbacks(void *unused)
+static struct worker hosts = {.last = &hosts.first, .pushed = PTHREAD_COND_INITIALIZER, .call = host_call};
+static struct worker kernels = {.last = &kernels.first, .pushed = PTHREAD_COND_INITIALIZER, .call = kernel_call};
+
+void elsewhere_push(struct item *i)
 {
+	struct worker *w = i->work == RUN ? &kernels : &hosts;
+
+	i->queued = 0;
+	*w->last = i;
+	w->last = &i->queued;
+	pthread_cond_signal(&w->pushed);
+}
+
+bool elsewhere(const struct item *i)
+{
+	bool calls = i->work == HOST || i->work == STATUS || (i->work == RUN && i->rest);
+
+	return calls && i->started && !i->finished;
+}
+
+static void *calls(void *worker)
+{
+	struct worker *w = worker;
+
 	thread.in_callback = true;
 	pthread_mutex_lock(&sim.lock);
 	for (;;) {
-		struct item *i = first;
-		CUresult code;
+		struct item *i = w->first;
 
 		if (!i) {
-			pthread_cond_wait(&pushed, &sim.lock);
+			pthread_cond_wait(&w->pushed, &sim.lock);
 			continue;
 		}
-		if (!(first = i->queued))
-			last = &first;
-		code = i->spared ? OK : sim.dead;
-		pthread_mutex_unlock(&sim.lock);
-		if (i->work == STATUS)
-			i->status(i->stream, code, i->data);
-		else if (!code || i->work == DESTROY)
-			i->host(i->data);
-		pthread_mutex_lock(&sim.lock);
+		if (!(w->first = i->queued))
+			w->last = &w->first;
+		w->call(i);
 		i->finished = true;
 		if (i->orphan)
 			item_free(i);
 		engine_wake();
 	}
-	return unused;
+	return 0;
 }
 
-void callback_start(void)
+void elsewhere_start(void)
 {
 	pthread_t thread;
 
-	pthread_create(&thread, 0, callbacks, 0);
+	pthread_create(&thread, 0, calls, &hosts);
+	pthread_detach(thread);
+	pthread_create(&thread, 0, calls, &kernels);
 	pthread_detach(thread);
 }
 

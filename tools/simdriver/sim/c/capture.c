@@ -151,6 +151,10 @@ CUresult capture_wait(struct stream *s, struct event *e)
 		capture_lose(s->capture);
 		return CAPTURE_ISOLATION;
 	}
+	if (s == s->context->legacy) { /* which cannot join */
+		capture_lose(e->capture);
+		return CAPTURE_IMPLICIT;
+	}
 	if (s->capture && s->capture != e->capture) {
 		capture_lose(s->capture);
 		capture_lose(e->capture);
@@ -206,6 +210,28 @@ static void leave_capture(struct stream *s, void *data)
 		leave(s);
 }
 
+void captures_lose(struct graph *g)
+{
+	for (struct capture *c = captures; c; c = c->next)
+		if (graph_within(c->graph, g))
+			capture_lose(c);
+}
+
+static void drop(struct capture *c, bool failed);
+
+/* orphan ends the captures into graphs in one that goes. What CUDA does then is not documented. */
+static void orphan(struct graph *g)
+{
+	for (struct capture *c = captures, *next; c; c = next) {
+		next = c->next;
+		if (c->graph == g || !graph_within(c->graph, g))
+			continue;
+		violation("a capture fails while a stream captures into a graph inside of its own");
+		drop(c, true);
+		next = captures;
+	}
+}
+
 /*
  * drop ends a capture for all of its streams. The graph of one that failed goes,
  * also when it is the program's, but not the one that was captured once more.
@@ -213,8 +239,10 @@ static void leave_capture(struct stream *s, void *data)
 static void drop(struct capture *c, bool failed)
 {
 	c->graph->capture = 0;
-	if (failed && !c->again)
+	if (failed && !c->again) {
+		orphan(c->graph);
 		graph_lose(c->graph);
+	}
 	contexts_each(leave_capture, c);
 	for (struct capture **at = &captures; *at; at = &(*at)->next)
 		if (*at == c) {
@@ -331,6 +359,8 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
+	if (r == CONTEXT_DESTROYED)
+		violation("cuStreamIsCapturing of a stream whose context was reset: CUDA crashes here");
 	if (!r && s == s->context->legacy && legacy_waits(s->context))
 		r = CAPTURE_IMPLICIT; /* and the capture goes on */
 	if (r)

@@ -41,6 +41,7 @@ void context_end(struct context *c)
 	modules_end(c);
 	textures_end(c);
 	arrays_end(c);
+	externals_end(c);
 	memory_end(c);
 	events_end(c);
 	c->alive = c->ending = false;
@@ -153,7 +154,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 		return INVALID_DEVICE;
 	if (!v->primary.refs)
 		return INVALID_CONTEXT;
-	v->primary.refs--;
+	if (--v->primary.refs)
+		flight_harmless();
 	context_release(&v->primary);
 	return sim.dead;
 }
@@ -201,7 +203,7 @@ static CUresult create(CUcontext *handle, unsigned flags, CUdevice d)
 {
 	struct context *c;
 
-	if (!handle || thread.depth == 64)
+	if (!handle || flags > 0xff || thread.depth == 64)
 		return INVALID_VALUE;
 	if (!device_get(d))
 		return INVALID_DEVICE;
@@ -388,7 +390,21 @@ CUresult cuCtxSynchronize(void)
 	if (r)
 		return r;
 	context_wait(current());
+	pools_notice(0);
 	return sim.dead;
+}
+
+/* There is no tool that would record. */
+CUresult cuProfilerStart(void)
+{
+	ENTER(CURRENT);
+	return OK;
+}
+
+CUresult cuProfilerStop(void)
+{
+	ENTER(CURRENT);
+	return OK;
 }
 
 static CUresult peer(CUcontext handle, bool allow)

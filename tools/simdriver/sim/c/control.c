@@ -15,7 +15,8 @@ static struct call *calls;
 static struct call any; /* counts for all that are not bare */
 static const char *failed = "";
 static int violations;
-static char first[256];
+static long resets;
+static char first[512];
 
 static struct call *call_of(const char *name)
 {
@@ -42,6 +43,18 @@ static CUresult due(struct call *c)
 	return c->fail;
 }
 
+/* sit_out waits without the lock for a delay, or until simReset cancels it. */
+static void sit_out(long microseconds)
+{
+	long end = now_ns() + microseconds * 1000, was = resets;
+
+	while (resets == was && now_ns() < end) {
+		pthread_mutex_unlock(&sim.lock);
+		usleep(microseconds < 1000 ? microseconds : 1000);
+		pthread_mutex_lock(&sim.lock);
+	}
+}
+
 CUresult enter_call(struct call *c, struct flight *f)
 {
 	struct call *told;
@@ -65,13 +78,8 @@ CUresult enter_call(struct call *c, struct flight *f)
 		calls = c;
 	}
 	needs = c->needs;
-	if (c->delay) {
-		long pause = c->delay;
-
-		pthread_mutex_unlock(&sim.lock);
-		usleep(pause);
-		pthread_mutex_lock(&sim.lock);
-	}
+	if (c->delay)
+		sit_out(c->delay);
 	flight_check(f);
 	r = due(c);
 	all = needs & BARE ? OK : due(&any);
@@ -177,6 +185,7 @@ void simFaultDelay(long microseconds)
 void simReset(void)
 {
 	LOCK();
+	resets++;
 	for (struct call *c = calls; c; c = c->next)
 		c->delay = c->fail_at = 0;
 	any.fail_at = 0;

@@ -1,5 +1,12 @@
 #include "sim.h"
 
+static bool of_pool(CUdeviceptr address)
+{
+	struct block *b = block_at(address);
+
+	return b && b->pool;
+}
+
 static struct item *copying(CUdeviceptr dst, CUdeviceptr src, size_t size)
 {
 	struct item *i = item_new(COPY);
@@ -31,6 +38,7 @@ static CUresult copy(struct stream *s, enum side side, CUdeviceptr dst, CUdevice
 	if (!dst || !src)
 		return INVALID_VALUE;
 	i = copying(dst, src, size);
+	i->contextless = s->capture && !current() && (of_pool(dst) || of_pool(src));
 	if (side == TO_DEVICE && !pinned((void *)(uintptr_t)src, size) && !s->capture)
 		i->staged = memcpy(malloc(size), (void *)(uintptr_t)src, size);
 	r = enqueue(s, i);

@@ -34,6 +34,12 @@ static bool before(struct stream *s, struct item *i)
 	return s->head && s->head->order < i->order;
 }
 
+/* of_pool tells whether an item is about memory of a pool, which is no work for the device. */
+static bool of_pool(const struct item *i)
+{
+	return (i->work == APPEAR || i->work == VANISH) && i->block->place == ASYNC_MEMORY;
+}
+
 /* ready tells whether an item may begin: the legacy stream and the blocking ones wait for each other. */
 static bool ready(struct stream *s, struct item *i)
 {
@@ -41,7 +47,7 @@ static bool ready(struct stream *s, struct item *i)
 
 	if (i->started)
 		return true;
-	if (sim.held)
+	if (sim.held && !of_pool(i))
 		return false;
 	if (s->flags & 1)
 		return true;
@@ -108,7 +114,7 @@ bool run(struct item *i)
 	case HOST:
 	case STATUS:
 		if (first)
-			callback_push(i);
+			elsewhere_push(i);
 		return i->finished;
 	case APPEAR:
 		block_present(i->block, true);
@@ -121,6 +127,9 @@ bool run(struct item *i)
 		return true;
 	case MEMOP:
 		return memop_run(i);
+	case SIGNAL:
+	case AWAIT:
+		return semaphores_run(i);
 	case LAUNCH:
 		return launch_run(i);
 	case CONDITION:
@@ -214,7 +223,7 @@ void engine_start(void)
 	pthread_cond_init(&sim.changed, 0);
 	pthread_create(&thread, 0, engine, 0);
 	pthread_detach(thread);
-	callback_start();
+	elsewhere_start();
 }
 
 /* enqueue puts an item on a stream, or into the graph that the stream captures. */
@@ -278,10 +287,10 @@ void fault(CUresult code)
 			next = i->next;
 			i->orphan = true;
 			i->spared = spared = spared && calls;
-			if (calls && i->started)
-				continue; /* the callback thread has it */
-			if (spared || i->work == STATUS)
-				callback_push(i);
+			if (elsewhere(i))
+				continue; /* that thread frees it */
+			if (!i->finished && (spared || i->work == STATUS))
+				elsewhere_push(i);
 			else
 				item_free(i);
 		}

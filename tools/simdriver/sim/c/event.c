@@ -138,8 +138,11 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 		return INVALID_VALUE;
 	if (flags && !s->capture)
 		return ILLEGAL_STATE;
-	if (!flags && event_stale(e))
+	if (event_stale(e) && (s->capture || !flags)) {
+		if (s->capture)
+			capture_lose(s->capture);
 		return INVALID_VALUE;
+	}
 	if (!flags && (s->capture || captured_event(e)))
 		return capture_wait(s, e);
 	if (s->capture) {
@@ -196,6 +199,7 @@ CUresult cuEventSynchronize(CUevent handle)
 	while (!m->done && !sim.dead)
 		await_change();
 	mark_drop(m);
+	pools_notice(0);
 	return sim.dead;
 }
 

@@ -3,11 +3,18 @@
 enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4 };
 enum { INSTANTIATED, FAILED, INVALID_STRUCTURE, NODE_NOT_SUPPORTED, HANDLE_UNUSED = 5 };
 
+struct graph *exec_source(const struct exec *e)
+{
+	struct graph *g = handle_find(GRAPH, e->source);
+
+	return g && g->id == e->source_id ? g : 0;
+}
+
 void exec_free(struct exec *e, enum where where)
 {
-	struct graph *source = handle_find(GRAPH, e->source);
+	struct graph *source = exec_source(e);
 
-	if (source && source->id == e->source_id)
+	if (source)
 		source->execs--;
 	handle_end(e->handle);
 	mark_drop(e->last);
@@ -116,8 +123,8 @@ static CUresult allowed(struct graph *g)
 
 	if (r)
 		return r;
-	if (g->capture) {
-		capture_lose(g->capture);
+	if (graph_captured(g)) {
+		captures_lose(g);
 		return CAPTURE_UNSUPPORTED;
 	}
 	if (g->inner)
@@ -233,6 +240,10 @@ static CUresult sound(struct exec *e)
 	for (int k = 0; k < e->n; k++) {
 		struct item *i = e->order[k]->item;
 
+		if (i->doomed) {
+			fprintf(stderr, "simulated driver: a graph that was updated copies memory of a pool, captured without a context: CUDA crashes here\n");
+			abort();
+		}
 		if (i->work == APPEAR && i->block->given && !(e->flags & AUTO_FREE))
 			return INVALID_VALUE; /* what it allocated before is still there */
 		if (i->work == VANISH && !i->block->given && !allocated_here(e, i->block))
@@ -298,8 +309,8 @@ void steps_free(struct item *i)
 	for (int k = 0; k < i->n; k++) {
 		struct item *step = i->steps[k];
 
-		if (step->started && !step->finished && step->work == HOST)
-			step->orphan = true; /* a fault: the callback thread has it */
+		if (elsewhere(step))
+			step->orphan = true; /* a fault: that thread frees it */
 		else
 			item_free(step);
 	}

@@ -64,6 +64,16 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CU
 	EXEC_SET(make_event, WAIT, event);
 }
 
+CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p)
+{
+	EXEC_SET(make_signals, p);
+}
+
+CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p)
+{
+	EXEC_SET(make_awaits, p);
+}
+
 static CUresult set_child(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
 	struct exec *e = handle_get(EXEC, exec);
@@ -71,7 +81,7 @@ static CUresult set_child(CUgraphExec exec, CUgraphNode node, CUgraph child)
 	struct graph *g = graph_get(child);
 	CUgraphNode wrong, from;
 
-	if (!n || !g || g->capture || n->item->work != CHILD)
+	if (!n || !g || graph_captured(g) || n->item->work != CHILD)
 		return INVALID_VALUE;
 	return update_graph(n->item->graphs[0], g, &wrong, &from) ? INVALID_VALUE : OK;
 }
@@ -111,6 +121,8 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned en
 
 	if (!n)
 		return INVALID_VALUE;
+	if (n->item->work == SET && !enabled)
+		violation("a disabled memset node: CUDA loses the order of the nodes around it, or faults");
 	n->disabled = !enabled;
 	return OK;
 }

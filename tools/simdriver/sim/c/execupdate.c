@@ -28,6 +28,9 @@ unsigned update_allowed(const struct item *from, const struct item *to)
 		return dimensions(from, to) && device_of(from->dst) == device_of(to->dst) ? UPDATED : PARAMETERS;
 	case MEMOP:
 		return memop_alike(from, to) && from->context == to->context ? UPDATED : PARAMETERS;
+	case SIGNAL:
+	case AWAIT:
+		return from->n == to->n ? UPDATED : PARAMETERS;
 	case CONDITION:
 		return from->choice == to->choice && from->ngraphs == to->ngraphs ? UPDATED : PARAMETERS;
 	case APPEAR:
@@ -78,6 +81,7 @@ static void renew(struct graph *from, struct graph *to)
 
 		if (!a->ngraphs) {
 			node_renew(from->nodes[i], item_copy(b, false));
+			from->nodes[i]->item->doomed = b->contextless;
 			continue;
 		}
 		if (a->condition)
@@ -102,7 +106,7 @@ static CUresult update(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResul
 	struct graph *g = graph_get(graph);
 
 	*info = (CUgraphExecUpdateResultInfo){.result = FAILED};
-	if (!e || !g || g->capture || g->inner)
+	if (!e || !g || graph_captured(g) || g->inner)
 		return INVALID_VALUE;
 	if ((info->result = update_graph(e->graph, g, &info->node, &info->from)))
 		return UPDATE_FAILURE;

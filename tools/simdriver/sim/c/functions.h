@@ -37,6 +37,8 @@
 	F(cuCtxResetPersistingL2Cache) \
 	F(cuCtxGetStreamPriorityRange) \
 	F(cuCtxSynchronize) \
+	F(cuProfilerStart) \
+	F(cuProfilerStop) \
 	F(cuCtxEnablePeerAccess) \
 	F(cuCtxDisablePeerAccess) \
 	F(cuMemGetInfo_v2) \
@@ -63,6 +65,19 @@
 	F(cuStreamWriteValue32_v2) \
 	F(cuStreamWriteValue64_v2) \
 	F(cuStreamBatchMemOp_v2) \
+	F(cuImportExternalMemory) \
+	F(cuExternalMemoryGetMappedBuffer) \
+	F(cuDestroyExternalMemory) \
+	F(cuImportExternalSemaphore) \
+	F(cuDestroyExternalSemaphore) \
+	F(cuSignalExternalSemaphoresAsync) \
+	F(cuWaitExternalSemaphoresAsync) \
+	F(cuGraphAddExternalSemaphoresSignalNode) \
+	F(cuGraphAddExternalSemaphoresWaitNode) \
+	F(cuGraphExternalSemaphoresSignalNodeSetParams) \
+	F(cuGraphExternalSemaphoresWaitNodeSetParams) \
+	F(cuGraphExecExternalSemaphoresSignalNodeSetParams) \
+	F(cuGraphExecExternalSemaphoresWaitNodeSetParams) \
 	F(cuEventCreate) \
 	F(cuEventDestroy_v2) \
 	F(cuEventQuery) \
@@ -295,6 +310,9 @@
 	F(cuMemcpyBatchAsync_v2) \
 	F(cuMemPrefetchAsync) \
 	F(cuMemPrefetchAsync_v2) \
+	F(cuMemPrefetchBatchAsync) \
+	F(cuMemDiscardBatchAsync) \
+	F(cuMemDiscardAndPrefetchBatchAsync) \
 	F(cuMemAdvise) \
 	F(cuMemAdvise_v2) \
 	F(cuMemRangeGetAttribute) \
@@ -304,4 +322,6 @@
 	F(cuTexObjectCreate) \
 	F(cuTexObjectDestroy) \
 	F(cuSurfObjectCreate) \
-	F(cuSurfObjectDestroy)
+	F(cuSurfObjectDestroy) \
+	F(cuLogsCurrent) \
+	F(cuLogsDumpToMemory)

@@ -96,7 +96,7 @@ struct graph *graph_new(void)
 	static unsigned ids;
 	struct graph *g = calloc(1, sizeof *g);
 
-	g->id = ++ids;
+	g->id = g->family = ++ids;
 	g->users = users_new();
 	return g;
 }
@@ -182,6 +182,7 @@ struct graph *graph_copy(struct graph *g, bool handles)
 {
 	struct graph *copy = graph_new();
 
+	copy->family = g->family;
 	for (int i = 0; i < g->n; i++) {
 		struct node *n = node_new(copy, item_copy(g->nodes[i]->item, handles));
 
@@ -303,10 +304,10 @@ CUresult cuGraphCreate(CUgraph *handle, unsigned flags)
 
 CUresult cuGraphClone(CUgraph *handle, CUgraph graph)
 {
-	ENTER(0, .does = READS, .graph = graph);
+	ENTER(0, .does = CLONES, .graph = graph);
 	struct graph *g = graph_get(graph);
 
-	if (!g || !handle || g->capture)
+	if (!g || !handle || graph_captured(g))
 		return INVALID_VALUE;
 	if (graph_allocates(g) || graph_decides(g))
 		return NOT_SUPPORTED;

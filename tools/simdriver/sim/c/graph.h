@@ -37,6 +37,7 @@ struct node {
 struct graph {
 	CUgraph handle; /* 0 as long as the program does not know the graph */
 	unsigned id, ids; /* its own, and of its last node */
+	unsigned family;    /* the same for all copies, those of executables and child nodes, too */
 	bool inner;         /* it is a child or a body */
 	struct node *owner; /* whose */
 	struct node **nodes;
@@ -82,6 +83,8 @@ CUresult make_set(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context, struct it
 CUresult make_host(const CUDA_HOST_NODE_PARAMS *p, unsigned mode, struct item **i);
 CUresult make_event(enum work work, CUevent event, struct item **i);
 CUresult make_ops(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct item **i);
+CUresult make_signals(const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p, struct item **i);
+CUresult make_awaits(const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p, struct item **i);
 CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *p, struct item **i);
 CUresult make_free(CUdeviceptr address, struct graph *g, struct item **i);
 CUresult make_child(CUgraph handle, int ownership, struct graph *g, struct item **i);
@@ -107,6 +110,8 @@ void inner_copy(struct item *i, bool handles);
 void inner_free(struct item *i);
 /* graph_has tells whether there is such an item in a graph, at any depth. */
 bool graph_has(const struct graph *g, bool (*is)(const struct item *));
+/* graph_outermost is the one that a graph is in, at any depth, or itself. */
+struct graph *graph_outermost(struct graph *g);
 /* graph_captured tells whether a stream captures into a graph, or into one in it. */
 bool graph_captured(const struct graph *g);
 /* graph_allocates tells whether a graph allocates or frees memory, graph_decides whether it has conditions. */
@@ -164,6 +169,8 @@ struct exec {
 };
 
 void exec_free(struct exec *e, enum where where);
+/* exec_source finds the graph that an executable was made of, or 0 once that is destroyed. */
+struct graph *exec_source(const struct exec *e);
 /* exec_hold lets an executable hold the user objects of a graph, and of those in it, instead of others. */
 void exec_hold(struct exec *e, const struct graph *g);
 /* exec_node finds what became of a node of the program, or 0. */
@@ -210,6 +217,8 @@ CUresult capture_wait(struct stream *s, struct event *e);
 /* capture_begin begins a capture, into the program's graph or a new one for 0, behind deps unless 0. */
 CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, struct graph *g, const struct edges *deps);
 void capture_lose(struct capture *c);
+/* captures_lose loses the captures into a graph, and into those in it. */
+void captures_lose(struct graph *g);
 void capture_lose_context(struct context *c);
 void capture_forget(struct stream *s);
 bool captured_event(struct event *e);

@@ -2,7 +2,9 @@
 
 /* Memory that graphs allocate and free, and how much of it there is. */
 
-enum { PINNED = 1, ON_DEVICE = 1, ACCESS = 12 /* bytes */ };
+enum { PINNED = 1, MANAGED = 2 };                   /* type of an allocation */
+enum { ON_DEVICE = 1, ON_HOST, ON_NODE };           /* location */
+enum { ACCESS = 12 /* bytes */, READ_WRITE = 3 };
 
 static struct memory { uint64_t used, used_high, reserved, reserved_high; } memories[MAX_DEVICES];
 
@@ -46,21 +48,48 @@ CUDA_MEM_ALLOC_NODE_PARAMS *alloc_copy(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 	return copy;
 }
 
+/* wrong tells whether no graph can allocate such memory. */
+static bool wrong(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	const CUmemAccessDesc *access = p->access;
+	bool managed = p->pool.type == MANAGED;
+
+	if (!p->size || p->pool.handles || p->naccess > (size_t)device_count() || (p->naccess && (!p->access || managed)))
+		return true;
+	for (size_t i = 0; i < p->naccess; i++)
+		if (access[i].location.type != ON_DEVICE || !device_get(access[i].location.id) || access[i].flags != READ_WRITE)
+			return true;
+	if (managed || p->pool.place == ON_HOST || p->pool.place == ON_NODE)
+		return SIM_VERSION < 13000 || p->pool.place > ON_NODE || (p->pool.place == ON_DEVICE && !device_get(p->pool.device));
+	return p->pool.type != PINNED || p->pool.place != ON_DEVICE || !device_get(p->pool.device);
+}
+
+/* access is the devices that may use the memory: its own, and those that are listed. */
+static unsigned access(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	const CUmemAccessDesc *list = p->access;
+	unsigned bits = p->pool.type == MANAGED ? ~0u : p->pool.place == ON_DEVICE ? 1u << p->pool.device : 0;
+
+	for (size_t i = 0; i < p->naccess; i++)
+		bits |= 1u << list[i].location.id;
+	return bits;
+}
+
 CUresult make_alloc(CUDA_MEM_ALLOC_NODE_PARAMS *p, struct item **i)
 {
 	struct context *c = current();
-	struct device *d = p ? device_get(p->pool.device) : 0;
 	struct block *b;
+	int device;
 
-	if (!d || p->pool.type != PINNED || p->pool.handles || p->pool.place != ON_DEVICE || !p->size)
+	if (!p || wrong(p))
 		return INVALID_VALUE;
-	if (p->naccess > (size_t)device_count() || (p->naccess && !p->access))
-		return INVALID_VALUE;
-	if (!c || c->device != p->pool.device)
-		c = &d->primary;
-	if (!(b = block_new(GRAPH_MEMORY, p->pool.device, c, p->size)))
+	device = p->pool.place == ON_DEVICE ? p->pool.device : c ? c->device : 0;
+	if (!c || c->device != device)
+		c = &device_get(device)->primary;
+	if (!(b = block_new(GRAPH_MEMORY, device, c, p->size)))
 		return OUT_OF_MEMORY;
 	b->absent = true;
+	b->access = access(p);
 	p->address = b->address;
 	*i = item_new(APPEAR);
 	item_block(*i, b);

@@ -4,7 +4,7 @@ unsigned node_type(const struct item *i)
 {
 	static const unsigned char types[] = {
 		[RUN] = 0, [COPY] = 1, [SET] = 2, [HOST] = 3, [NOTHING] = 5, [WAIT] = 6, [RECORD] = 7,
-		[APPEAR] = 10, [VANISH] = 11, [MEMOP] = 12, [CHILD] = 4, [CONDITION] = 13,
+		[APPEAR] = 10, [VANISH] = 11, [MEMOP] = 12, [CHILD] = 4, [CONDITION] = 13, [SIGNAL] = 8, [AWAIT] = 9,
 	};
 
 	return types[i->work];
@@ -98,6 +98,16 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *handle, CUgraph graph, const CUgraph
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
 	ADD(make_ops, p);
+}
+
+CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p)
+{
+	ADD(make_signals, p);
+}
+
+CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p)
+{
+	ADD(make_awaits, p);
 }
 
 static CUresult add_any(CUgraphNode *handle, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
@@ -210,7 +220,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle)
 
 	if (!n)
 		return INVALID_VALUE;
-	if (graph_captured(n->graph)) {
+	if (graph_captured(graph_outermost(n->graph))) {
 		violation("a node of a graph is destroyed that a stream captures into");
 		return INVALID_VALUE;
 	}

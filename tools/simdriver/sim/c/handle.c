@@ -61,7 +61,7 @@ void *handle_find(enum kind kind, const void *handle)
 static const char *const names[] = {
 	"nothing", "context", "stream", "event", "module", "library", "function", "kernel", "graph", "node", "executable graph", "user object",
 	"conditional handle", "green context", "description of resources", "piece of physical memory", "linker", "memory pool",
-	"CUDA array", "texture", "surface",
+	"CUDA array", "texture", "surface", "piece of external memory", "external semaphore",
 };
 
 void *handle_get(enum kind kind, const void *handle)

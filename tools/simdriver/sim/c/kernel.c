@@ -1,13 +1,20 @@
 #include "sim.h"
 
 /*
- * The kernels that can run are those of the test data, by their names: what
+ * The kernels that are built in are those of the test data, by their names: what
  * their PTX does is done here in C.
  */
 
 static uint32_t u32(struct item *i, int n) { return *(uint32_t *)i->params[n]; }
 static uint64_t u64(struct item *i, int n) { return *(uint64_t *)i->params[n]; }
 static float f32(struct item *i, int n) { return *(float *)i->params[n]; }
+
+static bool reaches(const struct context *c, const struct block *b)
+{
+	if (b->access)
+		return b->access & 1u << c->device;
+	return b->place == HOST_MEMORY || b->place == MANAGED_MEMORY || c->peers & 1u << b->device;
+}
 
 /* at returns memory that a kernel uses: of its own device, or of one that it may reach. */
 static void *at(struct item *i, CUdeviceptr address, size_t size)
@@ -19,11 +26,29 @@ static void *at(struct item *i, CUdeviceptr address, size_t size)
 		sim.faulted = ILLEGAL_ADDRESS;
 		return 0;
 	}
-	if (b && b->place != HOST_MEMORY && b->place != MANAGED_MEMORY && !(i->context->peers & 1u << b->device)) {
+	if (b && !reaches(i->context, b)) {
 		sim.faulted = ILLEGAL_ADDRESS;
 		return 0;
 	}
 	return reachable(address, size, i->kernel->name);
+}
+
+size_t kernel_rest(struct item *i, CUdeviceptr address)
+{
+	struct block *b = block_at(address);
+	CUdeviceptr from;
+	size_t size, rest = 0;
+
+	if (!at(i, address, b ? 0 : 1))
+		return SIZE_MAX;
+	if (virtual_known(address)) {
+		while (virtual_part(address + rest, &from, &size) && virtual_usable(address + rest, 1, i->context->device))
+			rest += from + size - (address + rest);
+		return rest;
+	}
+	if (b)
+		return b->address + b->size - address;
+	return registered(address, &from, &size) ? from + size - address : 0;
 }
 
 /* threads is how many of n values there are threads for, one each. */
@@ -275,18 +300,58 @@ static bool draw(struct item *i)
 	return true;
 }
 
-static const struct kernel kernels[] = {
-	{"nothing", nothing}, {"limited", nothing}, {"three", nothing}, {"sixteen", nothing},
-	{"fill", fill}, {"saxpy", saxpy}, {"add", add}, {"copy", copy}, {"sum", sum}, {"scale", scale}, {"spin", spin},
-	{"wait", wait}, {"store", store}, {"point", point}, {"pair", pair}, {"many", many}, {"shared", shared}, {"trap", trap},
-	{"condition", condition}, {"choose", choose}, {"jacobi", jacobi}, {"distance", distance},
-	{"sample", sample}, {"lookup", lookup}, {"draw", draw},
+/* The sizes of the parameters are those of the test data: another kernel of that name is not this one. */
+#define BUILTIN(name, run, ...) {name, run, (const unsigned char[]){__VA_ARGS__, 0}},
+static const struct builtin {
+	const char *name;
+	bool (*run)(struct item *i);
+	const unsigned char *sizes;
+} builtins[] = {
+	BUILTIN("nothing", nothing, 0)
+	BUILTIN("limited", nothing, 0)
+	BUILTIN("three", nothing, 8, 4, 4)
+	BUILTIN("sixteen", nothing, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8)
+	BUILTIN("fill", fill, 4, 4, 8)
+	BUILTIN("saxpy", saxpy, 4, 4, 8, 8)
+	BUILTIN("add", add, 8, 8, 8, 4)
+	BUILTIN("copy", copy, 8, 8, 4)
+	BUILTIN("sum", sum, 8, 8, 4)
+	BUILTIN("scale", scale, 4, 8)
+	BUILTIN("spin", spin, 8)
+	BUILTIN("wait", wait, 8)
+	BUILTIN("store", store, 8, 8)
+	BUILTIN("point", point, 24, 8)
+	BUILTIN("pair", pair, 16, 8)
+	BUILTIN("many", many, 1, 2, 4, 8, 4, 8, 8)
+	BUILTIN("shared", shared, 8, 4)
+	BUILTIN("trap", trap, 0)
+	BUILTIN("condition", condition, 8, 8)
+	BUILTIN("choose", choose, 8, 8)
+	BUILTIN("jacobi", jacobi, 8, 8, 8, 8, 4)
+	BUILTIN("distance", distance, 8, 8, 8, 4)
+	BUILTIN("sample", sample, 8, 8, 4, 4, 4, 4)
+	BUILTIN("lookup", lookup, 8, 8, 4)
+	BUILTIN("draw", draw, 8, 4, 4)
 };
 
-const struct kernel *kernel_find(const char *name)
+#define BUILTINS (sizeof builtins / sizeof *builtins)
+
+const struct kernel *builtin_find(const char *name)
 {
-	for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-		if (!strcmp(kernels[i].name, name))
-			return &kernels[i];
+	static struct kernel kernels[BUILTINS];
+
+	for (size_t i = 0; i < BUILTINS; i++) {
+		const struct builtin *b = &builtins[i];
+		struct kernel *k = &kernels[i];
+
+		if (strcmp(b->name, name))
+			continue;
+		if (!k->name)
+			for (const unsigned char *size = b->sizes; *size; size++)
+				param_add(k->params, &k->nparams, *size, *size > 8 ? 8 : *size);
+		k->name = b->name;
+		k->run = b->run;
+		return k;
+	}
 	return 0;
 }

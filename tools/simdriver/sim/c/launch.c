@@ -47,23 +47,36 @@ CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 	return r ? r : config > 3 ? INVALID_VALUE : OK;
 }
 
+/* params_of tells a function's parameters: those of the image, or else those of the kernel. It is -1 where neither tells. */
+static int params_of(const struct function *f, const struct kernel *k, const struct param **params)
+{
+	*params = f->untold && k ? k->params : f->params;
+	return !f->untold ? f->nparams : k ? k->nparams : -1;
+}
+
 CUresult cuFuncGetParamInfo(CUfunction handle, size_t n, size_t *offset, size_t *size)
 {
 	ENTER(0);
 	struct function *f;
 	CUresult r = function_get(handle, &f);
 
+	const struct param *params;
+	int count;
+
 	if (r)
 		return r;
-	if (!offset || n >= (size_t)f->nparams)
+	count = params_of(f, kernel_of(f), &params);
+	if (count < 0)
+		return NOT_SUPPORTED; /* the image does not tell */
+	if (!offset || n >= (size_t)count)
 		return INVALID_VALUE;
-	*offset = f->params[n].offset;
+	*offset = params[n].offset;
 	if (size)
-		*size = f->params[n].size;
+		*size = params[n].size;
 	return OK;
 }
 
-enum { COOPERATIVE = 2, CLUSTER = 4 }; /* attributes of a launch */
+enum { COOPERATIVE = 2 }; /* an attribute of a launch */
 
 enum { THREADS = 2048, BLOCKS = 32, SHARED = 233472, RESERVED = 1024 }; /* of a multiprocessor; of each block */
 
@@ -176,20 +189,19 @@ CUresult cuOccupancyMaxActiveClusters(int *n, CUfunction handle, const CUlaunchC
 }
 
 /* The parameters are copied: pointers first, then what they point to. */
-static void pack(struct item *i, void **from)
+static void pack(struct item *i, void **from, const struct param *params, int n)
 {
-	struct function *f = i->function;
-	size_t head = f->nparams * sizeof(void *), n = f->nparams;
-	struct param *last = n ? &f->params[n - 1] : 0;
+	size_t head = n * sizeof(void *);
+	const struct param *last = n ? &params[n - 1] : 0;
 	char *data;
 
 	i->nparams = n;
 	i->packed = head + (last ? last->offset + last->size : 0);
 	i->params = calloc(1, i->packed + 1);
 	data = (char *)i->params + head;
-	for (size_t k = 0; k < n; k++) {
-		i->params[k] = data + f->params[k].offset;
-		memcpy(i->params[k], from[k], f->params[k].size);
+	for (int k = 0; k < n; k++) {
+		i->params[k] = data + params[k].offset;
+		memcpy(i->params[k], from[k], params[k].size);
 	}
 }
 
@@ -232,6 +244,9 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 {
 	struct function *f;
 	struct item *i;
+	const struct kernel *k;
+	const struct param *known;
+	int nparams;
 	bool cooperative = false;
 	CUresult r = function_get(handle, &f);
 
@@ -247,15 +262,15 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 	}
 	if (extra)
 		return NOT_SUPPORTED; /* here */
-	if (!f->kernel) {
-		violation("kernel %s is not one of those that the simulated driver can run", f->name);
+	k = kernel_of(f);
+	if (!kernel_fits(k, f))
 		return NOT_SUPPORTED;
-	}
-	if ((f->nparams && !params) || (r = check(f, c, cooperative)))
+	nparams = params_of(f, k, &known);
+	if ((nparams && !params) || (r = check(f, c, cooperative)))
 		return r ? r : INVALID_VALUE;
 	*item = i = item_new(RUN);
 	f->loaded = true;
-	i->kernel = f->kernel;
+	i->kernel = k;
 	i->function = f;
 	i->called = handle;
 	i->context = f->module->context;
@@ -268,7 +283,7 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 		i->attributes[n].id = c->attributes[n].id;
 		memcpy(&i->attributes[n].value, &c->attributes[n].value, sizeof i->attributes[n].value);
 	}
-	pack(i, params);
+	pack(i, params, known, nparams);
 	return OK;
 }
 
@@ -278,8 +293,13 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction handle, void **params
 	struct item *i;
 	CUresult r = stream_get(c->stream, &s);
 
-	if (r || (r = kernel_item(c, handle, params, extra, &i)))
+	if (r)
 		return r;
+	if ((r = kernel_item(c, handle, params, extra, &i))) {
+		if (r == INVALID_VALUE && s->capture)
+			capture_lose(s->capture); /* a configuration that CUDA refuses ends the capture */
+		return r;
+	}
 	if (i->context != s->context) {
 		item_free(i);
 		return INVALID_HANDLE;

@@ -73,6 +73,18 @@ struct z_CUDA_BATCH_MEM_OP_NODE_PARAMS {
 	unsigned flags;
 };
 
+struct z_CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
+	CUexternalSemaphore *list;
+	const struct semaphore_params *params;
+	unsigned n;
+};
+
+struct z_CUDA_EXT_SEM_WAIT_NODE_PARAMS {
+	CUexternalSemaphore *list;
+	const struct semaphore_params *params;
+	unsigned n;
+};
+
 union z_CUkernelNodeAttrValue {
 	char pad[64];
 	unsigned value, dim[3];
@@ -89,6 +101,8 @@ struct z_CUgraphNodeParams {
 		struct { struct z_CUDA_HOST_NODE_PARAMS host; unsigned mode; CUcontext ctx; } host;
 		struct { CUgraph graph; int ownership; } child;
 		struct { CUevent event; CUcontext ctx; } event; /* only a record has a context */
+		struct z_CUDA_EXT_SEM_SIGNAL_NODE_PARAMS signals;
+		struct z_CUDA_EXT_SEM_WAIT_NODE_PARAMS awaits;
 		struct z_CUDA_MEM_ALLOC_NODE_PARAMS alloc;
 		CUdeviceptr freed;
 		struct z_CUDA_BATCH_MEM_OP_NODE_PARAMS ops;
@@ -199,6 +213,32 @@ struct z_CUDA_TEXTURE_DESC {
 	int reserved[12];
 };
 
+struct z_CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+	unsigned type;
+	union { int fd; void *all[2]; };
+	unsigned long long size;
+	unsigned flags, reserved[16];
+};
+
+struct z_CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+	unsigned long long offset, size;
+	unsigned flags, reserved[16];
+};
+
+struct z_CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
+	unsigned type;
+	union { int fd; void *all[2]; };
+	unsigned flags, reserved[16];
+};
+
+/* What a signal and a wait are told is alike, as far as it is simulated. */
+struct semaphore_params {
+	uint64_t value, rest[8];
+	unsigned flags, reserved[16];
+};
+struct z_CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS { struct semaphore_params params; };
+struct z_CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS { struct semaphore_params params; };
+
 #define SIZE(type, size) _Static_assert(sizeof(type) == (size), #type)
 SIZE(CUgraphEdgeData, 8);
 SIZE(CUlaunchConfig, 56);
@@ -226,4 +266,11 @@ SIZE(CUmemcpyAttributes, 24);
 SIZE(CUDA_ARRAY3D_DESCRIPTOR, 40);
 SIZE(CUDA_RESOURCE_DESC, 144);
 SIZE(CUDA_TEXTURE_DESC, 104);
+SIZE(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, 104);
+SIZE(CUDA_EXTERNAL_MEMORY_BUFFER_DESC, 88);
+SIZE(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, 96);
+SIZE(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, 144);
+SIZE(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, 144);
+SIZE(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, 24);
+SIZE(CUDA_EXT_SEM_WAIT_NODE_PARAMS, 24);
 #undef SIZE

@@ -58,9 +58,10 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 {
 	ENTER(0);
 	struct link *l = handle_get(LINKER, handle);
-	struct module *m;
+	struct module m = {0};
 	bool twice = false;
-	int wrong;
+	int line;
+	CUresult r;
 
 	(void)n, (void)options, (void)values;
 	if (!l)
@@ -71,16 +72,14 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 		return failed(l, INVALID_IMAGE, "not PTX", name);
 	if (((char *)data)[size - 1] || !ptx_looks(data))
 		return failed(l, INVALID_PTX, "not PTX", name);
-	m = calloc(1, sizeof *m);
-	wrong = ptx_read(m, data);
-	for (int i = 0; i < m->nfunctions && !wrong; i++) {
-		twice |= defined(&l->all, m->functions[i].name);
-		if (l->all.nfunctions < 64)
-			l->all.functions[l->all.nfunctions++] = m->functions[i];
+	r = ptx_read(&m, data, &line);
+	for (int i = 0; i < m.nfunctions && !r; i++) {
+		twice |= defined(&l->all, m.functions[i].name);
+		function_add(&l->all, m.functions[i].name);
 	}
-	free(m);
-	if (wrong)
-		return failed(l, INVALID_PTX, "not understood", name);
+	contents_free(&m);
+	if (r)
+		return failed(l, r, r == NEWER_PTX ? "newer PTX than the driver knows" : "not understood", name);
 	if (twice)
 		return failed(l, INVALID_IMAGE, "defines what is defined already", name);
 	size = strlen(data);
@@ -114,6 +113,7 @@ static void end(struct link *l)
 		at = &(*at)->next;
 	*at = l->next;
 	handle_end(l->handle);
+	contents_free(&l->all);
 	free(l->text);
 	free(l);
 }

@@ -9,6 +9,7 @@ static struct {
 	[LIBRARY] = {"module", 0}, [GRAPH] = {"graph", 0}, [EXEC] = {"exec", 0},
 	[USER] = {"userobject", 0}, [GREEN] = {"green", 0}, [LINKER] = {"linker", 0}, [POOL] = {"pool", 0},
 	[TEXTURE] = {"texture", 0}, [SURFACE] = {"surface", 0},
+	[EXTERNAL_MEMORY] = {"external", 0}, [EXTERNAL_SEMAPHORE] = {"external", 0},
 };
 static int lost;
 
@@ -56,6 +57,8 @@ static int live(const char *kind)
 		n += physical_alive();
 	if (!kind || !strcmp(kind, "reserved"))
 		n += reserved_alive();
+	if (!kind || !strcmp(kind, "external"))
+		n += external_mappings();
 	if (!kind || !strcmp(kind, "primary"))
 		n += retained();
 	return n;
@@ -82,7 +85,7 @@ void simList(char *text, unsigned long size)
 {
 	static const char *const all[] = {
 		"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "physical", "reserved", "linker", "green", "ipc",
-		"pool", "memory", "async", "host", "registered", "array", "texture", "surface",
+		"pool", "memory", "async", "host", "registered", "array", "texture", "surface", "external",
 	};
 	unsigned long at = 0;
 
@@ -99,6 +102,7 @@ void simPurge(void)
 {
 	pthread_mutex_lock(&sim.lock);
 	contexts_end();
+	externals_end(0);
 	graphs_end();
 	pools_end();
 	registered_end();

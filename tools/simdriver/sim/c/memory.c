@@ -235,6 +235,8 @@ bool pinned(const void *host, size_t size)
 
 	if (b)
 		return !b->freed && inside(b, from, size);
+	if (external_usable(from, size))
+		return true;
 	i = overlapping(from, from + size);
 	return i >= 0 && from >= ranges[i].from && from + size <= ranges[i].to;
 }

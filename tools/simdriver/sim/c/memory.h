@@ -24,6 +24,7 @@ struct block {
 	bool absent, gone;    /* in the order of the stream: not yet allocated, freed */
 	/* of a graph */
 	int refs;             /* of work that allocates or frees it */
+	unsigned access;      /* bits of the devices that may use what a node by hand allocates */
 	bool given;           /* to the program, by a launch */
 	bool counted;         /* as what graphs use */
 	struct graph *ender;  /* the graph that has a node which frees it */
@@ -66,6 +67,16 @@ int physical_alive(void);
 int reserved_alive(void);
 void virtual_end(void);
 
+/* -- memory of other APIs: external.c -- */
+
+/* external_usable tells whether an address is in a buffer of external memory that is there. */
+bool external_usable(CUdeviceptr address, size_t size);
+/* external_freed frees such a buffer, and tells whether there was one. */
+bool external_freed(CUdeviceptr address);
+int external_mappings(void);
+/* externals_end ends what a context has imported, or any for 0. */
+void externals_end(struct context *c);
+
 /* -- memory pools: pool.c -- */
 
 struct pool {
@@ -75,6 +86,7 @@ struct pool {
 	unsigned access; /* bits of devices */
 	int reuse[3];
 	size_t max, threshold, reserved, reserved_high, used, used_high;
+	unsigned long long freed_on; /* a stream whose release the host has not waited for, 0 for none */
 	int blocks;
 	bool initial, imported, exported, destroyed;
 };
@@ -88,6 +100,8 @@ bool pool_managed(const struct pool *p);
 /* pool_block takes memory out of a pool, for a stream. */
 struct block *pool_block(struct pool *p, struct stream *s, size_t size);
 void pool_return(struct block *b);
+/* pools_notice makes pools trim what was freed on a stream, or on any if s is 0. A query does not. */
+void pools_notice(const struct stream *s);
 void pools_end(void);
 
 /* -- arrays and textures: array.c, texture.c -- */

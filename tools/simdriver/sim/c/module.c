@@ -30,6 +30,38 @@ CUresult jit_options(unsigned n, CUjit_option *options, void **values, struct lo
 	return OK;
 }
 
+/* One more than there is room for at a power of 2. */
+static void *grown(void *list, int n, size_t size)
+{
+	return n & (n - 1) ? list : realloc(list, (n ? 2 * n : 1) * size);
+}
+
+struct function *function_add(struct module *m, const char *name)
+{
+	struct function *f;
+
+	m->functions = grown(m->functions, m->nfunctions, sizeof *f);
+	f = &m->functions[m->nfunctions++];
+	*f = (struct function){.name = strdup(name), .max_threads = 1024, .attributes[8] = 49152};
+	return f;
+}
+
+void global_add(struct module *m, const char *name, size_t size)
+{
+	m->globals = grown(m->globals, m->nglobals, sizeof *m->globals);
+	m->globals[m->nglobals++] = (struct global){.name = strdup(name), .size = size};
+}
+
+void contents_free(struct module *m)
+{
+	for (int i = 0; i < m->nfunctions; i++)
+		free(m->functions[i].name);
+	for (int i = 0; i < m->nglobals; i++)
+		free(m->globals[i].name);
+	free(m->functions);
+	free(m->globals);
+}
+
 static CUresult place(struct module *m)
 {
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
@@ -58,7 +90,8 @@ static void module_end(struct module *m)
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
 		if (modules[i] == m)
 			modules[i] = 0;
-	free(m->image);
+	contents_free(m);
+	free(m->ptx);
 	free(m);
 }
 
@@ -74,19 +107,18 @@ void modules_end(struct context *c)
 /* compile makes a module of an image usable in a context. */
 static CUresult compile(struct module *m, struct context *c, struct log l)
 {
-	int wrong = ptx_read(m, m->image);
+	int line;
+	CUresult r = m->ptx ? ptx_read(m, m->ptx, &line) : OK;
 
-	if (wrong) {
-		if (l.text && l.size)
-			snprintf(l.text, l.size, "simulated driver: line %d is not understood", wrong);
-		return INVALID_PTX;
+	if (r) {
+		ptx_told(l.text, l.size, r, line);
+		return r;
 	}
 	m->context = c;
 	for (int i = 0; i < m->nfunctions; i++) {
 		struct function *f = &m->functions[i];
 
 		f->module = m;
-		f->kernel = kernel_find(f->name);
 		f->handle = handle_new(FUNCTION, f);
 		f->kernel_handle = handle_new(KERNEL, f);
 	}
@@ -104,10 +136,12 @@ static CUresult read_image(const void *image, struct module **m)
 {
 	if (!image)
 		return INVALID_VALUE;
-	if (!ptx_looks(image))
+	if (!ptx_looks(image) && !elf_looks(image))
 		return INVALID_IMAGE;
 	*m = calloc(1, sizeof **m);
-	(*m)->image = strdup(image);
+	if (elf_looks(image))
+		return elf_read(*m, image);
+	(*m)->ptx = strdup(image);
 	return OK;
 }
 

@@ -2,7 +2,7 @@
 
 /* What kernel nodes are told besides their parameters. */
 
-enum { WINDOW = 1, COOPERATIVE = 2, CLUSTER = 4, SPREAD = 5, PRIORITY = 8, DOMAIN_MAP = 9, DOMAIN = 10, WISHED_CLUSTER = 11, CARVEOUT = 14 };
+enum { WINDOW = 1, COOPERATIVE = 2, SPREAD = 5, PRIORITY = 8, DOMAIN_MAP = 9, DOMAIN = 10, WISHED_CLUSTER = 11, CARVEOUT = 14 };
 
 static bool known(unsigned id)
 {

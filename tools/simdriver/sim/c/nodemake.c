@@ -148,7 +148,8 @@ CUresult make(CUgraphNodeParams *p, struct graph *g, struct item **i)
 {
 	static const size_t used[] = {
 		[0] = sizeof p->kernel, [1] = sizeof p->copy, [2] = sizeof p->set, [3] = sizeof p->host, [4] = sizeof p->child,
-		[6] = sizeof p->event.event, [7] = sizeof p->event, [10] = sizeof p->alloc, [11] = sizeof p->freed,
+		[6] = sizeof p->event.event, [7] = sizeof p->event,
+		[8] = sizeof p->signals, [9] = sizeof p->awaits, [10] = sizeof p->alloc, [11] = sizeof p->freed,
 		[12] = sizeof p->ops, [13] = sizeof p->condition,
 	};
 
@@ -172,6 +173,10 @@ CUresult make(CUgraphNodeParams *p, struct graph *g, struct item **i)
 		return make_event(WAIT, p->event.event, i);
 	case 7:
 		return make_event(RECORD, p->event.event, i);
+	case 8:
+		return make_signals(&p->signals, i);
+	case 9:
+		return make_awaits(&p->awaits, i);
 	case 10:
 		return make_alloc(&p->alloc, i);
 	case 11:
@@ -181,6 +186,6 @@ CUresult make(CUgraphNodeParams *p, struct graph *g, struct item **i)
 	case 13:
 		return make_condition(p, g, i);
 	default:
-		return NOT_SUPPORTED; /* semaphores, here */
+		return NOT_SUPPORTED;
 	}
 }

@@ -227,6 +227,16 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode handle, CUevent event)
 	SET_PARAMS(make_event, WAIT, event);
 }
 
+CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode handle, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p)
+{
+	SET_PARAMS(make_signals, p);
+}
+
+CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode handle, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p)
+{
+	SET_PARAMS(make_awaits, p);
+}
+
 CUresult settable(const CUgraphNodeParams *p)
 {
 	enum { ALLOC_TYPE = 10, FREE_TYPE = 11, CONDITION_TYPE = 13 };

@@ -80,8 +80,11 @@ static void of_graph(struct flight *f, struct sight *s)
 	struct graph *g = n ? n->graph : f->graph ? handle_find(GRAPH, f->graph) : s->capture ? s->capture->graph : 0;
 
 	s->graph = g;
+	s->outermost = g ? graph_outermost(g) : 0;
 	s->exec = f->exec ? handle_find(EXEC, f->exec) : 0;
 	s->launched = s->exec && s->exec->last;
+	s->source = s->exec ? exec_source(s->exec) : 0;
+	s->family = s->exec ? s->exec->graph->family : g ? g->family : 0;
 }
 
 static void of_event(struct flight *f, struct sight *s)
@@ -173,7 +176,7 @@ static bool graphs(const struct sight *x, const struct sight *y)
 {
 	bool alters = x->does == ALTERS || x->changes;
 
-	if (!x->graph || x->graph != y->graph)
+	if (!x->graph || x->outermost != y->outermost)
 		return false;
 	return alters || (x->does == INSTANTIATES && y->does == INSTANTIATES);
 }
@@ -184,6 +187,10 @@ static bool destroys(const struct sight *x, const struct sight *y)
 	if (x->does != DESTROYS)
 		return false;
 	if (x->launched && y->does == LAUNCHES) /* of any executable */
+		return true;
+	if (x->family && x->family == y->family && y->does == CLONES) /* copies of a graph share parts of it */
+		return true;
+	if (x->source && x->source == y->outermost && (y->does == INSTANTIATES || y->does == ALTERS || y->changes))
 		return true;
 	return (x->stream && x->stream == y->stream) || (x->event && x->event == y->event) || (x->graph && x->graph == y->graph)
 		|| (x->exec && x->exec == y->exec);
@@ -243,6 +250,12 @@ static void forget(struct flight *f)
 void flight_rest(void)
 {
 	if (mine && mine->at >= 0 && mine->does != RESETS)
+		forget(mine);
+}
+
+void flight_harmless(void)
+{
+	if (mine && mine->at >= 0)
 		forget(mine);
 }
 

@@ -20,6 +20,7 @@ enum does {
 	ENDS,
 	READS,      /* a graph or an executable */
 	INSTANTIATES,
+	CLONES,     /* a graph */
 	ALTERS,     /* a graph */
 	DESTROYS,   /* what is named */
 	RESETS,     /* a context, with what lives in it */
@@ -32,8 +33,10 @@ struct sight {
 	struct capture *capture, *recorded; /* of the stream, by the event */
 	struct context *context;
 	struct green *green;
-	struct graph *graph;
+	struct graph *graph, *outermost;
 	struct exec *exec;
+	struct graph *source; /* of the executable */
+	unsigned family;      /* of the executable or the graph */
 	enum does does;
 	bool changes;  /* a capture */
 	bool legacy;   /* it is about a legacy stream, */
@@ -71,6 +74,8 @@ struct flight {
 void flight_begin(struct flight *f);
 /* flight_check compares it with all others, flight_end does so again and forgets it. */
 void flight_check(struct flight *f);
+/* What is left of the call can be beside any other. */
+void flight_harmless(void);
 void flight_end(struct flight *f);
 /* flight_rest is called by what begins to wait and sees no more captures: the flight of this thread matters no more. */
 void flight_rest(void);

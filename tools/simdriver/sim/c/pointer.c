@@ -144,8 +144,6 @@ CUresult cuPointerSetAttribute(const void *data, CUpointer_attribute attribute, 
 
 	if (!data || attribute != SYNC_MEMOPS || !b || b->freed)
 		return INVALID_VALUE;
-	if (b->pool)
-		return NOT_SUPPORTED;
 	b->synchronous = *(const unsigned *)data;
 	return OK;
 }

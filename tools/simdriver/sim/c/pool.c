@@ -12,6 +12,7 @@ enum pool_attribute {
 #define GRAIN (32ul << 20) /* what a pool has of the system is a multiple of this */
 
 static struct pool initial[MAX_DEVICES], *chosen[MAX_DEVICES];
+static unsigned long long noticed;
 
 struct pool *pool_get(CUmemoryPool handle)
 {
@@ -67,28 +68,49 @@ static void raise(size_t *high, size_t now)
 		*high = now;
 }
 
+static bool on_device(const struct pool *p) { return p->location == ON_DEVICE && p->type == PINNED; }
+
+/* reserve sets how much a pool has of its device's memory, which others cannot have then. */
+static bool reserve(struct pool *p, size_t size)
+{
+	size_t *used = &devices[p->device].used;
+
+	if (on_device(p)) {
+		if (size > p->reserved && *used + size - p->reserved > device_memory())
+			return false;
+		*used += size - p->reserved;
+	}
+	p->reserved = size;
+	return true;
+}
+
 /* shrink gives back what is not used, but for what is to be kept. */
 static void shrink(struct pool *p, size_t keep)
 {
-	size_t least = grains(p->used);
+	size_t least = p->destroyed ? p->used : grains(p->used);
 
 	if (keep < p->reserved && least < p->reserved)
-		p->reserved = grains(keep) > least ? grains(keep) : least;
+		reserve(p, grains(keep) > least ? grains(keep) : least);
 }
 
 struct block *pool_block(struct pool *p, struct stream *s, size_t size)
 {
+	size_t least = grains(p->used + size), counted = on_device(p) ? size : 0;
 	struct block *b;
 
 	if (p->max && (size > p->max || p->used > p->max - size))
 		return 0;
-	if (!(b = block_new(ASYNC_MEMORY, p->device, s->context, size)))
+	if (least > p->reserved && !reserve(p, least))
 		return 0;
+	devices[p->device].used -= counted; /* the pool has it already */
+	if (!(b = block_new(ASYNC_MEMORY, p->device, s->context, size))) {
+		devices[p->device].used += counted;
+		return 0;
+	}
 	b->pool = p;
 	p->blocks++;
 	p->used += size;
 	raise(&p->used_high, p->used);
-	raise(&p->reserved, grains(p->used));
 	raise(&p->reserved_high, p->reserved);
 	return b;
 }
@@ -107,8 +129,25 @@ void pool_return(struct block *b)
 	b->pool = 0;
 	p->blocks--;
 	p->used -= b->size;
-	shrink(p, p->threshold);
+	if (on_device(p))
+		devices[p->device].used += b->size;
+	shrink(p, p->destroyed ? 0 : p->threshold);
 	collect(p);
+}
+
+static void notice(enum kind kind, void *handle, void *object)
+{
+	struct pool *p = object;
+
+	(void)handle;
+	if (kind == POOL && (!noticed || p->freed_on == noticed))
+		p->freed_on = 0;
+}
+
+void pools_notice(const struct stream *s)
+{
+	noticed = s ? s->id : 0;
+	handles_each(notice);
 }
 
 static void end(struct pool *p)
@@ -117,6 +156,7 @@ static void end(struct pool *p)
 		chosen[p->device] = 0;
 	handle_end(p->handle);
 	p->destroyed = true;
+	shrink(p, 0);
 	collect(p);
 }
 
@@ -226,7 +266,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 		return r;
 	if (!p)
 		return INVALID_VALUE;
-	shrink(p, keep);
+	if (!p->freed_on)
+		shrink(p, keep);
 	return OK;
 }
 

@@ -78,6 +78,81 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation t
 	return flags ? INVALID_VALUE : prefetch(address, size, to, stream);
 }
 
+/* A batch is work of a stream. What is discarded is filled with what nobody may read. */
+struct batch {
+	CUdeviceptr *at;
+	size_t *sizes, n;
+	CUmemLocation *to;
+	size_t *from, nto; /* 0 for a batch that moves nothing */
+	bool discards;
+};
+
+static CUresult batch_check(const struct batch *b)
+{
+	struct range pages;
+	CUresult r = OK;
+
+	if (!b->n || !b->at || !b->sizes || (b->to && (!b->from || !b->nto || b->nto > b->n || b->from[0])))
+		return INVALID_VALUE;
+	for (size_t i = 0; !r && i < b->nto; i++)
+		r = b->from[i] >= b->n || (i && b->from[i] <= b->from[i - 1]) ? INVALID_VALUE : place(&b->to[i]);
+	for (size_t i = 0; !r && i < b->n; i++)
+		r = range(b->at[i], b->sizes[i], &pages) ? OK : INVALID_VALUE;
+	return r;
+}
+
+static CUresult discard(struct stream *s, CUdeviceptr address, size_t size)
+{
+	enum { UNREADABLE = 0xdd };
+	struct item *i = item_new(SET);
+
+	i->dst = address;
+	i->src = UNREADABLE;
+	i->width = 1;
+	i->size = size;
+	return enqueue(s, i);
+}
+
+static CUresult batch(CUstream stream, const struct batch *b, unsigned long long flags)
+{
+	struct stream *s;
+	CUresult r = stream_get(stream, &s);
+
+	if (r || (r = on_stream(s)))
+		return r;
+	if (s == s->context->legacy || flags)
+		return INVALID_VALUE;
+	r = batch_check(b);
+	for (size_t i = 0; !r && b->discards && i < b->n; i++)
+		r = discard(s, b->at[i], b->sizes[i]);
+	for (size_t i = 0, k = 0; !r && b->to && i < b->n; i++) {
+		while (k + 1 < b->nto && b->from[k + 1] <= i)
+			k++;
+		r = prefetch(b->at[i], b->sizes[i], b->to[k], stream);
+	}
+	return r;
+}
+
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *at, size_t *sizes, size_t n, CUmemLocation *to, size_t *from, size_t nto,
+	unsigned long long flags, CUstream stream)
+{
+	ENTER(0, .does = WORKS, .stream = stream);
+	return to ? batch(stream, &(struct batch){at, sizes, n, to, from, nto, false}, flags) : INVALID_VALUE;
+}
+
+CUresult cuMemDiscardBatchAsync(CUdeviceptr *at, size_t *sizes, size_t n, unsigned long long flags, CUstream stream)
+{
+	ENTER(0, .does = WORKS, .stream = stream);
+	return batch(stream, &(struct batch){at, sizes, n, 0, 0, 0, true}, flags);
+}
+
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *at, size_t *sizes, size_t n, CUmemLocation *to, size_t *from, size_t nto,
+	unsigned long long flags, CUstream stream)
+{
+	ENTER(0, .does = WORKS, .stream = stream);
+	return to ? batch(stream, &(struct batch){at, sizes, n, to, from, nto, true}, flags) : INVALID_VALUE;
+}
+
 static CUresult advise(CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation at)
 {
 	struct range pages;

@@ -10,7 +10,7 @@
 static int fills(const struct item *i)
 {
 	switch (i->work) {
-	case RUN: case COPY: case SET: case MEMOP: case LAUNCH:
+	case RUN: case COPY: case SET: case MEMOP: case SIGNAL: case AWAIT: case LAUNCH:
 		return 1;
 	default:
 		return i->room;

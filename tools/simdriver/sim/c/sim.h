@@ -30,10 +30,10 @@ FUNCTIONS(DECLARE)
 
 enum { /* CUresult */
 	OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101,
-	INVALID_IMAGE = 200, INVALID_CONTEXT = 201, OPERATING_SYSTEM = 304, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, INVALID_PTX = 218,
+	INVALID_IMAGE = 200, INVALID_CONTEXT = 201, OPERATING_SYSTEM = 304, PEER_ENABLED = 704, PEER_NOT_ENABLED = 705, INVALID_PTX = 218, NEWER_PTX = 222,
 	INVALID_HANDLE = 400, ILLEGAL_STATE = 401, LOSSY_QUERY = 402, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
 	OUT_OF_RESOURCES = 701, CONTEXT_DESTROYED = 709, HOST_REGISTERED = 712, HOST_NOT_REGISTERED = 713,
-	LAUNCH_FAILED = 719, COOPERATIVE_TOO_LARGE = 720, NOT_PERMITTED = 800, NOT_SUPPORTED = 801,
+	MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719, COOPERATIVE_TOO_LARGE = 720, NOT_PERMITTED = 800, NOT_SUPPORTED = 801,
 	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_MERGE = 902, CAPTURE_UNMATCHED = 903,
 	CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
 	CAPTURE_WRONG_THREAD = 908, UPDATE_FAILURE = 910, RECAPTURE_FAILURE = 918,
@@ -46,7 +46,7 @@ enum { /* CUresult */
 
 enum kind {
 	NO_KIND, CONTEXT, STREAM, EVENT, MODULE, LIBRARY, FUNCTION, KERNEL, GRAPH, NODE, EXEC, USER, CONDITION_HANDLE, GREEN, DESC,
-	PHYSICAL, LINKER, POOL, ARRAY, TEXTURE, SURFACE, KINDS,
+	PHYSICAL, LINKER, POOL, ARRAY, TEXTURE, SURFACE, EXTERNAL_MEMORY, EXTERNAL_SEMAPHORE, KINDS,
 };
 
 void *handle_new(enum kind kind, void *object);
@@ -104,6 +104,8 @@ struct call {
 CUresult enter_call(struct call *call, struct flight *f);
 void leave_call(struct flight *f);
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* logged is a violation that also stands in CUDA's log; log.c. */
+void logged(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* -- the state of all: control.c -- */
 
@@ -185,7 +187,7 @@ int thread_id(void);
 /* -- graphs, which streams and events have to do with -- */
 
 /* What an item does. */
-enum work { NOTHING, RUN, COPY, SET, RECORD, WAIT, HOST, STATUS, APPEAR, VANISH, MEMOP, LAUNCH, DESTROY, CHILD, CONDITION };
+enum work { NOTHING, RUN, COPY, SET, RECORD, WAIT, HOST, STATUS, APPEAR, VANISH, MEMOP, SIGNAL, AWAIT, LAUNCH, DESTROY, CHILD, CONDITION };
 
 struct node;
 struct graph;
@@ -220,11 +222,13 @@ struct item {
 	bool stuck;            /* it had a fault */
 	bool orphan, spared;   /* by a fault: what no stream holds any more, what does not see it */
 	long until; /* ns: when to look again */
-	struct item *queued; /* for the callback thread */
+	struct item *queued; /* for another thread, such as that of the host functions */
 	struct mark *mark;
 	struct block *block;
 	/* kernels */
 	const struct kernel *kernel;
+	size_t *rest;    /* bytes from each address, once a kernel of the program's begins */
+	CUresult failed; /* by such a kernel */
 	struct function *function;
 	CUfunction called;
 	unsigned grid[3], threads[3], shared;
@@ -238,6 +242,8 @@ struct item {
 	size_t size, width;
 	struct rows rows; /* size is that of one */
 	CUDA_MEMCPY3D *box; /* what a node by hand was told */
+	bool doomed;        /* an executable was updated to a copy which is */
+	bool contextless;   /* captured from or to memory of a pool by a thread without a context */
 	void *staged;
 	/* host functions */
 	void (*host)(void *);
@@ -249,6 +255,8 @@ struct item {
 	CUevent event;
 	/* operations on memory */
 	CUstreamBatchMemOpParams *ops;
+	/* external semaphores */
+	struct semaphore_op { CUexternalSemaphore semaphore; struct semaphore_params params; } *semaphores;
 	/* memory of graphs */
 	CUDA_MEM_ALLOC_NODE_PARAMS *alloc; /* what a node by hand allocates */
 	/* graphs within graphs: a child, or the bodies of a condition, which runs one of them as steps */
@@ -319,6 +327,7 @@ void fault_later(CUresult code);
 /* run goes on with an item and tells whether it is over. */
 bool run(struct item *i);
 bool memop_run(struct item *i);
+bool semaphores_run(struct item *i);
 /* memop_check tells whether operations on memory may be enqueued. */
 CUresult memop_check(const CUstreamBatchMemOpParams *ops, unsigned n);
 /* memop_alike tells whether the operations of two items are of the same types. */
@@ -328,8 +337,11 @@ void changed(void);
 long now_ns(void);
 void engine_start(void);
 void engine_wake(void);
-void callback_push(struct item *i);
-void callback_start(void);
+/* elsewhere_push gives an item to the thread that runs host functions, or that of kernels. */
+void elsewhere_push(struct item *i);
+/* elsewhere tells whether such a thread has an item. */
+bool elsewhere(const struct item *i);
+void elsewhere_start(void);
 
 void events_end(struct context *c);
 
@@ -358,59 +370,4 @@ struct context *green_context(struct green *g);
 /* greens_end ends those that retain a context that is reset. */
 void greens_end(struct context *c);
 
-/* -- modules and kernels: module.c, kernel.c -- */
-
-struct param { size_t offset, size; };
-
-/* What a launch is told besides its size. */
-struct launch_attribute { unsigned id; CUkernelNodeAttrValue value; };
-
-/* A function is what an image says about a kernel, and what the program has set. */
-struct function {
-	char name[64];
-	CUfunction handle;
-	CUkernel kernel_handle;
-	struct module *module;
-	const struct kernel *kernel;
-	struct param params[64];
-	int nparams, max_threads, max_shared;
-	int attributes[16];
-	bool loaded; /* onto the device */
-};
-
-struct global { char name[64]; struct block *block; size_t size; };
-
-struct module {
-	CUmodule handle;
-	CUlibrary library;
-	struct context *context; /* of a module; a library's is where it was used first */
-	struct function functions[64];
-	struct global globals[16];
-	int nfunctions, nglobals;
-	char *image;
-};
-
-/* A kernel is one of the few that can run: its work is written in C. */
-struct kernel {
-	const char *name;
-	/* run does the work. It returns false as long as it has to be asked again. */
-	bool (*run)(struct item *i);
-};
-const struct kernel *kernel_find(const char *name);
-/* ptx_read fills a module from a text and returns 0, or the line that is wrong. */
-int ptx_read(struct module *m, const char *image);
-bool ptx_looks(const char *image);
-/* Where the compiler is to write what is wrong. */
-struct log { char *text; size_t size; };
-/* jit_options reads the options of the compiler, and finds the log. */
-CUresult jit_options(unsigned n, CUjit_option *options, void **values, struct log *l);
-void links_end(struct context *c);
-/* blocks_at_once is how many blocks a multiprocessor runs. */
-int blocks_at_once(struct function *f, int threads, size_t shared);
-#define MULTIPROCESSORS 132
-CUresult function_get(CUfunction handle, struct function **f);
-/* kernel_loaded tells whether the kernel's module is still there. */
-bool kernel_loaded(const struct item *i);
-/* kernel_item makes the work of a launch, whose stream does not count. */
-CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra, struct item **i);
-void modules_end(struct context *c);
+#include "module.h"

@@ -1,13 +1,17 @@
 /* What tests tell the simulated driver, by dlsym. All of it may be called at any time, from any thread. */
 #pragma once
 
+#include <stddef.h>
+
+#include "simkernel.h"
+
 /* The nth call from now of a function (0 for any), 1 being the next, returns code and does nothing. */
 void simFail(const char *function, long nth, unsigned code);
 /* The function that was made to fail last, "" for none. */
 const char *simFailed(void);
 /* How many calls of a function there were, 0 for all that count for simFail. */
 long simCalls(const char *function);
-/* Every call of a function takes so much longer. */
+/* Every call of a function takes so much longer, or until simReset. */
 void simDelay(const char *function, long microseconds);
 /* While it is held, no stream begins new work. */
 void simHold(int on);
@@ -21,7 +25,7 @@ void simWiden(long microseconds);
 int simFlying(void);
 /* Takes back failures, delays, a hold, odd nodes, a fault and how late it is, and forgets violations. */
 void simReset(void);
-/* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface, 0 for all. */
+/* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface external, 0 for all. */
 int simLive(const char *kind);
 /* What is alive, a line each. */
 void simList(char *text, unsigned long size);
@@ -38,3 +42,20 @@ void simOddNodes(unsigned type);
 void simStrict(int on);
 /* How many devices there are, before cuInit. */
 void simDevices(int n);
+
+/* A parameter of a kernel: a value of so many bytes, or an address of values of so many bytes. */
+struct simParameter {
+	int address;
+	size_t size, align;
+};
+/*
+ * A kernel of the program's. args are as in simkernel.h, and rest[k] tells how many bytes there are from the address
+ * that is parameter k. A code other than 0 fails the launch, for a reason that is written to why.
+ */
+typedef unsigned (*simRun)(unsigned long id, struct simGrid *g, void **args, size_t *rest, char *why, size_t room);
+/* Registers a kernel, in place of an older one of that name. */
+void simKernel(const char *name, unsigned long id, simRun run, const struct simParameter *parameters, int n);
+/* Forbids this thread to call CUDA, as within a host function, or takes that back. */
+void simInside(int on);
+/* Sets a condition of a graph, as the kernel that runs. Without one, and for another handle, that is a violation. */
+void simCondition(unsigned long long handle, unsigned value);

@@ -29,7 +29,9 @@ void item_free(struct item *i)
 	mark_drop(i->mark);
 	block_drop(i->block);
 	free(i->params);
+	free(i->rest);
 	free(i->ops);
+	free(i->semaphores);
 	free(i->box);
 	free(i->alloc);
 	free(i->attributes);
@@ -58,11 +60,13 @@ struct item *item_copy(const struct item *i, bool handles)
 	*copy = *i;
 	copy->next = copy->queued = 0;
 	copy->params = params_copy(i);
+	copy->rest = 0;
 	if (copy->mark)
 		copy->mark->refs++;
 	if (copy->block)
 		copy->block->refs++;
 	copy->ops = copy_of(i->ops, i->n * sizeof *i->ops);
+	copy->semaphores = copy_of(i->semaphores, i->n * sizeof *i->semaphores);
 	copy->box = copy_of(i->box, sizeof *i->box);
 	copy->alloc = alloc_copy(i->alloc);
 	copy->attributes = copy_of(i->attributes, i->nattributes * sizeof *i->attributes);
@@ -272,6 +276,7 @@ CUresult cuStreamSynchronize(CUstream handle)
 	if (r)
 		return r;
 	stream_wait(s);
+	pools_notice(s);
 	return sim.dead;
 }
 
@@ -295,6 +300,8 @@ CUresult cuStreamGetPriority(CUstream handle, int *priority)
 	struct stream *s;
 	CUresult r = stream_get(handle, &s);
 
+	if (!r && s == s->context->legacy)
+		r = on_legacy(s->context);
 	if (r)
 		return r;
 	if (!priority)

@@ -72,6 +72,13 @@ bool graph_captured(const struct graph *g)
 	return is;
 }
 
+struct graph *graph_outermost(struct graph *g)
+{
+	while (g->owner)
+		g = g->owner->graph;
+	return g;
+}
+
 static bool allocates(const struct item *i) { return i->block; }
 static bool decides(const struct item *i) { return i->work == CONDITION; }
 bool graph_allocates(const struct graph *g) { return graph_has(g, allocates); }
@@ -114,7 +121,7 @@ CUresult make_child(CUgraph handle, int ownership, struct graph *g, struct item 
 {
 	struct graph *child = graph_get(handle);
 
-	if (!g || !child || child->capture || ownership < CLONE || ownership > (SIM_VERSION < 12090 ? CLONE : MOVE))
+	if (!g || !child || graph_captured(child) || ownership < CLONE || ownership > (SIM_VERSION < 12090 ? CLONE : MOVE))
 		return INVALID_VALUE;
 	if (graph_decides(child) || (ownership == CLONE && graph_allocates(child)))
 		return NOT_SUPPORTED;

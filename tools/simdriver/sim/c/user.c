@@ -32,7 +32,7 @@ static void end(struct user *u, enum where where)
 	i->host = u->destroy;
 	i->data = u->data;
 	i->orphan = true;
-	callback_push(i);
+	elsewhere_push(i);
 	free(u);
 }
 

@@ -1,0 +1,5 @@
+//go:build cgo
+
+package driver_test
+
+const withCgo = true

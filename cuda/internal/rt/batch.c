@@ -1,0 +1,69 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+#include "rt_internal.h"
+
+/* launch is a call of cuLaunchKernel or cuLaunchKernelEx. Each argument is its size in words, and its value. */
+static CUresult launch(unsigned long long *w, CUstream stream)
+{
+	unsigned *dims = (unsigned *)(w + 1), nargs = dims[7], count = dims[8];
+	CUfunction f = (CUfunction)w[0];
+	void *params[nargs ? nargs : 1];
+	unsigned long long *attributes = w + 6, *arg = attributes + RT_ATTRIBUTE_WORDS * count;
+
+	for (unsigned i = 0; i < nargs; i++, arg += 1 + *arg)
+		params[i] = arg + 1;
+	if (count) {
+		struct rt_config c = {{dims[0], dims[1], dims[2]}, {dims[3], dims[4], dims[5]}, dims[6], stream, attributes, count};
+
+		return rt_cu.cuLaunchKernelEx((const CUlaunchConfig *)&c, f, params, 0);
+	}
+	return rt_cu.cuLaunchKernel(f, dims[0], dims[1], dims[2], dims[3], dims[4], dims[5], dims[6], stream, params, 0);
+}
+
+static CUresult one(unsigned what, unsigned long long *w, CUstream stream)
+{
+	switch (what) {
+	case RT_LAUNCH:
+		return launch(w, stream);
+	case RT_COPY: {
+		struct rt_copy c = {.stream = (uintptr_t)stream, .kind = w[0], .dst = w[1], .src = w[2], .size = w[3]};
+
+		if (c.kind == RT_PEER) {
+			c.dst_context = w[4];
+			c.src_context = w[5];
+		}
+		return rt_enqueue_copy(&c, (void *)(uintptr_t)(c.kind == RT_HTOD ? c.src : c.dst));
+	}
+	case RT_RECORD:
+		return rt_cu.cuEventRecord((CUevent)w[0], stream);
+	case RT_WAIT:
+		return rt_cu.cuStreamWaitEvent(stream, (CUevent)w[0], 0);
+	case RT_GRAPH:
+		return rt_cu.cuGraphLaunch((CUgraphExec)w[0], stream);
+	case RT_HOST:
+		return rt_enqueue_host(stream, w[0], (int)w[1]);
+	default: /* RT_NOTHING */
+		return 0;
+	}
+}
+
+/*
+ * rt_batch makes the first n calls of a list on a stream, up to the first error. It returns the
+ * code, and in the upper half how many calls have succeeded. With outside, it makes none if the
+ * stream is capturing.
+ */
+unsigned long long rt_batch(uintptr_t context, uintptr_t stream, unsigned char *list, unsigned n, unsigned outside)
+{
+	unsigned long long *w = (unsigned long long *)list, done = 0;
+	CUstream s = (CUstream)stream;
+	struct rt_scope scope;
+	CUresult r = rt_begin(&scope, context, 1);
+
+	if (r)
+		return r;
+	if (!(r = outside ? rt_check_capturing(s) : rt_legacy(s)))
+		for (; done < n && !(r = one((unsigned)w[0], w + 1, s)); done++)
+			w += w[0] >> 32;
+	rt_end(&scope);
+	return done << 32 | r;
+}

@@ -1,0 +1,135 @@
+package rt
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// A list holds calls for [Batch] without Go pointers: for each a word with its [Call] and
+// its size in words, and its arguments but for the stream. Host addresses in it are memory
+// of C, or pinned.
+
+// Call is a call in a list.
+type Call uint32
+
+// The calls in a list.
+const (
+	NoCall Call = iota
+	LaunchCall
+	CopyCall
+	RecordCall
+	WaitCall
+	GraphCall
+	HostCall
+)
+
+// attributeWords is the size of a launch attribute.
+const attributeWords = 9
+
+var _ = [1]struct{}{}[unsafe.Sizeof(driver.CUlaunchAttribute{})-8*attributeWords]
+
+func header(c Call, words int) uint64 { return uint64(words)<<32 | uint64(c) }
+
+// Append appends a call of up to two arguments: an event, an executable, or a token and a
+// mode.
+func (c Call) Append(list []uint64, args ...uint64) []uint64 {
+	return append(append(list, header(c, 1+len(args))), args...)
+}
+
+// Append appends the launch of l.Function with l.Config and its attributes. args points to
+// l.Args arguments.
+func (l *Launch) Append(list []uint64, args *Arg) []uint64 {
+	at, c := len(list), &l.Config
+	list = append(slices.Grow(list, 7+3*int(l.Args)), 0, uint64(l.Function),
+		two(c.GridDimX, c.GridDimY), two(c.GridDimZ, c.BlockDimX), two(c.BlockDimY, c.BlockDimZ),
+		two(c.SharedMemBytes, l.Args), uint64(c.NumAttrs))
+	if c.NumAttrs > 0 {
+		list = append(list, unsafe.Slice((*uint64)(unsafe.Pointer(c.Attrs)), attributeWords*c.NumAttrs)...)
+	}
+	all := unsafe.Slice(args, l.Args)
+	for i := range all {
+		list = all[i].append(list)
+	}
+	list[at] = header(LaunchCall, len(list)-at)
+	return list
+}
+
+func two(low, high uint32) uint64 { return uint64(high)<<32 | uint64(low) }
+
+// append appends the argument's size in words and its value.
+func (a *Arg) append(list []uint64) []uint64 {
+	size := int(a.Size())
+	words := max(1, (size+7)/8)
+	switch {
+	case a.Kind() == Far:
+		list = append(list, uint64(words))
+		list = append(list, make([]uint64, words)...)
+		value := unsafe.Slice((*byte)(unsafe.Pointer(&list[len(list)-words])), size)
+		copy(value, unsafe.Slice((*byte)(a.Pointer), size))
+		return list
+	case words == 1:
+		return append(list, 1, a.A)
+	}
+	return append(list, 2, a.A, a.B)
+}
+
+// Append appends the copy or memset, without its contexts and waits. Host addresses are in
+// c.Dst and c.Src.
+func (c *Copy) Append(list []uint64) []uint64 {
+	if c.Kind == Peer {
+		return CopyCall.Append(list, uint64(c.Kind), uint64(c.Dst), uint64(c.Src), c.Size, uint64(c.DstContext), uint64(c.SrcContext))
+	}
+	return CopyCall.Append(list, uint64(c.Kind), uint64(c.Dst), uint64(c.Src), c.Size)
+}
+
+// Batch makes the first n calls of a list on a stream, until one fails. It returns the
+// code and the number of calls that have succeeded. With outside it makes none on a
+// capturing stream.
+func Batch(context driver.CUcontext, stream driver.CUstream, list []uint64, n int, outside bool) (code driver.CUresult, done int) {
+	r := run(context, stream, unsafe.SliceData(list), n, outside)
+	return driver.CUresult(uint32(r)), int(r >> 32)
+}
+
+// sameList marks a dependency that is the index of a node of the same list.
+const sameList = 1 << 63
+
+// AppendNode appends a kernel node to a list for [KernelNodes]: l.Function with l.Config,
+// without a stream and attributes. args points to l.Args arguments. The node depends on the
+// nodes in deps, and on those of the same list in after.
+func (l *Launch) AppendNode(list []uint64, args *Arg, deps []driver.CUgraphNode, after []int) []uint64 {
+	at, c := len(list), &l.Config
+	list = append(list, 0, uint64(l.Function),
+		two(c.GridDimX, c.GridDimY), two(c.GridDimZ, c.BlockDimX), two(c.BlockDimY, c.BlockDimZ), two(c.SharedMemBytes, l.Args))
+	for _, d := range deps {
+		list = append(list, uint64(d))
+	}
+	for _, i := range after {
+		list = append(list, sameList|uint64(i))
+	}
+	all := unsafe.Slice(args, l.Args)
+	for i := range all {
+		list = all[i].append(list)
+	}
+	list[at] = two(uint32(len(list)-at), uint32(len(deps)+len(after)))
+	return list
+}
+
+// KernelNodes adds the nodes of a list to a graph, and sets nodes, or changes nodes in a
+// graph or an executable, until a call fails. It returns the code and the number of calls
+// that have succeeded.
+func KernelNodes(context driver.CUcontext, of uintptr, call NodeCall, list []uint64, nodes []driver.CUgraphNode) (code driver.CUresult, done int) {
+	r := change(context, of, call, len(nodes), unsafe.SliceData(list), unsafe.SliceData(nodes))
+	return driver.CUresult(uint32(r)), int(r >> 32)
+}
+
+// LaunchConfig returns the configuration of a launch at the beginning of a list, without
+// its stream and attributes.
+func LaunchConfig(list []uint64) driver.CUlaunchConfig {
+	high := func(i int) uint32 { return uint32(list[i] >> 32) }
+	return driver.CUlaunchConfig{
+		GridDimX: uint32(list[2]), GridDimY: high(2), GridDimZ: uint32(list[3]),
+		BlockDimX: high(3), BlockDimY: uint32(list[4]), BlockDimZ: high(4), SharedMemBytes: uint32(list[5]),
+	}
+}

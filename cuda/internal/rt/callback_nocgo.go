@@ -1,0 +1,113 @@
+//go:build !cgo && cudabind_nocgo && linux && (amd64 || arm64)
+
+package rt
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// callbacks counts the marked threads. While there are none, InCallback need not ask for
+// the thread.
+var callbacks atomic.Int32
+
+// marked holds the ids of the threads on which InCallback is true. A goroutine stays on a
+// marked thread, so that no other goroutine takes the mark for its own.
+var marked = struct {
+	sync.RWMutex
+	threads map[int]int // how many times
+}{threads: map[int]int{}}
+
+func mark() {
+	thread := Thread()
+	marked.Lock()
+	marked.threads[thread]++
+	marked.Unlock()
+	callbacks.Add(1)
+}
+
+func unmark() {
+	thread := Thread()
+	callbacks.Add(-1)
+	marked.Lock()
+	if marked.threads[thread]--; marked.threads[thread] == 0 {
+		delete(marked.threads, thread)
+	}
+	marked.Unlock()
+}
+
+// InCallback returns whether this goroutine must not wait: it runs on the driver's thread,
+// in OnHostFunc or OnStatus, or its thread has entered the mode [Foreign].
+func InCallback() bool {
+	if callbacks.Load() == 0 {
+		return false
+	}
+	thread := Thread()
+	marked.RLock()
+	defer marked.RUnlock()
+	return marked.threads[thread] > 0
+}
+
+// The C functions that the driver calls, made once: there is no way to release one.
+var (
+	hostFunction = sync.OnceValue(func() uintptr {
+		return newCallback(func(token uintptr) uintptr {
+			mark()
+			defer unmark()
+			OnHostFunc(token)
+			return 0
+		})
+	})
+	statusFunction = sync.OnceValue(func() uintptr {
+		return newCallback(func(_, code, token uintptr) uintptr {
+			mark()
+			defer unmark()
+			OnStatus(token, driver.CUresult(uint32(code)))
+			return 0
+		})
+	})
+)
+
+// HostFunction returns the address of the C function for host nodes of graphs, whose
+// argument is a token.
+func HostFunction() uintptr { return hostFunction() }
+
+// enqueueHost enqueues a host function. A negative mode selects cuLaunchHostFunc, which has
+// no modes.
+func enqueueHost(stream driver.CUstream, token uintptr, mode int) driver.CUresult {
+	if mode < 0 {
+		return code(driver.CuLaunchHostFunc(stream, driver.CUhostFn(hostFunction()), token))
+	}
+	return code(driver.CuLaunchHostFunc_v2(stream, driver.CUhostFn(hostFunction()), token, uint32(mode)))
+}
+
+// HostFunc is cuLaunchHostFunc, or cuLaunchHostFunc_v2 if mode is 0 or more, which
+// requires that the driver has it. The driver's thread will call OnHostFunc with the
+// token.
+func HostFunc(context driver.CUcontext, stream driver.CUstream, token uintptr, mode int) driver.CUresult {
+	var s Scope
+	if r := s.begin(context, true); r != 0 {
+		return r
+	}
+	defer s.end()
+	if r := checkLegacy(stream); r != 0 {
+		return r
+	}
+	return enqueueHost(stream, token, mode)
+}
+
+// AddCallback is cuStreamAddCallback, unless the stream is capturing. The driver's thread
+// will call OnStatus with the token.
+func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr) driver.CUresult {
+	var s Scope
+	if r := s.begin(context, true); r != 0 {
+		return r
+	}
+	defer s.end()
+	if r := checkCapturing(stream); r != 0 {
+		return r
+	}
+	return code(driver.CuStreamAddCallback(stream, driver.CUstreamCallback(statusFunction()), token, 0))
+}

@@ -1,0 +1,116 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+#include "rt_internal.h"
+
+CUresult rt_create_graph(uintptr_t context, unsigned long long id, unsigned char *graph)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin_home(&s, context, context, id);
+
+	if (r)
+		return r;
+	r = rt_cu.cuGraphCreate((CUgraph *)graph, 0);
+	rt_end(&s);
+	return r;
+}
+
+CUresult rt_destroy_graph(uintptr_t context, unsigned long long id, uintptr_t graph)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin_home(&s, context, context, id);
+
+	if (r)
+		return r;
+	r = rt_cu.cuGraphDestroy((CUgraph)graph);
+	rt_end(&s);
+	return r;
+}
+
+CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 1);
+
+	if (r)
+		return r;
+	if (!(r = rt_check_capturing((CUstream)stream)))
+		r = (upload ? rt_cu.cuGraphUpload : rt_cu.cuGraphLaunch)((CUgraphExec)exec, (CUstream)stream);
+	rt_end(&s);
+	return r;
+}
+
+/* CUDA_KERNEL_NODE_PARAMS, which ztypes.h only declares. */
+struct kernel_params {
+	uintptr_t function;
+	unsigned grid[3], block[3], shared;
+	void **params, **extra;
+	uintptr_t kernel, context;
+};
+
+/* add_or_set adds a node to a graph, or changes a node in a graph or an executable. */
+static CUresult add_or_set(unsigned what, uintptr_t of, uintptr_t *node, const CUgraphNode *deps, unsigned ndeps, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	if (what == RT_ADD)
+		return rt_cu.cuGraphAddKernelNode_v2((CUgraphNode *)node, (CUgraph)of, deps, ndeps, p);
+	if (what == RT_SET)
+		return rt_cu.cuGraphKernelNodeSetParams_v2((CUgraphNode)*node, p);
+	return rt_cu.cuGraphExecKernelNodeSetParams_v2((CUgraphExec)of, (CUgraphNode)*node, p);
+}
+
+CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char *args)
+{
+	struct rt_node *n = (struct rt_node *)node;
+	void *params[n->args ? n->args : 1];
+	struct kernel_params k = {.function = n->function, .shared = n->shared, .params = params};
+	const CUDA_KERNEL_NODE_PARAMS *p = (const CUDA_KERNEL_NODE_PARAMS *)&k;
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, n->context, 1); /* without a context, adding a node crashes the driver */
+
+	if (r)
+		return r;
+	for (int i = 0; i < 3; i++) {
+		k.grid[i] = n->grid[i];
+		k.block[i] = n->block[i];
+	}
+	rt_fill(params, (struct rt_arg *)args, n->args);
+	r = add_or_set(n->what, n->what == RT_ADD ? n->graph : n->exec, &n->node, (const CUgraphNode *)deps, n->deps, p);
+	rt_end(&s);
+	return r;
+}
+
+/* from_list adds or changes one node of a list. */
+static CUresult from_list(unsigned what, uintptr_t of, unsigned long long *w, uintptr_t *nodes, unsigned i)
+{
+	unsigned *dims = (unsigned *)(w + 2), nargs = dims[7], ndeps = (unsigned)(w[0] >> 32);
+	unsigned long long *dep = w + 6, *arg = dep + ndeps;
+	CUgraphNode deps[ndeps ? ndeps : 1];
+	void *params[nargs ? nargs : 1];
+	struct kernel_params k = {
+		w[1], {dims[0], dims[1], dims[2]}, {dims[3], dims[4], dims[5]}, dims[6], params,
+	};
+
+	for (unsigned n = 0; n < ndeps; n++)
+		deps[n] = (CUgraphNode)(dep[n] & RT_SAME_LIST ? nodes[dep[n] & ~RT_SAME_LIST] : dep[n]);
+	for (unsigned n = 0; n < nargs; n++, arg += 1 + *arg)
+		params[n] = arg + 1;
+	return add_or_set(what, of, nodes + i, deps, ndeps, (const CUDA_KERNEL_NODE_PARAMS *)&k);
+}
+
+/*
+ * rt_kernel_nodes adds n nodes to a graph, which sets nodes, or changes them in a graph or an
+ * executable, up to the first error. It returns the code, and in the upper half how many calls
+ * have succeeded.
+ */
+unsigned long long rt_kernel_nodes(uintptr_t context, uintptr_t of, unsigned what, unsigned n, unsigned char *list, unsigned char *nodes)
+{
+	unsigned long long *w = (unsigned long long *)list, done = 0;
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 1);
+
+	if (r)
+		return r;
+	for (; done < n && !(r = from_list(what, of, w, (uintptr_t *)nodes, done)); done++)
+		w += (unsigned)w[0];
+	rt_end(&s);
+	return done << 32 | r;
+}

@@ -1,0 +1,134 @@
+//go:build !cgo && cudabind_nocgo && linux && (amd64 || arm64)
+
+package rt
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// usualArgs is the number of arguments up to which a launch allocates nothing.
+const usualArgs = 32
+
+// params returns n pointers, in usual if they fit, and never an empty slice.
+func params(usual *[usualArgs]unsafe.Pointer, n uint32) []unsafe.Pointer {
+	if n <= usualArgs {
+		return usual[:max(n, 1)]
+	}
+	return make([]unsafe.Pointer, n)
+}
+
+// paramsOf returns pointers to the values of n arguments, in usual if they fit. The
+// compiler does not see the pointers, so that the arguments can stay on the stack: those in
+// usual are on the same stack and move along, and for others the arguments are copied.
+func paramsOf(usual *[usualArgs]unsafe.Pointer, args *Arg, n uint32) []unsafe.Pointer {
+	all := unsafe.Slice((*Arg)(unseen(unsafe.Pointer(args))), n)
+	if n > usualArgs {
+		all = slices.Clone(all)
+	}
+	params := params(usual, n)
+	for i := range all {
+		params[i] = all[i].Pointer
+		if all[i].Kind() != Far {
+			params[i] = unsafe.Pointer(&all[i].A)
+		}
+	}
+	return params
+}
+
+// unseen returns p, hidden from the compiler's escape analysis.
+func unseen(p unsafe.Pointer) unsafe.Pointer {
+	address := uintptr(p)
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
+
+// Do is cuLaunchKernel, or cuLaunchKernelEx with attributes. args points to l.Args
+// arguments.
+func (l *Launch) Do(args *Arg) driver.CUresult {
+	var s Scope
+	if r := s.begin(l.Context, true); r != 0 { // loading a kernel lazily would invalidate captures on other threads
+		return r
+	}
+	defer s.end()
+	if r := checkLegacy(l.Config.HStream); r != 0 {
+		return r
+	}
+	var usual [usualArgs]unsafe.Pointer
+	return launch(l.Function, &l.Config, paramsOf(&usual, args, l.Args))
+}
+
+func launch(f driver.CUfunction, c *driver.CUlaunchConfig, params []unsafe.Pointer) driver.CUresult {
+	if c.NumAttrs > 0 {
+		return code(driver.CuLaunchKernelEx(c, f, &params[0], nil))
+	}
+	return code(driver.CuLaunchKernel(f, c.GridDimX, c.GridDimY, c.GridDimZ, c.BlockDimX, c.BlockDimY, c.BlockDimZ,
+		c.SharedMemBytes, c.HStream, &params[0], nil))
+}
+
+// nodesOfV1 means that the driver, before CUDA 12.0, has only the first version of the
+// functions for kernel nodes, which reads a prefix of the same struct.
+var nodesOfV1 bool
+
+// bindNodes returns the name of a function for kernel nodes that the driver lacks in both
+// versions.
+func bindNodes() (missing string) {
+	for _, name := range []string{"cuGraphAddKernelNode", "cuGraphKernelNodeSetParams", "cuGraphExecKernelNodeSetParams"} {
+		if driver.Find(name+"_v2") == nil {
+			continue
+		}
+		if nodesOfV1 = true; driver.Find(name) != nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// addOrSet adds a node to a graph, or changes a node in a graph or an executable.
+func (c NodeCall) addOrSet(of uintptr, node *driver.CUgraphNode, deps []driver.CUgraphNode, p *driver.CUDA_KERNEL_NODE_PARAMS) driver.CUresult {
+	if nodesOfV1 {
+		return c.addOrSetV1(of, node, deps, (*driver.CUDA_KERNEL_NODE_PARAMS_v1)(unsafe.Pointer(p)))
+	}
+	switch c {
+	case AddNode:
+		return code(driver.CuGraphAddKernelNode_v2(node, driver.CUgraph(of), unsafe.SliceData(deps), uint64(len(deps)), p))
+	case SetNode:
+		return code(driver.CuGraphKernelNodeSetParams_v2(*node, p))
+	default:
+		return code(driver.CuGraphExecKernelNodeSetParams_v2(driver.CUgraphExec(of), *node, p))
+	}
+}
+
+func (c NodeCall) addOrSetV1(of uintptr, node *driver.CUgraphNode, deps []driver.CUgraphNode, p *driver.CUDA_KERNEL_NODE_PARAMS_v1) driver.CUresult {
+	switch c {
+	case AddNode:
+		return code(driver.CuGraphAddKernelNode_v1(node, driver.CUgraph(of), unsafe.SliceData(deps), uint64(len(deps)), p))
+	case SetNode:
+		return code(driver.CuGraphKernelNodeSetParams_v1(*node, p))
+	default:
+		return code(driver.CuGraphExecKernelNodeSetParams_v1(driver.CUgraphExec(of), *node, p))
+	}
+}
+
+// Do is cuGraphAddKernelNode, or changes the node. deps and args point to n.Deps and
+// n.Args elements.
+func (n *KernelNode) Do(deps *driver.CUgraphNode, args *Arg) driver.CUresult {
+	var s Scope
+	if r := s.begin(n.Context, true); r != 0 { // without a context, adding a node crashes the driver
+		return r
+	}
+	defer s.end()
+	var usual [usualArgs]unsafe.Pointer
+	params := paramsOf(&usual, args, n.Args)
+	of := uintptr(n.Exec)
+	if n.Call == AddNode {
+		of = uintptr(n.Graph)
+	}
+	return n.Call.addOrSet(of, &n.Node, unsafe.Slice(deps, n.Deps), &driver.CUDA_KERNEL_NODE_PARAMS{
+		Func:     n.Function,
+		GridDimX: n.Grid[0], GridDimY: n.Grid[1], GridDimZ: n.Grid[2],
+		BlockDimX: n.Block[0], BlockDimY: n.Block[1], BlockDimZ: n.Block[2],
+		SharedMemBytes: n.SharedBytes, KernelParams: &params[0],
+	})
+}

@@ -1,0 +1,72 @@
+//go:build !cgo && cudabind_nocgo && linux && (amd64 || arm64)
+
+package rt
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestInterval: the intervals are those of the C of builds with cgo.
+func TestInterval(t *testing.T) {
+	const µs, ms = 1000, 1000 * 1000
+	for _, test := range []struct {
+		name                     string
+		since, expected, t, want int64
+	}{
+		{"at first", 5, 0, 5, 10 * µs},
+		{"a share of the time waited", 0, 0, 32 * ms, 1 * ms},
+		{"the longest, up to a common time", 0, 0, 99*ms + 3, 2*ms - (ms + 3)},
+		{"close to the expected end", 0, 10 * ms, 10*ms - 49*µs, 10 * µs},
+		{"shortly after the expected end", 0, 10 * ms, 10*ms + 49*µs, 10 * µs},
+		{"not beyond the expected end", 0, 10 * ms, 9800 * µs, 150 * µs},
+		{"long after the expected end", 0, 1 * ms, 3200 * µs, 100 * µs},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := Entry{Since: test.since, Expected: test.expected}
+			assert.Equal(t, test.want, e.interval(test.t))
+		})
+	}
+}
+
+func TestNap(t *testing.T) {
+	var a Alarm
+	start := time.Now()
+	a.nap(a.Seen(), int64(20*time.Millisecond))
+	assert.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond, "nobody has called Wake")
+
+	seen := a.Seen()
+	a.Wake()
+	start = time.Now()
+	a.nap(seen, int64(time.Hour))
+	assert.Less(t, time.Since(start), time.Minute, "Wake was called before")
+
+	time.AfterFunc(20*time.Millisecond, a.Wake)
+	a.nap(a.Seen(), int64(time.Hour))
+	assert.Less(t, time.Since(start), time.Minute, "Wake was called meanwhile")
+}
+
+// TestInCallback: marks belong to a thread, and count.
+func TestInCallback(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	other := func() bool {
+		c := make(chan bool)
+		go func() { c <- InCallback() }()
+		return <-c
+	}
+	assert.False(t, InCallback())
+	mark()
+	mark()
+	unmark()
+	assert.True(t, InCallback())
+	assert.False(t, other(), "on another thread")
+	var s Scope
+	assert.Equal(t, CodeCallback, s.begin(0, false))
+	unmark()
+	assert.False(t, InCallback())
+	assert.Empty(t, marked.threads)
+}

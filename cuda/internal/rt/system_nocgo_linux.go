@@ -1,0 +1,85 @@
+//go:build !cgo && cudabind_nocgo && (amd64 || arm64)
+
+package rt
+
+import (
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// newCallback returns the address of a C function that calls f. It is never released.
+func newCallback(f any) uintptr { return purego.NewCallback(f) }
+
+// Thread returns the system's id of the current thread.
+func Thread() int { return syscall.Gettid() }
+
+const (
+	futexWaitPrivate = 128
+	futexWakePrivate = 129
+
+	setTimerSlack = 29
+	getTimerSlack = 30
+)
+
+// nap sleeps until ns have passed, or Wake changes the word. Timers of Go would end up to
+// 1 ms late.
+func (a *Alarm) nap(seen uint32, ns int64) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if slack, _, _ := syscall.RawSyscall(syscall.SYS_PRCTL, getTimerSlack, 0, 0); int(slack) > 1 {
+		syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0) // by default a nap ends 50 µs late
+		defer syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, slack, 0)
+	}
+	t := syscall.NsecToTimespec(ns)
+	atomic.StoreUint32(&a.asleep, 1)
+	syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&a.word)), futexWaitPrivate, uintptr(seen), uintptr(unsafe.Pointer(&t)), 0, 0)
+	atomic.StoreUint32(&a.asleep, 0)
+}
+
+// Wake ends the current Poll, or the next one if its seen is older.
+func (a *Alarm) Wake() {
+	a.word.Add(1)
+	if atomic.LoadUint32(&a.asleep) != 0 {
+		syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&a.word)), futexWakePrivate, 1, 0, 0, 0)
+	}
+}
+
+// The functions that take a file descriptor as a pointer: in Go, such a small number must
+// not be one.
+var importMemory, importPool uintptr
+
+// bindSystem finds them in the loaded driver.
+func bindSystem(file string) (missing string) {
+	const noLoad = 4
+	lib, err := purego.Dlopen(file, purego.RTLD_LAZY|noLoad)
+	if err != nil {
+		return file
+	}
+	for name, f := range map[string]*uintptr{"cuMemImportFromShareableHandle": &importMemory, "cuMemPoolImportFromShareableHandle": &importPool} {
+		if *f, err = purego.Dlsym(lib, name); err != nil {
+			return name
+		}
+	}
+	return ""
+}
+
+const fileDescriptor = uintptr(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+
+// ImportMemory is cuMemImportFromShareableHandle for a file descriptor, which must never
+// be a pointer in Go. It needs a current context.
+func ImportMemory(memory *driver.CUmemGenericAllocationHandle, fd uintptr) driver.CUresult {
+	r, _, _ := purego.SyscallN(importMemory, uintptr(unsafe.Pointer(memory)), fd, fileDescriptor)
+	return driver.CUresult(uint32(r))
+}
+
+// ImportPool is cuMemPoolImportFromShareableHandle for a file descriptor.
+func ImportPool(pool *driver.CUmemoryPool, fd uintptr) driver.CUresult {
+	r, _, _ := purego.SyscallN(importPool, uintptr(unsafe.Pointer(pool)), fd, fileDescriptor, 0)
+	return driver.CUresult(uint32(r))
+}

@@ -1,0 +1,197 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Batches on full queues, in host functions and with calls that fail; benchmarks. Runs on any
+// driver; tests named Sim need the simulated one.
+
+package safe_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestBatchChangedInFlight changes a batch while a submission waits for room: the
+// submission keeps the values of its beginning, and nothing else waits.
+func TestBatchChangedInFlight(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, other, k := stream(t, x), stream(t, x), kernel(t, x, "store")
+		m, also := buffer[uint64](t, x, 1), buffer[uint64](t, x, 1)
+		b := newBatch(t, x)
+		for range 2 * queued {
+			require.NoError(t, b.Launch(k, one, m.Arg(), safe.Val(uint64(1))))
+		}
+		require.NoError(t, b.Submit(other))
+		require.NoError(t, other.Synchronize())
+		unstick := stick(t, x, s)
+		over := make(chan error, 1)
+		go func() { over <- b.Submit(s) }()
+		time.Sleep(100 * time.Millisecond)
+		assert.Empty(t, over, "the queue is not full")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range b.Len() {
+				assert.NoError(t, b.SetLaunch(i, k, one, also.Arg(), safe.Val(uint64(2))))
+			}
+			assert.NoError(t, b.Submit(other))
+			assert.NoError(t, other.Synchronize())
+			g, err := other.Capture(func() error { return k.Launch(other, one, also.Arg(), safe.Val(uint64(2))) })
+			assert.NoError(t, errors.Join(err, g.Close()))
+		}()
+		soon(t, done, 20*time.Second, "something waits for the submission")
+		require.NoError(t, m.Close(), "the submission retains it")
+		unstick()
+		require.NoError(t, <-over)
+		require.NoError(t, s.Synchronize())
+		noViolation(t)
+	})
+}
+
+// TestBatchFullQueue: a submission waits for room with nothing locked.
+func TestBatchFullQueue(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, other, k, e, m := stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x), buffer[int32](t, x, 1)
+		b := newBatch(t, x)
+		for range queued {
+			require.NoError(t, errors.Join(b.Launch(k, one), b.Record(e), b.WaitEvent(e), safe.BatchFill(b, m, 2)))
+		}
+		require.NoError(t, b.Submit(other))
+		require.NoError(t, other.Synchronize())
+		unstick := stick(t, x, s)
+		over := make(chan error, 1)
+		go func() { over <- b.Submit(s) }()
+		time.Sleep(100 * time.Millisecond)
+		assert.Empty(t, over, "the queue is not full")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			assert.NoError(t, errors.Join(b.Submit(other), other.Record(e), other.Synchronize(), e.Synchronize()))
+			g, err := other.Capture(func() error { return k.Launch(other, one) })
+			assert.NoError(t, errors.Join(err, g.Close()))
+		}()
+		soon(t, done, 20*time.Second, "something waits for the stream whose queue is full")
+		unstick()
+		require.NoError(t, <-over)
+		require.NoError(t, s.Synchronize())
+		noViolation(t)
+	})
+}
+
+// TestBatchInHostFunc: a submission in a host function is refused.
+func TestBatchInHostFunc(t *testing.T) {
+	x := open(t, 0)
+	s, other, b := stream(t, x), stream(t, x), newBatch(t, x)
+	require.NoError(t, b.Launch(kernel(t, x, "nothing"), one))
+	told := make(chan error, 1)
+	in := newBatch(t, x)
+	require.NoError(t, in.LaunchHostFunc(func() { told <- b.Submit(other) }, safe.HostFuncOptions{}))
+	require.NoError(t, in.Submit(s))
+	assert.ErrorIs(t, <-told, safe.ErrInCallback)
+	require.NoError(t, s.Synchronize())
+}
+
+// TestBatchHostFuncReset: a host function runs even if its batch is reset.
+func TestBatchHostFuncReset(t *testing.T) {
+	x := open(t, 0)
+	s, g, b := stream(t, x), newGate(t, x), newBatch(t, x)
+	var calls atomic.Int32
+	require.NoError(t, b.LaunchHostFunc(func() { calls.Add(1) }, safe.HostFuncOptions{}))
+	g.shut(t, s)
+	require.NoError(t, b.Submit(s))
+	b.Reset()
+	drop()
+	g.open()
+	require.NoError(t, s.Synchronize())
+	assert.EqualValues(t, 1, calls.Load())
+}
+
+// TestSimBatchFails has each call of a batch fail: what was before it ran, and the error
+// names it.
+func TestSimBatchFails(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, k := stream(t, x), kernel(t, x, "store")
+	const n = 300 // more than one chunk
+	out, got := buffer[uint64](t, x, n), make([]uint64, n)
+	b := newBatch(t, x)
+	for i := range n {
+		at, err := out.Slice(i, i+1)
+		require.NoError(t, err)
+		require.NoError(t, b.Launch(k, one, at.Arg(), safe.Val(uint64(1))))
+	}
+	for _, fails := range []int{1, 2, 17, 240, 241, 300} {
+		t.Run(fmt.Sprint(fails), func(t *testing.T) {
+			require.NoError(t, out.Zero())
+			simulated.Fail("cuLaunchKernel", fails, uint32(driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES))
+			err := b.Submit(s)
+			simulated.Reset()
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
+			assert.ErrorContains(t, err, fmt.Sprintf("operation %d, a launch: kernel store", fails-1))
+			require.NoError(t, out.CopyToHost(got))
+			for i, v := range got {
+				require.Equal(t, i < fails-1, v == 1, "operation %d", i)
+			}
+		})
+	}
+	for range 20 { // what failed takes no room
+		simulated.Fail("cuLaunchKernel", 1, uint32(driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES))
+		require.Error(t, b.Submit(s))
+		simulated.Reset()
+	}
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, s.Synchronize())
+}
+
+// BenchmarkBatch measures launches of three arguments, singly and in batches.
+func BenchmarkBatch(b *testing.B) {
+	x := open(b, 0)
+	s, k, m := stream(b, x), kernel(b, x, "three"), buffer[uint64](b, x, 4)
+	launch := func(to *safe.Batch) error {
+		return to.Launch(k, one, m.Arg(), safe.Val(uint32(1)), safe.Val(float32(2)))
+	}
+	b.Run("single", func(b *testing.B) {
+		for b.Loop() {
+			if k.Launch(s, one, m.Arg(), safe.Val(uint32(1)), safe.Val(float32(2))) != nil {
+				b.Fatal("fails")
+			}
+		}
+	})
+	for _, n := range []int{1, 10, 100, 1000} {
+		to, err := safe.NewBatch(x)
+		require.NoError(b, err)
+		fill := func() {
+			to.Reset()
+			for range n {
+				if err := launch(to); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		for _, c := range []struct {
+			name string
+			do   func()
+		}{{"record", fill}, {"record and submit", func() { fill(); to.Submit(s) }}, {"replay", func() { to.Submit(s) }}} {
+			fill()
+			b.Run(fmt.Sprintf("%s %d", c.name, n), func(b *testing.B) {
+				for b.Loop() {
+					c.do()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/launch")
+			})
+			require.NoError(b, s.Synchronize())
+		}
+	}
+}

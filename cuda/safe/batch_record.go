@@ -1,0 +1,297 @@
+package safe
+
+import (
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Launch records a launch of k: see [Kernel.Launch], which has the same rules and errors.
+// The arguments have the values of now: Launch also reads the value of a [Ref]. Source:
+// cuLaunchKernel, or cuLaunchKernelEx if cfg sets launch attributes.
+func (b *Batch) Launch(k *Kernel, cfg LaunchConfig, args ...Arg) error {
+	return b.launch("Batch.Launch", appended, k, &cfg, args)
+}
+
+// SetLaunch replaces operation n, a launch. It returns [ErrRange] if there is no operation
+// n, [ErrInvalidArgument] if that is no launch, and the errors of [Batch.Launch].
+func (b *Batch) SetLaunch(n int, k *Kernel, cfg LaunchConfig, args ...Arg) error {
+	return b.launch("Batch.SetLaunch", max(n, -1), k, &cfg, args)
+}
+
+func (b *Batch) launch(op string, n int, k *Kernel, cfg *LaunchConfig, args []Arg) error {
+	if b == nil || b.ctx == nil || k == nil || k.module == nil || k.module.core.Closed() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	m := k.module.core
+	if !m.ctx.same(b.ctx) {
+		return refuse(op, ErrContextMismatch, "%s belongs to a context of %v, the batch to one of %v", k.name, m.ctx.device, b.ctx.device)
+	}
+	if bad := k.check(args); bad >= 0 {
+		return k.badArgument(op, args, bad)
+	}
+	for i := range args {
+		if args[i].raw.Kind() == rt.NearOfBlock && !b.accesses(&args[i]) {
+			return k.badArgument(op, args, i)
+		}
+	}
+	for i := range cfg.Uses {
+		if cfg.Uses[i].raw.Kind() != rt.NearOfBlock || !b.accesses(&cfg.Uses[i]) {
+			return k.badUse(op, nil, cfg.Uses, i)
+		}
+	}
+	l := rt.Launch{Function: k.function, Args: uint32(len(args)), Config: cfg.raw()}
+	if cfg.attributed() {
+		var room [8]driver.CUlaunchAttribute
+		list := cfg.attributes(room[:0])
+		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
+		return b.launchAs(op, n, k, &l, args, cfg.Uses)
+	}
+	return b.launchAs(op, n, k, &l, args, cfg.Uses)
+}
+
+// launchAs records a launch whose arguments are checked.
+func (b *Batch) launchAs(op string, n int, k *Kernel, l *rt.Launch, args, uses []Arg) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o, err := b.start(op, n, batchLaunch)
+	if err != nil {
+		return err
+	}
+	o.kernel = k
+	if m := k.module.core; !b.usesAgain(&m.Handle, false) {
+		b.use(n, batchObject{handle: &m.Handle, user: k})
+	}
+	for i := range args {
+		b.useArg(n, &o, &args[i])
+	}
+	for i := range uses {
+		b.useArg(n, &o, &uses[i])
+	}
+	var first *rt.Arg
+	if len(args) > 0 {
+		first = &args[0].raw
+	}
+	b.list.words = l.Append(b.list.words, first)
+	b.finish(n, o)
+	return nil
+}
+
+// accesses tells whether kernels of the Batch's context can access the memory of an
+// argument, which is open.
+func (b *Batch) accesses(a *Arg) bool {
+	m := a.block()
+	return !m.Closed() && b.ctx.mayUse(m)
+}
+
+// useArg adds the memory of an argument to what operation o uses.
+func (b *Batch) useArg(n int, o *batchOp, a *Arg) {
+	if a.raw.Kind() == rt.NearOfBlock {
+		b.useMemory(n, o, (*memory)(a.raw.Pointer), true)
+	}
+}
+
+func (b *Batch) useMemory(n int, o *batchOp, m *memory, reach bool) {
+	reach = reach && !b.ctx.same(m.ctx)
+	if !b.usesAgain(&m.Handle, reach) {
+		b.use(n, batchObject{handle: &m.Handle, user: m, block: m.block, reach: reach})
+	}
+	o.alone = o.alone || m.graph != nil
+	b.list.current = b.list.current || m.view != nil || m.pooled()
+}
+
+// BatchCopy records a copy of all of src to the start of dst. Each may be device memory or
+// pinned memory. It returns [ErrRange] if src is longer than dst, [ErrOverlap] if they
+// overlap, and [ErrContextMismatch] if the device memory belongs to another context than
+// the Batch; a copy between two devices needs one of them. Source: cuMemcpyHtoDAsync,
+// cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyPeerAsync or cuMemcpyAsync.
+func BatchCopy[T any](b *Batch, dst, src Memory[T]) error {
+	return b.copy("BatchCopy", appended, endOf(dst), endOf(src))
+}
+
+// SetBatchCopy replaces operation n, a copy. It returns [ErrRange] if there is no operation
+// n, [ErrInvalidArgument] if that is no copy, and the errors of [BatchCopy].
+func SetBatchCopy[T any](b *Batch, n int, dst, src Memory[T]) error {
+	return b.copy("SetBatchCopy", max(n, -1), endOf(dst), endOf(src))
+}
+
+// A copyEnd is the source or the destination of a copy.
+type copyEnd struct {
+	*memory
+	host unsafe.Pointer // nil for device memory
+	at   driver.CUdeviceptr
+	n    int
+	size uint64
+}
+
+func endOf[T any](m Memory[T]) copyEnd {
+	s := spanOf(m)
+	return copyEnd{memory: s.memory, host: unsafe.Pointer(s.host), at: s.at(), n: s.n, size: s.size()}
+}
+
+func (e *copyEnd) open() bool { return e.memory != nil && !e.Closed() }
+
+func (b *Batch) copy(op string, n int, to, from copyEnd) error {
+	if b == nil || b.ctx == nil || !to.open() || !from.open() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	c := rt.Copy{Kind: rt.DeviceToDevice, Dst: to.at, Src: from.at, Size: from.size}
+	if err := fits(op, from.n, to.n); err != nil {
+		return err
+	}
+	if err := apart(op, c.Dst, c.Src, c.Size); err != nil {
+		return err
+	}
+	on := to.ctx // of the device memory
+	switch {
+	case to.host != nil && from.host != nil:
+		c.Kind, on = rt.HostToHost, b.ctx
+	case to.host != nil:
+		c.Kind, on = rt.DeviceToHost, from.ctx
+	case from.host != nil:
+		c.Kind = rt.HostToDevice
+	default:
+		if err := acrossContexts(op, &c, to.ctx, from.ctx); err != nil {
+			return err
+		}
+		if from.ctx.same(b.ctx) {
+			on = from.ctx
+		}
+	}
+	if !on.same(b.ctx) {
+		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", on.device, b.ctx.device)
+	}
+	return b.moves(op, n, batchCopies, &c, to.memory, from.memory)
+}
+
+// BatchFill records a fill: see [Buffer.FillAsync] and [Pinned.FillAsync]. It returns
+// [ErrInvalidArgument] unless T has 1, 2 or 4 bytes, and [ErrContextMismatch] if m is device
+// memory of another context than the Batch. Source: cuMemsetD8Async, cuMemsetD16Async,
+// cuMemsetD32Async.
+func BatchFill[T any](b *Batch, m Memory[T], v T) error {
+	c, err := filling("BatchFill", v, spanOf(m).n)
+	return b.fill("BatchFill", appended, endOf(m), c, err)
+}
+
+// BatchZero records setting all bytes of m to 0. Its operation is a fill. Source:
+// cuMemsetD8Async.
+func BatchZero[T any](b *Batch, m Memory[T]) error {
+	return b.fill("BatchZero", appended, endOf(m), rt.Copy{Kind: rt.Set8, Size: spanOf(m).size()}, nil)
+}
+
+// SetBatchFill replaces operation n, a fill. It returns [ErrRange] if there is no operation
+// n, [ErrInvalidArgument] if that is no fill, and the errors of [BatchFill].
+func SetBatchFill[T any](b *Batch, n int, m Memory[T], v T) error {
+	c, err := filling("SetBatchFill", v, spanOf(m).n)
+	return b.fill("SetBatchFill", max(n, -1), endOf(m), c, err)
+}
+
+func (b *Batch) fill(op string, n int, m copyEnd, c rt.Copy, err error) error {
+	switch {
+	case b == nil || b.ctx == nil || !m.open():
+		return &Error{Op: op, Err: ErrClosed}
+	case err != nil:
+		return err
+	case m.host != nil:
+		if c.Dst, err = m.mapped(op, m.host); err != nil {
+			return err
+		}
+	case !m.ctx.same(b.ctx):
+		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", m.ctx.device, b.ctx.device)
+	default:
+		c.Dst = m.at
+	}
+	return b.moves(op, n, batchFills, &c, m.memory)
+}
+
+// moves records a copy or a fill.
+func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, memory ...*memory) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o, err := b.start(op, n, kind)
+	if err != nil {
+		return err
+	}
+	for _, m := range memory {
+		b.useMemory(n, &o, m, false)
+	}
+	o.uncapturable = c.Kind == rt.Peer
+	if c.Size > 0 {
+		b.list.words = c.Append(b.list.words)
+	} else {
+		o.work, b.list.words = 0, rt.NoCall.Append(b.list.words)
+	}
+	b.finish(n, o)
+	return nil
+}
+
+// Record records a [Stream.Record] of e. It returns [ErrContextMismatch] if e belongs to
+// another context than the Batch. Source: cuEventRecord.
+func (b *Batch) Record(e *Event) error {
+	const op = "Batch.Record"
+	if b == nil || b.ctx == nil || e == nil || e.core == nil || e.core.Closed() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	if v := e.core; !v.ctx.same(b.ctx) {
+		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the batch to one of %v", v.ctx.device, b.ctx.device)
+	}
+	return b.add(op, batchRecord, e.core.work(), batchObject{handle: &e.core.Handle, user: e, event: e.core}, rt.RecordCall, uint64(e.core.raw))
+}
+
+// WaitEvent records a [Stream.WaitEvent] for e: each submission waits for the latest record
+// of e at that time. e may belong to another context. Source: cuStreamWaitEvent.
+func (b *Batch) WaitEvent(e *Event) error {
+	const op = "Batch.WaitEvent"
+	if b == nil || b.ctx == nil || e == nil || e.core == nil || e.core.Closed() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	return b.add(op, batchWait, 0, batchObject{handle: &e.core.Handle, user: e, event: e.core}, rt.WaitCall, uint64(e.core.raw))
+}
+
+// LaunchGraph records a [GraphExec.Launch] of e. Source: cuGraphLaunch.
+func (b *Batch) LaunchGraph(e *GraphExec) error {
+	const op = "Batch.LaunchGraph"
+	if b == nil || b.ctx == nil || e == nil || e.core == nil || e.core.Closed() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	return b.add(op, batchGraph, e.core.work, batchObject{handle: &e.core.Handle, user: e, exec: e.core}, rt.GraphCall, uint64(e.core.raw))
+}
+
+// LaunchHostFunc records a call of f, which runs once for each submission: see
+// [Stream.LaunchHostFunc] for the rules of f. [OnError] receives panics of f. If CUDA is
+// lost or the context is reset, f does not run. Source: cuLaunchHostFunc, with Spin
+// cuLaunchHostFunc_v2.
+func (b *Batch) LaunchHostFunc(f func(), o HostFuncOptions) error {
+	const op = "Batch.LaunchHostFunc"
+	if b == nil || b.ctx == nil {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	if f == nil {
+		return refuse(op, ErrInvalidArgument, "the function is nil")
+	}
+	mode, err := o.mode(op)
+	if err != nil {
+		return err
+	}
+	h, err := newHostCall(f, o)
+	if err != nil {
+		return wrap(op, err)
+	}
+	return b.add(op, batchHost, 0, batchObject{handle: &h.core.Handle, user: h, host: h.core}, rt.HostCall, uint64(h.core.token), uint64(mode))
+}
+
+// add appends an operation that uses one object.
+func (b *Batch) add(op string, kind batchKind, work int, object batchObject, call rt.Call, args ...uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o, err := b.start(op, appended, kind)
+	if err != nil {
+		return err
+	}
+	o.work = int32(work)
+	b.use(appended, object)
+	b.list.words = call.Append(b.list.words, args...)
+	b.finish(appended, o)
+	return nil
+}

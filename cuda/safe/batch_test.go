@@ -1,0 +1,373 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Batches: what they do, and the errors. Runs on any driver.
+
+package safe_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func init() {
+	within["Batch.Submit"] = []string{"NewEvent", "NewGraph"}
+	operations = append(operations, operation{"Batch.Submit", func(w *world) error {
+		b, err := everyKind(w.x, w.k, w.a, w.h, w.e, w.exec, func() {})
+		if err != nil {
+			return err
+		}
+		return errors.Join(b.Submit(w.s), b.Submit(w.t))
+	}})
+}
+
+func newBatch(t testing.TB, x *safe.Context) *safe.Batch {
+	t.Helper()
+	b, err := safe.NewBatch(x)
+	require.NoError(t, err)
+	return b
+}
+
+// everyKind returns a batch with an operation of each kind. k is the kernel store.
+func everyKind(x *safe.Context, k *safe.Kernel, m *safe.Buffer[int32], h *safe.Pinned[int32], e *safe.Event, exec *safe.GraphExec, f func()) (*safe.Batch, error) {
+	b, err := safe.NewBatch(x)
+	if err != nil {
+		return nil, err
+	}
+	return b, errors.Join(
+		safe.BatchCopy(b, m, h),
+		b.Launch(k, one, m.Arg(), safe.Val(uint64(1))),
+		b.Record(e),
+		b.WaitEvent(e),
+		safe.BatchFill(b, m, 3),
+		safe.BatchZero(b, h),
+		b.LaunchGraph(exec),
+		b.LaunchHostFunc(f, safe.HostFuncOptions{}),
+		safe.BatchCopy(b, h, m),
+	)
+}
+
+// TestBatch submits every kind of operation, several times and on two streams.
+func TestBatch(t *testing.T) {
+	const n = 100
+	x := open(t, 0)
+	s, other, fill, saxpy := stream(t, x), stream(t, x), kernel(t, x, "fill"), kernel(t, x, "saxpy")
+	a, c, h, back := buffer[float32](t, x, n), buffer[float32](t, x, n), host[float32](t, x, n), host[float32](t, x, n)
+	e := event(t, x)
+	g, err := s.Capture(func() error {
+		return saxpy.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(2)), a.Arg(), c.Arg())
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	exec, err := g.Instantiate()
+	require.NoError(t, err)
+	closing(t, exec)
+	copy(h.Data(), count(n))
+	var calls atomic.Int32
+
+	b := newBatch(t, x)
+	require.NoError(t, errors.Join(
+		safe.BatchCopy(b, a, h), // a = i
+		safe.BatchCopy(b, c, a), // c = i
+		b.Launch(saxpy, perValue(n), safe.Val(uint32(n)), safe.Val(float32(3)), a.Arg(), c.Arg()), // c = 4i
+		b.Record(e),
+		b.WaitEvent(e),
+		b.LaunchGraph(exec), // c = 6i
+		b.LaunchGraph(exec), // c = 8i
+		b.LaunchHostFunc(func() { calls.Add(1) }, safe.HostFuncOptions{}),
+		safe.BatchZero(b, back),
+		safe.BatchCopy(b, back, c),
+		safe.BatchFill(b, a, 1),
+		b.Launch(fill, perValue(n), safe.Val(uint32(n)), safe.Val(float32(5)), c.Arg()),
+	))
+	assert.Equal(t, 12, b.Len())
+	for i, on := range []*safe.Stream{s, other, s} {
+		clear(back.Data())
+		require.NoError(t, b.Submit(on))
+		require.NoError(t, on.Synchronize())
+		for k, v := range back.Data() {
+			require.EqualValues(t, 8*k, v, "submission %d", i)
+		}
+		assert.EqualValues(t, i+1, calls.Load())
+		got := make([]float32, n)
+		require.NoError(t, c.CopyToHost(got))
+		assert.EqualValues(t, 5, got[n-1])
+	}
+
+	require.NoError(t, b.SetLaunch(2, fill, perValue(n), safe.Val(uint32(n)), safe.Val(float32(7)), c.Arg()), "fewer arguments")
+	require.NoError(t, b.SetLaunch(11, saxpy, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), a.Arg(), c.Arg()), "more")
+	require.NoError(t, safe.SetBatchFill(b, 10, a, 9))
+	require.NoError(t, safe.SetBatchCopy(b, 9, back, a), "another buffer")
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, s.Synchronize())
+	got := make([]float32, n)
+	require.NoError(t, c.CopyToHost(got))
+	for k := range got {
+		require.EqualValues(t, k, back.Data()[k], "a copy of a")
+		require.EqualValues(t, 7+4*k+9, got[k], "7, two launches of the graph, and a 9")
+	}
+
+	b.Reset()
+	assert.Zero(t, b.Len())
+	require.NoError(t, b.Submit(s), "an empty batch does nothing")
+	require.NoError(t, safe.BatchFill(b, c, 2))
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, c.CopyToHost(got), "it waits for the batch")
+	assert.EqualValues(t, 2, got[3])
+}
+
+// TestBatchArguments passes arguments of all sizes, and launch attributes.
+func TestBatchArguments(t *testing.T) {
+	x := open(t, 0)
+	s, point, many, sixteen := stream(t, x), kernel(t, x, "point"), kernel(t, x, "many"), kernel(t, x, "pair")
+	out := buffer[uint64](t, x, 16)
+	want, got := make([]uint64, 16), make([]uint64, 16)
+	p := struct{ A, B, C uint64 }{1, 2, 3}
+	q := struct{ A, B uint64 }{4, 5}
+	attributed := one
+	attributed.Cooperative = true
+	for _, c := range []struct {
+		name string
+		k    *safe.Kernel
+		cfg  safe.LaunchConfig
+		args []safe.Arg
+	}{
+		{"24 bytes", point, one, []safe.Arg{safe.Ref(&p), out.Arg()}},
+		{"16 bytes", sixteen, one, []safe.Arg{safe.Val(q), out.Arg()}},
+		{"16 bytes and attributes", sixteen, attributed, []safe.Arg{safe.Val(q), out.Arg()}},
+		{"seven", many, one, []safe.Arg{safe.Val(uint8(1)), safe.Val(int16(-2)), safe.Val(uint32(3)), safe.Val(int64(-4)), safe.Val(float32(5)), safe.Val(float64(6)), out.Arg()}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, out.ZeroAsync(s))
+			require.NoError(t, c.k.Launch(s, c.cfg, c.args...))
+			require.NoError(t, out.CopyToHost(want))
+			b := newBatch(t, x)
+			require.NoError(t, b.Launch(c.k, c.cfg, c.args...))
+			before := p
+			p.A = 77 // the batch has the value of before
+			require.NoError(t, out.ZeroAsync(s))
+			require.NoError(t, b.Submit(s))
+			require.NoError(t, out.CopyToHost(got))
+			p = before
+			assert.Equal(t, want, got)
+			assert.NotEqual(t, make([]uint64, 16), got)
+		})
+	}
+}
+
+// TestBatchRefused tests the errors of recording and of submissions.
+func TestBatchRefused(t *testing.T) {
+	x := open(t, 0)
+	s, k, m, h, e := stream(t, x), kernel(t, x, "store"), buffer[int32](t, x, 8), host[int32](t, x, 8), event(t, x)
+	gone := buffer[int32](t, x, 8)
+	require.NoError(t, gone.Close())
+	b := newBatch(t, x)
+	require.NoError(t, errors.Join(b.Launch(k, one, m.Arg(), safe.Val(uint64(1))), safe.BatchCopy(b, m, h), safe.BatchFill(b, m, 1)))
+	half, err := m.Slice(0, 4)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name string
+		err  error
+		want error
+		says string
+	}{
+		{"a Go pointer", b.Launch(k, one, safe.Val(new(int)), safe.Val(uint64(1))), safe.ErrInvalidArgument, "Batch.Launch"},
+		{"closed argument", b.Launch(k, one, gone.Arg(), safe.Val(uint64(1))), safe.ErrClosed, "argument 0 of store"},
+		{"a value in Uses", b.Launch(k, safe.LaunchConfig{Uses: []safe.Arg{safe.Val(1)}}, m.Arg(), safe.Val(uint64(1))), safe.ErrInvalidArgument, "Uses 0"},
+		{"nil kernel", b.Launch(nil, one), safe.ErrClosed, "Batch.Launch"},
+		{"no such operation", b.SetLaunch(3, k, one, m.Arg(), safe.Val(uint64(1))), safe.ErrRange, "operation 3 of a batch of 3"},
+		{"negative", b.SetLaunch(-1, k, one, m.Arg(), safe.Val(uint64(1))), safe.ErrRange, "operation -1"},
+		{"another negative", b.SetLaunch(-2, k, one, m.Arg(), safe.Val(uint64(1))), safe.ErrRange, "operation -1"},
+		{"another kind", safe.SetBatchFill(b, 1, m, 3), safe.ErrInvalidArgument, "operation 1 is a copy"},
+		{"too long", safe.BatchCopy[int32](b, half, h), safe.ErrRange, "8 values do not fit into 4"},
+		{"overlap", safe.BatchCopy(b, m, half), safe.ErrOverlap, "BatchCopy"},
+		{"closed memory", safe.BatchCopy(b, gone, h), safe.ErrClosed, "BatchCopy"},
+		{"nil memory", safe.BatchCopy[int32](b, nil, h), safe.ErrClosed, "BatchCopy"},
+		{"fill of 8 bytes", safe.BatchFill(b, buffer[int64](t, x, 1), 1), safe.ErrInvalidArgument, "BatchFill"},
+		{"nil event", b.Record(nil), safe.ErrClosed, "Batch.Record"},
+		{"nil executable", b.LaunchGraph(nil), safe.ErrClosed, "Batch.LaunchGraph"},
+		{"nil function", b.LaunchHostFunc(nil, safe.HostFuncOptions{}), safe.ErrInvalidArgument, "nil"},
+		{"nil batch", (*safe.Batch)(nil).Submit(s), safe.ErrClosed, "Batch.Submit"},
+		{"zero batch", new(safe.Batch).Record(e), safe.ErrClosed, "Batch.Record"},
+		{"nil stream", b.Submit(nil), safe.ErrClosed, "Batch.Submit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.ErrorIs(t, c.err, c.want)
+			assert.ErrorContains(t, c.err, c.says)
+		})
+	}
+	require.Equal(t, 3, b.Len(), "an error records nothing")
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, m.Close())
+	err = b.Submit(s)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	assert.ErrorContains(t, err, "Batch.Submit: "+safe.ErrClosed.Error()+": operation 0, a launch")
+	require.NoError(t, s.Synchronize())
+}
+
+// TestBatchOfTwoDevices tests which objects of another context a batch can use.
+func TestBatchOfTwoDevices(t *testing.T) {
+	x, y := open(t, 0), second(t)
+	s, m, far, h := stream(t, x), buffer[int32](t, x, 8), buffer[int32](t, y, 8), host[int32](t, y, 8)
+	b := newBatch(t, x)
+	assert.ErrorIs(t, b.Launch(kernel(t, y, "nothing"), one), safe.ErrContextMismatch)
+	assert.ErrorIs(t, b.Record(event(t, y)), safe.ErrContextMismatch)
+	assert.ErrorIs(t, safe.BatchFill(b, far, 1), safe.ErrContextMismatch)
+	assert.ErrorIs(t, safe.BatchCopy(b, far, h), safe.ErrContextMismatch)
+	require.Zero(t, b.Len())
+	e, o := event(t, y), stream(t, y)
+	require.NoError(t, far.FillAsync(o, 6))
+	require.NoError(t, o.Record(e))
+	require.NoError(t, errors.Join(b.WaitEvent(e), safe.BatchCopy(b, m, far), safe.BatchCopy(b, h, m)))
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, s.Synchronize())
+	assert.EqualValues(t, 6, h.Data()[7])
+	assert.ErrorIs(t, b.Submit(o), safe.ErrContextMismatch)
+	_, err := s.Capture(func() error { return b.Submit(s) })
+	assert.ErrorIs(t, err, safe.ErrCapturing)
+	assert.ErrorContains(t, err, "operation 0, a wait", "the event was recorded outside of the capture")
+}
+
+// TestBatchInCapture tests that a captured batch is what the captured calls are.
+func TestBatchInCapture(t *testing.T) {
+	x := open(t, 0)
+	s, other, k := stream(t, x), stream(t, x), kernel(t, x, "store")
+	m, h, e, f := buffer[int32](t, x, 4), host[int32](t, x, 4), event(t, x), event(t, x)
+	var calls atomic.Int32
+	work := func() { calls.Add(1) }
+	b, after := newBatch(t, x), newBatch(t, x)
+	require.NoError(t, errors.Join(
+		safe.BatchCopy(b, m, h), b.Launch(k, one, m.Arg(), safe.Val(uint64(9))), b.Record(e), b.LaunchHostFunc(work, safe.HostFuncOptions{}), b.Record(f),
+		after.WaitEvent(e), after.Record(e), safe.BatchFill(after, h, 4),
+	))
+	g, err := s.Capture(func() error {
+		return errors.Join(b.Submit(s), after.Submit(other), other.Record(e), s.WaitEvent(e)) // other joins
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.Len(t, nodes, 4)
+	edges, err := g.Edges()
+	require.NoError(t, err)
+	assert.Len(t, edges, 3)
+	exec, err := g.Instantiate()
+	require.NoError(t, err)
+	closing(t, exec)
+	require.NoError(t, m.Close(), "the graph retains it")
+	b.Reset()
+	for range 2 {
+		require.NoError(t, exec.Launch(s))
+	}
+	require.NoError(t, s.Synchronize())
+	assert.EqualValues(t, 2, calls.Load())
+	assert.EqualValues(t, 4, h.Data()[0])
+
+	launches := newBatch(t, x)
+	require.NoError(t, errors.Join(safe.BatchZero(launches, h), launches.LaunchGraph(exec)))
+	g, err = s.Capture(func() error {
+		err := launches.Submit(s)
+		assert.ErrorIs(t, err, safe.ErrCapturing)
+		assert.ErrorContains(t, err, "operation 1, a graph launch")
+		return nil
+	})
+	require.NoError(t, err, "the capture survives")
+	closing(t, g)
+	noViolation(t)
+}
+
+// TestBatchOfGraphMemory: memory that a graph allocates can be used after its launch.
+func TestBatchOfGraphMemory(t *testing.T) {
+	x := open(t, 0)
+	s, h := stream(t, x), host[int32](t, x, 4)
+	var m *safe.Buffer[int32]
+	g, err := s.Capture(func() (err error) {
+		if m, err = safe.NewBufferAsync[int32](s, 4); err != nil {
+			return err
+		}
+		return m.FillAsync(s, 8)
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	exec, err := g.Instantiate()
+	require.NoError(t, err)
+	closing(t, exec)
+	b := newBatch(t, x)
+	require.NoError(t, safe.BatchCopy(b, h, m))
+	assert.ErrorIs(t, b.Submit(s), safe.ErrNotAllocated)
+	b.Reset()
+	require.NoError(t, errors.Join(b.LaunchGraph(exec), safe.BatchCopy(b, h, m)))
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, s.Synchronize())
+	assert.EqualValues(t, 8, h.Data()[3])
+	require.NoError(t, m.Close())
+}
+
+// TestBatchForeignCapture submits to a stream in a capture that this package did not begin.
+func TestBatchForeignCapture(t *testing.T) {
+	x := open(t, 0)
+	s, k, m := stream(t, x), kernel(t, x, "store"), buffer[uint64](t, x, 1)
+	b := newBatch(t, x)
+	require.NoError(t, errors.Join(b.Launch(k, one, m.Arg(), safe.Val(uint64(1))), safe.BatchZero(b, m)))
+	require.NoError(t, x.WithCurrent(func() error {
+		if err := driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); err != nil {
+			return err
+		}
+		submitted := b.Submit(s)
+		var g driver.CUgraph
+		var nodes uint64
+		err := errors.Join(submitted, driver.CuStreamEndCapture(s.Raw(), &g), driver.CuGraphGetNodes(g, nil, &nodes))
+		assert.EqualValues(t, 2, nodes)
+		return errors.Join(err, driver.CuGraphDestroy(g))
+	}))
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, s.Synchronize())
+}
+
+func TestBatchKinds(t *testing.T) {
+	x := open(t, 0)
+	k, m, h, e := kernel(t, x, "store"), buffer[int32](t, x, 4), host[int32](t, x, 4), event(t, x)
+	s := stream(t, x)
+	g, err := s.Capture(func() error { return m.ZeroAsync(s) })
+	require.NoError(t, err)
+	closing(t, g)
+	exec, err := g.Instantiate()
+	require.NoError(t, err)
+	closing(t, exec)
+	b, err := everyKind(x, k, m, h, e, exec, func() {})
+	require.NoError(t, err)
+	for i, kind := range strings.Split("copy,launch,record,wait,fill,fill,graph launch,host function,copy", ",") {
+		if kind != "launch" {
+			assert.ErrorContains(t, b.SetLaunch(i, k, one, m.Arg(), safe.Val(uint64(1))), fmt.Sprintf("operation %d is a %s", i, kind))
+		}
+	}
+	require.NoError(t, b.Submit(s))
+	require.NoError(t, s.Synchronize())
+}
+
+// TestBatchReset: a batch of a context that was reset cannot be submitted.
+func TestBatchReset(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		b := newBatch(t, x)
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		require.NoError(t, err)
+		require.NoError(t, x.Device().ResetPrimary())
+		y := open(t, 0)
+		assert.ErrorIs(t, b.Submit(s), safe.ErrReset)
+		assert.ErrorIs(t, b.Submit(stream(t, y)), safe.ErrReset)
+		require.NoError(t, errors.Join(s.Close(), x.Close()))
+		if !onGPU {
+			simulated.Lost() // what the reset has destroyed
+		}
+	})
+}

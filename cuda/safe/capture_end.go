@@ -1,0 +1,229 @@
+package safe
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// End ends the capture and returns the graph: a new one, or the one captured into. If
+// CUDA has invalidated the capture, the error says why:
+// driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED if the stream does not wait for a stream that
+// joined, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED after a call that captures do not
+// allow. Unless the mode is relaxed, End returns [ErrWrongThread] on another thread than
+// the one that began the capture, which then goes on. It also goes on if End returns
+// [ErrCapturing], because a stream still captures into a body of the graph: see
+// [Stream.AddIf]. Source: cuStreamEndCapture.
+func (c *Capture) End() (*Graph, error) { return c.end("Capture.End") }
+
+func (c *Capture) end(op string) (*Graph, error) {
+	if c == nil || c.c == nil {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	defer runtime.KeepAlive(c)
+	if rt.InCallback() {
+		return nil, &Error{Op: op, Err: ErrInCallback}
+	}
+	relaxed := c.c.mode == CaptureRelaxed
+	if !relaxed && rt.Thread() != c.c.thread {
+		return nil, &Error{Op: op, Err: ErrWrongThread}
+	}
+	err := c.c.finish(true)
+	switch err {
+	case errOver:
+		return nil, &Error{Op: op, Err: ErrClosed}
+	case errWithin:
+		return nil, &Error{Op: op, Err: errWithin}
+	}
+	c.cleanup.Stop()
+	c.c.Close()
+	if !relaxed {
+		runtime.UnlockOSThread()
+	}
+	g := c.c.settle(err)
+	switch {
+	case err != nil:
+		return nil, wrap(op, err)
+	case c.into != nil:
+		return c.into, nil
+	}
+	return g.user(), nil
+}
+
+// endAll is end that first ends the captures into graphs inside of nodes that this
+// goroutine began, and waits for those of others. It returns open if there are any.
+func (c *Capture) endAll(op string) (g *Graph, open bool, err error) {
+	for nap := shortNap; ; nap = nap.take() {
+		if g, err = c.end(op); !errors.Is(err, errWithin) {
+			return g, open, err
+		}
+		open = true
+		for _, w := range c.c.within() {
+			w.endHere()
+		}
+	}
+}
+
+// endHere ends the capture if this thread may end it.
+func (c *capturing) endHere() {
+	relaxed := c.mode == CaptureRelaxed
+	if !relaxed && rt.Thread() != c.thread {
+		return
+	}
+	err := c.finish(true)
+	if err == errOver || err == errWithin {
+		return
+	}
+	c.Close()
+	if !relaxed {
+		runtime.UnlockOSThread()
+	}
+	c.settle(err)
+}
+
+var (
+	errOver   = errors.New("the capture is over")
+	errWithin = fmt.Errorf("%w: a stream captures into a body of the graph; end that capture first", ErrCapturing)
+)
+
+// finish ends the capture for all of its streams. It returns errOver if it has ended, and
+// errWithin if it cannot end because a stream captures into a graph inside of a node, which
+// CUDA would destroy if this capture fails. Without wait, it returns lifetime.ErrLater
+// instead of waiting for locks.
+func (c *capturing) finish(wait bool) error {
+	s, g := c.origin, c.graph
+	if !lockOr(&s.mu, wait) {
+		return lifetime.ErrLater
+	}
+	defer s.mu.Unlock()
+	if !lockOr(g.mu, wait) {
+		return lifetime.ErrLater
+	}
+	defer g.mu.Unlock()
+	switch {
+	case c.over:
+		return errOver
+	case len(g.capturesWithin()) > 0:
+		return errWithin
+	}
+	c.over = true
+	top := g.top()
+	top.captures = slices.DeleteFunc(top.captures, func(o *capturing) bool { return o == c })
+	raw, err := c.endInDriver()
+	switch {
+	case err != nil:
+		top.lost = true
+		top.destroyed = c.before == nil // CUDA destroys a graph that was captured into
+	case !c.given:
+		g.raw = raw
+	}
+	if err == nil && top.lost { // by a capture into a graph inside of a node
+		err = ErrGraphLost
+	}
+	c.release()
+	if c.before != nil {
+		c.before.release()
+	}
+	return err
+}
+
+// lockOr locks mu. Without wait, it gives up if mu is locked.
+func lockOr(mu locker, wait bool) bool {
+	if wait {
+		mu.Lock()
+		return true
+	}
+	return mu.TryLock()
+}
+
+func (c *capturing) endInDriver() (raw driver.CUgraph, err error) {
+	ended := false
+	end := func() error {
+		ended = true
+		return driver.CuStreamEndCapture(c.origin.raw, &raw)
+	}
+	err = c.origin.ctx.withCurrent(end)
+	if !ended && err != rt.CodeReset { // the capture must end even if the context cannot be made current
+		err = end()
+	}
+	return raw, err
+}
+
+// release releases the streams and events once the driver has ended the capture. The
+// graph is locked.
+func (c *capturing) release() {
+	c.ended.Store(true)
+	c.origin.capture.Store(nil)
+	for _, s := range c.joined {
+		s.capture.Store(nil)
+		s.Release()
+	}
+	for _, e := range c.events {
+		e.Release()
+	}
+	openAll(c.gates)
+	c.joined, c.events, c.gates = nil, nil, nil
+}
+
+// settle releases the stream, and the graph if it is of no use to the program. err is the
+// error of finish.
+func (c *capturing) settle(err error) *graphCore {
+	g := c.graph
+	switch {
+	case c.given:
+		g.Release()
+	case err != nil:
+		g.Close()
+	}
+	c.origin.Release()
+	return g
+}
+
+func (c *capturing) Kind() string { return "Capture" }
+
+// Destroy ends the capture if the Capture was dropped. CUDA ends a capture also on another
+// thread than the one that began it, but drops the graph unless the mode is relaxed.
+func (c *capturing) Destroy(bool) error {
+	if c.ended.Load() {
+		return nil
+	}
+	err := c.finish(false)
+	switch err {
+	case errOver:
+		return nil
+	case errWithin, lifetime.ErrLater:
+		return lifetime.ErrLater
+	}
+	g := c.settle(err)
+	switch {
+	case err == nil && !c.given:
+		return g.Close()
+	case errors.Is(err, driver.CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD):
+		return nil
+	}
+	return wrap("Capture.End", err)
+}
+
+// within returns the captures into graphs inside of nodes of the capture's graph.
+func (c *capturing) within() []*capturing {
+	c.graph.mu.Lock()
+	defer c.graph.mu.Unlock()
+	return c.graph.capturesWithin()
+}
+
+// capturesWithin returns the captures into graphs inside of nodes of g. mu is held.
+func (g *graphCore) capturesWithin() (all []*capturing) {
+	for _, c := range g.top().captures {
+		for inner := c.graph; inner != g && inner != nil; inner = inner.parent {
+			if inner.parent == g {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,223 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Memory that captures allocate. Runs on any driver, on devices with memory pools.
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// types returns the types of a graph's nodes.
+func types(t *testing.T, g *safe.Graph) (all []driver.CUgraphNodeType) {
+	t.Helper()
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	for _, n := range nodes {
+		all = append(all, n.Type())
+	}
+	return all
+}
+
+// unused returns a function that checks that graphs have no more memory allocated than now.
+func unused(t *testing.T, x *safe.Context) func() {
+	t.Helper()
+	before, err := x.GraphMemory()
+	require.NoError(t, err)
+	return func() {
+		t.Helper()
+		assert.Eventually(t, func() bool {
+			m, err := x.GraphMemory()
+			return err == nil && m.Used <= before.Used
+		}, hang, time.Millisecond, "memory stays allocated")
+	}
+}
+
+// TestCaptureAlloc captures a temporary buffer that is freed in the capture, in each way.
+func TestCaptureAlloc(t *testing.T) {
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	const n = 100
+	s, y, saxpy, ones := stream(t, x), buffer[float32](t, x, n), kernel(t, x, "saxpy"), ones(t, x, n)
+	for name, free := range map[string]func(b *safe.Buffer[float32]) error{
+		"Close":     func(b *safe.Buffer[float32]) error { return errors.Join(b.Close(), b.Close()) },
+		"FreeAsync": func(b *safe.Buffer[float32]) error { return b.FreeAsync(s) },
+		"FreeAsync, Close": func(b *safe.Buffer[float32]) error {
+			err := b.FreeAsync(s)
+			assert.ErrorIs(t, b.FreeAsync(s), safe.ErrClosed)
+			return errors.Join(err, b.Close())
+		},
+		"FreeNode": func(b *safe.Buffer[float32]) error {
+			_, err := s.AddNode(safe.FreeNode(b))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b *safe.Buffer[float32]
+			g, err := s.Capture(func() (err error) {
+				if b, err = safe.NewBufferAsync[float32](s, n); err != nil {
+					return err
+				}
+				err = errors.Join(b.FillAsync(s, 5), saxpy.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), ones.Arg(), b.Arg()), y.CopyFromAsync(s, b))
+				return errors.Join(err, free(b))
+			})
+			require.NoError(t, err)
+			closing(t, g)
+			all := types(t, g)
+			assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC, all[0])
+			assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEM_FREE, all[len(all)-1])
+			assert.Len(t, all, 5)
+			e := executable(t, g)
+			for range 3 {
+				launch(t, e, s)
+				assert.EqualValues(t, 6, read(t, y))
+			}
+			if name != "FreeNode" {
+				assert.Error(t, b.FillAsync(s, 1), "it is not allocated after the launch")
+			}
+			allFreed()
+		})
+	}
+}
+
+// TestCaptureAllocLeft: memory that the capture does not free may be used after a launch,
+// until the next launch frees it or the program does.
+func TestCaptureAllocLeft(t *testing.T) {
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	const n = 100
+	s, side, ready := stream(t, x), stream(t, x), event(t, x)
+	y, out := buffer[float32](t, x, n), host[float32](t, x, n)
+	saxpy, ones := kernel(t, x, "saxpy"), ones(t, x, n)
+	var b *safe.Buffer[float32]
+	g, err := s.Capture(func() (err error) {
+		if b, err = safe.NewBufferAsync[float32](s, n); err != nil {
+			return err
+		}
+		assert.ErrorIs(t, b.Zero(), safe.ErrNotAllocated)
+		return b.FillAsync(s, 5)
+	})
+	require.NoError(t, err)
+	e := executable(t, g)
+	for name, call := range map[string]func() error{
+		"Zero":         b.Zero,
+		"CopyToHost":   func() error { return b.CopyToHost(make([]float32, n)) },
+		"ZeroAsync":    func() error { return b.ZeroAsync(s) },
+		"copy":         func() error { return y.CopyFromAsync(s, b) },
+		"copy to host": func() error { return b.CopyToHostAsync(s, out) },
+		"launch": func() error {
+			return saxpy.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), ones.Arg(), b.Arg())
+		},
+		"WriteValue": func() error {
+			words, err := safe.Cast[uint32](b)
+			require.NoError(t, err)
+			return safe.WriteValue(s, words.At(0), 1)
+		},
+		"EnqueueRaw": func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }, b.Arg()) },
+		"FreeAsync":  func() error { return b.FreeAsync(s) },
+	} {
+		assert.ErrorIs(t, call(), safe.ErrNotAllocated, name)
+	}
+	require.NoError(t, e.Upload(s))
+	assert.ErrorIs(t, b.Zero(), safe.ErrNotAllocated, "an upload runs nothing")
+
+	for range 3 { // the executable frees it at its next launch
+		require.NoError(t, e.Launch(s))
+		require.NoError(t, errors.Join(s.Record(ready), side.WaitEvent(ready)))
+		require.NoError(t, saxpy.Launch(side, perValue(n), safe.Val(uint32(n)), safe.Val(float32(2)), ones.Arg(), b.Arg()))
+		assert.EqualValues(t, 7, read(t, b), "a copy waits for the work")
+	}
+	require.NoError(t, b.FreeAsync(side))
+	assert.ErrorIs(t, b.FreeAsync(side), safe.ErrNotAllocated)
+	assert.ErrorIs(t, b.Zero(), safe.ErrNotAllocated)
+	require.NoError(t, side.Synchronize())
+	allFreed()
+
+	_, err = g.Instantiate()
+	assert.ErrorIs(t, err, safe.ErrNotSupported)
+	assert.ErrorContains(t, err, "one executable at a time")
+	launch(t, e, s)
+	require.NoError(t, g.Close())
+	require.NoError(t, e.Close())
+	assert.Eventually(t, func() bool { return b.Raw() == 0 }, hang, time.Millisecond, "it is closed with the graph")
+	allFreed()
+}
+
+// TestCaptureAllocLost: buffers of a capture that fails are closed.
+func TestCaptureAllocLost(t *testing.T) {
+	x := open(t, 0)
+	s, mine := stream(t, x), errors.New("mine")
+	var b *safe.Buffer[float32]
+	_, err := s.Capture(func() (err error) {
+		b, err = safe.NewBufferAsync[float32](s, 10)
+		return errors.Join(err, mine)
+	})
+	require.ErrorIs(t, err, mine)
+	assert.Eventually(t, func() bool { return b.Raw() == 0 }, hang, time.Millisecond)
+	assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrClosed)
+	require.NoError(t, b.Close())
+}
+
+// TestCaptureAllocJoined: the release of a temporary waits for streams that use it and have
+// not been joined.
+func TestCaptureAllocJoined(t *testing.T) {
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	const n = 100
+	s, side, y := stream(t, x), stream(t, x), buffer[float32](t, x, n)
+	fork, join := event(t, x), event(t, x)
+	g, err := s.Capture(func() error {
+		b, err := safe.NewBufferAsync[float32](s, n)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(b.FillAsync(s, 3), s.Record(fork), side.WaitEvent(fork), y.CopyFromAsync(side, b))
+		return errors.Join(err, b.Close(), side.Record(join), s.WaitEvent(join))
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 4)
+	assert.Equal(t, driver.CU_GRAPH_NODE_TYPE_MEM_FREE, nodes[3].Type())
+	deps, err := nodes[3].Dependencies()
+	require.NoError(t, err)
+	assert.Contains(t, deps, nodes[2], "the copy")
+	e := executable(t, g)
+	for range 2 {
+		launch(t, e, s)
+		assert.EqualValues(t, 3, read(t, y))
+	}
+	allFreed()
+}
+
+// TestCaptureAllocClosed: an executable retains a buffer that is closed after the capture,
+// and frees the memory.
+func TestCaptureAllocClosed(t *testing.T) {
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	const n = 100
+	s, y := stream(t, x), buffer[float32](t, x, n)
+	var b *safe.Buffer[float32]
+	e, err := s.CaptureExecutable(func() (err error) {
+		if b, err = safe.NewBufferAsync[float32](s, n); err != nil {
+			return err
+		}
+		return errors.Join(b.FillAsync(s, 4), y.CopyFromAsync(s, b))
+	})
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	for range 3 {
+		launch(t, e, s)
+		assert.EqualValues(t, 4, read(t, y))
+	}
+	require.NoError(t, e.Close())
+	allFreed()
+}

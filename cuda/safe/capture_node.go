@@ -1,0 +1,227 @@
+package safe
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// AddNode adds a node to the graph that the stream captures: see [Graph.Add] for the
+// parameters and errors. The node waits for the work that the stream has captured so far,
+// and work that the stream captures later waits for the node. The graph that the capture
+// returns retains the objects that the node uses.
+//
+// It returns driver.CUDA_ERROR_ILLEGAL_STATE if the stream takes part in no capture that
+// this package began, [ErrCapturing] in a [Stream.Recapture], and [ErrInvalidArgument] for
+// a [KernelNode] with launch attributes: capture that with [Kernel.Launch].
+// Source: cuStreamGetCaptureInfo_v3 or _v2, functions such as cuGraphAddChildGraphNode,
+// cuStreamUpdateCaptureDependencies.
+func (s *Stream) AddNode(p NodeParams) (Node, error) {
+	const op = "Stream.AddNode"
+	c, err := s.acquire(op)
+	if err != nil {
+		return Node{}, err
+	}
+	defer c.Release()
+	if err := lock(op, &c.mu); err != nil {
+		return Node{}, err
+	}
+	into := c.capture.Load()
+	if into == nil {
+		c.mu.Unlock()
+		return Node{}, notCapturing(op)
+	}
+	k, err := takenInCapture(op, p, into.graph)
+	if err != nil {
+		c.mu.Unlock()
+		return Node{}, err
+	}
+	defer p.release()
+	var added Node
+	raw, err := c.extend(op, func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error) {
+		raw, err := p.add(g, before)
+		if raw != 0 {
+			g.kept.set(raw, k)
+			added = g.named(raw, p.kind())
+		}
+		return raw, err
+	})
+	if raw == 0 {
+		k.release()
+	}
+	if err != nil {
+		return Node{}, err
+	}
+	return added, nil
+}
+
+// takenInCapture is taken for a graph whose nodes cannot be destroyed.
+func takenInCapture(op string, p NodeParams, into *graphCore) (*retained, error) {
+	if k, ok := p.(*kernelNode); ok && k.cfg.attributed() {
+		return nil, refuse(op, ErrInvalidArgument, "a kernel with launch attributes; capture it with Kernel.Launch")
+	}
+	return taken(op, p, into)
+}
+
+func notCapturing(op string) error {
+	return refuse(op, driver.CUDA_ERROR_ILLEGAL_STATE, "the stream is in no capture that this package began")
+}
+
+// extend calls add with the stream's capture locked and the nodes that its next work
+// depends on. Then its next work depends on the node that add returns. The stream is locked;
+// extend unlocks it. It may return a node with an error, if that is in the graph.
+func (s *streamCore) extend(op string, add func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error)) (driver.CUgraphNode, error) {
+	c, err := s.entered(op)
+	if err != nil {
+		return 0, err
+	}
+	defer s.leave(c)
+	before, err := c.frontier(op, s)
+	if err != nil {
+		return 0, err
+	}
+	n, err := add(c.graph, before)
+	if err == nil {
+		err = s.setDependencies([]driver.CUgraphNode{n}, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+	}
+	return n, wrap(op, err)
+}
+
+// frontier returns the nodes that the next captured work of the stream depends on, if nodes
+// can be added. The capture is locked.
+func (c *capturing) frontier(op string, s *streamCore) ([]driver.CUgraphNode, error) {
+	switch {
+	case c == nil:
+		return nil, notCapturing(op)
+	case c.before != nil:
+		return nil, refuse(op, ErrCapturing, "Stream.Recapture replaces the arguments of the nodes; it cannot add nodes")
+	}
+	if err := c.graph.usable(op); err != nil {
+		return nil, err
+	}
+	info, err := s.captured(c.graph)
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	if c.graph.raw == 0 {
+		c.graph.raw = info.Graph
+	}
+	return info.raw(), nil
+}
+
+// captured returns the state of the stream's capture, into g.
+func (s *streamCore) captured(g *graphCore) (info CaptureInfo, err error) {
+	err = s.ctx.withCurrent(func() error { return s.askCapture(&info, g) })
+	if err == nil && info.Status != driver.CU_STREAM_CAPTURE_STATUS_ACTIVE {
+		err = driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+	}
+	return info, err
+}
+
+// raw returns the handles of the dependencies.
+func (i *CaptureInfo) raw() []driver.CUgraphNode {
+	nodes := make([]driver.CUgraphNode, len(i.Dependencies))
+	for k, n := range i.Dependencies {
+		nodes[k] = n.raw
+	}
+	return nodes
+}
+
+// setDependencies changes what the next captured work depends on. The capture is locked.
+func (s *streamCore) setDependencies(nodes []driver.CUgraphNode, data []driver.CUgraphEdgeData, flags driver.CUstreamUpdateCaptureDependencies_flags) error {
+	return s.ctx.withCurrent(func() error {
+		first, n := unsafe.SliceData(nodes), uint64(len(nodes))
+		err := driver.CuStreamUpdateCaptureDependencies_v2(s.raw, first, unsafe.SliceData(data), n, uint32(flags))
+		if errors.Is(err, ErrNotSupported) && data == nil {
+			err = driver.CuStreamUpdateCaptureDependencies_v1(s.raw, first, n, uint32(flags))
+		}
+		return err
+	})
+}
+
+// NewCondition creates a condition for one conditional node of the graph that the stream
+// captures, or of a graph inside of a node of that: see [Graph.NewCondition]. It returns
+// driver.CUDA_ERROR_ILLEGAL_STATE if the stream takes part in no capture that this package
+// began. Source: cuStreamGetCaptureInfo_v3, cuGraphConditionalHandleCreate.
+func (s *Stream) NewCondition(o ConditionOptions) (Condition, error) {
+	const op = "Stream.NewCondition"
+	sc, err := s.acquire(op)
+	if err != nil {
+		return Condition{}, err
+	}
+	defer sc.Release()
+	c, err := sc.enter(op)
+	if err != nil {
+		return Condition{}, err
+	}
+	defer sc.leave(c)
+	if _, err := c.frontier(op, sc); err != nil {
+		return Condition{}, err
+	}
+	made, err := c.graph.newCondition(o)
+	return made, wrap(op, err)
+}
+
+// AddIf adds a conditional node to the graph that the stream captures, ordered as that of
+// [Stream.AddNode], and returns its body: see [Graph.AddIf]. c must be of
+// [Stream.NewCondition] of a stream of the same capture; a kernel that the stream has
+// captured sets it.
+//
+// Fill the body with [Graph.Add], or with [Stream.CaptureTo] on a stream that takes part in
+// no capture, now or after this capture has ended. A capture into the body must end first.
+// Source: cuStreamGetCaptureInfo_v3, cuGraphAddNode, cuStreamUpdateCaptureDependencies.
+func (s *Stream) AddIf(c Condition) (body *Graph, err error) {
+	bodies, err := s.addConditional("Stream.AddIf", driver.CU_GRAPH_COND_TYPE_IF, c, 1)
+	if err != nil {
+		return nil, err
+	}
+	return bodies[0], nil
+}
+
+// AddIfElse is [Stream.AddIf] with a second body, which runs if the condition is 0. It
+// requires a driver for CUDA 12.8. Source: cuGraphAddNode.
+func (s *Stream) AddIfElse(c Condition) (then, otherwise *Graph, err error) {
+	bodies, err := s.addConditional("Stream.AddIfElse", driver.CU_GRAPH_COND_TYPE_IF, c, 2)
+	if err != nil {
+		return nil, nil, err
+	}
+	return bodies[0], bodies[1], nil
+}
+
+// AddWhile is [Stream.AddIf] with a loop: see [Graph.AddWhile]. Source: cuGraphAddNode.
+func (s *Stream) AddWhile(c Condition) (body *Graph, err error) {
+	bodies, err := s.addConditional("Stream.AddWhile", driver.CU_GRAPH_COND_TYPE_WHILE, c, 1)
+	if err != nil {
+		return nil, err
+	}
+	return bodies[0], nil
+}
+
+// AddSwitch is [Stream.AddIf] with any number of bodies: see [Graph.AddSwitch]. It requires
+// a driver for CUDA 12.8. Source: cuGraphAddNode.
+func (s *Stream) AddSwitch(c Condition, bodies int) ([]*Graph, error) {
+	return s.addConditional("Stream.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies)
+}
+
+func (s *Stream) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int) (graphs []*Graph, err error) {
+	sc, err := s.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer sc.Release()
+	if err := lock(op, &sc.mu); err != nil {
+		return nil, err
+	}
+	_, err = sc.extend(op, func(g *graphCore, before []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+		err = g.ctx.withCurrent(func() error {
+			n, graphs, err = g.addConditional(op, kind, c, bodies, before)
+			return err
+		})
+		return n, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return graphs, nil
+}

@@ -1,0 +1,5 @@
+//go:build cgo
+
+package safe_test
+
+const withCgo = true

@@ -1,0 +1,13 @@
+//go:build linux && !cgo && cudabind_nocgo
+
+#include "textflag.h"
+
+GLOBL ·stopped(SB), NOPTR|RODATA, $8
+DATA ·stopped(SB)/8, $stop<>(SB)
+
+// int stop(int32_t *flag, void *reserved), of C's calling convention.
+TEXT stop<>(SB), NOSPLIT|NOFRAME, $0
+	MOVWU (R0), R0
+	CMPW  $0, R0
+	CSET  NE, R0
+	RET

@@ -1,0 +1,5 @@
+//go:build !((cgo || cudabind_nocgo) && linux && (amd64 || arm64))
+
+package compile
+
+const stopped uintptr = 0 // no compiler can be loaded

@@ -1,0 +1,306 @@
+package compile
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Load compiles CUDA C++ and loads it into x: machine code for its device, or PTX if
+// o.Format says so. NVRTC that does not know a device as new as this one compiles PTX of
+// the newest architecture that it knows, which the driver then compiles. Load returns an [*Error]
+// with the compiler's messages if the source does not compile, one that matches
+// [errors.ErrUnsupported] if NVRTC is not found or no longer compiles for the device, and ctx.Err()
+// if ctx ends first. It returns safe.ErrClosed if x is closed.
+func Load(ctx context.Context, x *safe.Context, source string, o Options) (*safe.Module, error) {
+	return load(ctx, "Load", x, text{o.File, source, nil}, o)
+}
+
+// LoadFile compiles a file and loads it: see [Load].
+func LoadFile(ctx context.Context, x *safe.Context, file string, o Options) (*safe.Module, error) {
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fail("LoadFile", err)
+	}
+	return load(ctx, "LoadFile", x, text{file, string(source), nil}, o)
+}
+
+// LoadFS compiles a file of a file system, such as embed.FS, and loads it: see [Load]. Without
+// o.Headers, the source's own and other headers are those of files.
+func LoadFS(ctx context.Context, x *safe.Context, files fs.FS, name string, o Options) (*safe.Module, error) {
+	source, err := fs.ReadFile(files, name)
+	if err != nil {
+		return nil, fail("LoadFS", err)
+	}
+	if o.Headers == nil {
+		o.Headers = files
+	}
+	return load(ctx, "LoadFS", x, text{name, string(source), files}, o)
+}
+
+// Image is compiled code.
+type Image struct {
+	Code   []byte // PTX has no zero byte at its end
+	Format Format
+	Arch   string            // for which it was compiled: "sm_90", or "compute_90" of PTX
+	Names  map[string]string // the symbol of each of Options.Kernels, for safe.LoadOptions
+}
+
+// Compile compiles CUDA C++ for the architecture o.Arch. It needs neither a GPU nor a driver. It
+// returns the errors of [Load].
+func Compile(ctx context.Context, source string, o Options) (*Image, error) {
+	const op = "Compile"
+	a, err := parseArch(o.Arch, o.Format)
+	if err != nil {
+		return nil, fail(op, err)
+	}
+	return image(ctx, op, a, text{o.File, source, nil}, o)
+}
+
+// Load loads the image into x. Its error says what to do if the driver is too old for it.
+func (i *Image) Load(x *safe.Context) (*safe.Module, error) {
+	return i.load("Image.Load", x, safe.LoadOptions{})
+}
+
+func (i *Image) load(op string, x *safe.Context, o safe.LoadOptions) (*safe.Module, error) {
+	if i.Format == LTOIR {
+		return nil, fail(op, fmt.Errorf("%w: LTO-IR cannot be loaded: link it with Link", safe.ErrInvalidArgument))
+	}
+	o.Names = i.Names
+	m, err := safe.Load(x, i.Code, o)
+	if err != nil {
+		return nil, &Error{Op: op, Err: err, Hint: tooNew(err, i.Format)}
+	}
+	return m, nil
+}
+
+// tooNew says what to do if the driver is older than the compiler of an image that it refuses.
+func tooNew(err error, f Format) string {
+	var code driver.CUresult
+	var is int32
+	if !errors.As(err, &code) || driver.CuDriverGetVersion(&is) != nil {
+		return ""
+	}
+	c, loadErr := loaded()
+	if loadErr != nil || versionNumber(c.version) <= int(is) {
+		return ""
+	}
+	version := fmt.Sprintf("%d.%d", is/1000, is%1000/10)
+	if f == PTX {
+		return fmt.Sprintf("the driver is of CUDA %s and does not load PTX of NVRTC %s: compile machine code, which is Options.Format's default, install a newer driver, or use an older NVRTC", version, c.version)
+	}
+	if versionNumber(c.version)/1000 > int(is)/1000 {
+		return fmt.Sprintf("the driver is of CUDA %s and does not load machine code of NVRTC %s: install a newer driver, or get an older NVRTC with go run github.com/cudabind/cudabind/tools/libs get -version %d nvrtc, and name its folder in nvrtc.Open", version, c.version, is/1000)
+	}
+	return ""
+}
+
+// fail makes op the function that failed.
+func fail(op string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Op = op
+		return e
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &Error{Op: op, Err: err}
+}
+
+func load(ctx context.Context, op string, x *safe.Context, t text, o Options) (*safe.Module, error) {
+	if x.Raw() == 0 {
+		return nil, fail(op, safe.ErrClosed)
+	}
+	if o.Format == LTOIR {
+		return nil, fail(op, fmt.Errorf("%w: LTO-IR cannot be loaded: set Options.LTO, or use Compile and Link", safe.ErrInvalidArgument))
+	}
+	a, err := parseArch(o.Arch, o.Format)
+	if o.Arch == "" {
+		if a, err = archOf(x.Device()); err == nil {
+			var all []int
+			if all, err = known(); err == nil {
+				a, o.Format = forDevice(a, o.Format, all)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fail(op, err)
+	}
+	i, err := image(ctx, op, a, t, o)
+	if err != nil {
+		return nil, err
+	}
+	jit := safe.LoadOptions{}
+	if i.Format == PTX { // the driver's compiler does not see NVRTC's options
+		jit = safe.LoadOptions{MaxRegisters: o.MaxRegisters, LineInfo: o.LineInfo, DebugInfo: o.Debug}
+	}
+	return i.load(op, x, jit)
+}
+
+// image compiles a source by itself, and with LTO links it.
+func image(ctx context.Context, op string, a arch, t text, o Options) (*Image, error) {
+	if o.LTO {
+		return link(ctx, op, a, []piece{{t, o.Kernels, nil}}, o)
+	}
+	p, err := compile(ctx, a, t, o, false)
+	if err != nil {
+		return nil, fail(op, err)
+	}
+	o.report(p.Log)
+	return &Image{p.Code, o.Format, a.name(o.Format), p.Names}, nil
+}
+
+// report hands out the compiler's warnings.
+func (o *Options) report(log string) {
+	if o.Warnings != nil {
+		*o.Warnings = warnings(parseLog(log))
+	}
+}
+
+// text is a source with its name, and the file system that it is from.
+type text struct {
+	file, source string
+	files        fs.FS
+}
+
+func (t text) origin() origin {
+	o := origin{disk: filepath.Dir(t.file)}
+	if t.files != nil {
+		o.files, o.dir = t.files, path.Dir(t.file)
+	}
+	return o
+}
+
+// compile compiles one source, unless the cache has the result.
+func compile(ctx context.Context, a arch, t text, o Options, relocatable bool) (*product, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if strings.Contains(t.source, "\x00") {
+		return nil, fmt.Errorf("%w: the source has a zero byte", safe.ErrInvalidArgument)
+	}
+	if t.file == "" {
+		t.file = "source.cu"
+	}
+	c, err := loaded()
+	if err != nil {
+		return nil, err
+	}
+	all, err := known()
+	if err == nil {
+		err = refuseArch(a, all, c.version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	cache, err := openCache(&o)
+	if err != nil {
+		return nil, err
+	}
+	defer cache.close()
+	return c.compile(ctx, a, t, o, relocatable, cache)
+}
+
+func (c *compiler) compile(ctx context.Context, a arch, t text, o Options, relocatable bool, cache *cache) (*product, error) {
+	u, i, k, err := c.prepare(a, t, &o, relocatable, cache)
+	if err != nil {
+		return nil, err
+	}
+	store := o.cacheable() && !i.unknown
+	if store {
+		if p := cache.get(k); p != nil {
+			return p, nil
+		}
+	}
+	p, err := await(ctx, func(stop *atomic.Int32) (*product, error) { return u.compile(stop) })
+	var e *Error
+	if errors.As(err, &e) {
+		e.Hint = i.hint(e.Log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Code) == 0 {
+		return nil, fmt.Errorf("%w: NVRTC %s made no %v", errors.ErrUnsupported, c.version, o.Format)
+	}
+	if store {
+		// A header that was changed meanwhile may or may not be in the image.
+		if _, _, now, err := c.prepare(a, t, &o, relocatable, cache); err == nil && now == k {
+			cache.put(k, p)
+		}
+	}
+	return p, nil
+}
+
+// prepare finds the headers of a source. It returns the unit to compile and the key of its image.
+func (c *compiler) prepare(a arch, t text, o *Options, relocatable bool, cache *cache) (*unit, *includes, string, error) {
+	own := &cudaHeaders{compiler: c}
+	if cache != nil {
+		own.folder = o.cacheFolder()
+	}
+	i, err := findIncludes(o, t.source, t.origin(), own)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	u := &unit{file: t.file, source: t.source, headers: i.headers(), kernels: o.Kernels, flags: o.flags(a, relocatable), format: o.Format}
+	for _, dir := range i.folders {
+		u.flags = append(u.flags, "-I"+dir)
+	}
+	k := key{sha256.New()}
+	k.add("NVRTC", c.version, c.identity, strconv.Itoa(int(o.Format)), u.file, u.source)
+	k.add(strconv.Itoa(len(u.flags)))
+	k.add(u.flags...)
+	k.add(strconv.Itoa(len(u.kernels)))
+	k.add(u.kernels...)
+	err = i.addTo(k)
+	return u, i, k.sum(), err
+}
+
+// compiler is the NVRTC that is loaded.
+type compiler struct {
+	file, version string
+	identity      string // changes with the library, also within a version
+}
+
+// compilers hold the identity of the library from the time it was loaded: the file may be another
+// later.
+var compilers sync.Map
+
+// loaded returns the NVRTC that is loaded, and loads it if need be.
+func loaded() (*compiler, error) {
+	file, version, err := nvrtc.Library()
+	if err != nil {
+		return nil, err
+	}
+	return identified(file, version), nil
+}
+
+// identified returns a library with its identity.
+func identified(file, version string) *compiler {
+	if c, ok := compilers.Load(file); ok {
+		return c.(*compiler)
+	}
+	k := key{sha256.New()}
+	if info, err := os.Stat(file); err == nil {
+		k.add(strconv.FormatInt(info.Size(), 10), info.ModTime().String())
+	}
+	c, _ := compilers.LoadOrStore(file, &compiler{file, version, k.sum()})
+	return c.(*compiler)
+}

@@ -1,0 +1,40 @@
+// Package compile compiles CUDA C++ while the program runs, with NVIDIA's compiler NVRTC,
+// and loads the result for package safe:
+//
+//	m, err := compile.Load(ctx, x, source, compile.Options{})
+//	k, err := m.Kernel("add")
+//
+// [Load] compiles machine code for exactly the GPU of the context. [Compile] and [Link] need
+// no GPU and no driver: they return an [Image], which a program can store or load later.
+//
+// # Libraries
+//
+// NVRTC is found as docs/libraries.md says. Where there is none, functions return an error
+// that lists the places, and matches [errors.ErrUnsupported]; so does everything that the
+// NVRTC at hand cannot do. [Link], and Options.LTO, need nvJitLink too. CUDA's headers, such as
+// cuda_fp16.h, cooperative_groups.h and those of CUB, are found beside NVRTC; from 13.3 on,
+// NVRTC has them in itself. C's and C++'s own, such as stdint.h, are not part of CUDA: include
+// cuda/std/cstdint instead.
+//
+// # Kernels
+//
+// Declare kernels extern "C" to find them by their names. Name all others, such as instances
+// of templates, in Options.Kernels: Module.Kernel finds them by what stands there.
+//
+// # Errors
+//
+// The error of source that does not compile is an [*Error], which wraps a [*Diagnostic] for
+// each message of the compiler.
+//
+// # Cache
+//
+// Images are kept in the user's cache folder, cudabind/compile. What has been compiled before,
+// also by another process, is loaded from there. An image is only used for the same source,
+// headers, options, compiler and architecture. See Options.CacheFolder and Options.NoCache.
+//
+// # Goroutines
+//
+// All functions may be called by any goroutine at once. They return as soon as their
+// [context.Context] ends; a compiler that cannot be stopped (NVRTC before 12.8, NVRTC's
+// optimizer, and nvJitLink) then finishes in the background, and its result is dropped.
+package compile

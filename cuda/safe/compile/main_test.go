@@ -1,0 +1,96 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Test setup: the choice of driver, NVIDIA's libraries, shared helpers.
+
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/generated/nvjitlink"
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests run on a simulated driver, or with CUDABIND_REQUIRE_GPU=1 on the machine's driver.
+// NVRTC and nvJitLink are the machine's, or those that make libraries got.
+var onGPU = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// run gives the tests a cache and a driver of their own.
+func run(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "compile")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	libraries, err := filepath.Abs("../../../.cache")
+	if err != nil {
+		return 0, err
+	}
+	os.Setenv("CUDABIND_TEST_LIBRARIES", cmp.Or(os.Getenv("CUDABIND_TEST_LIBRARIES"), libraries))
+	if onGPU {
+		os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+		return m.Run(), nil
+	}
+	file := os.Getenv("CUDABIND_SIM") // for tests in a process of their own
+	if file == "" {
+		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
+			return 0, err
+		}
+		os.Setenv("CUDABIND_SIM", file)
+	}
+	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+	if err := driver.Open(file); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// needsNVRTC skips a test without NVRTC. It needs a version if it is not "".
+func needsNVRTC(t testing.TB, version string) {
+	t.Helper()
+	if _, _, err := nvrtc.Library(); err == nil && version == "" {
+		return
+	}
+	dir := filepath.Join(os.Getenv("CUDABIND_TEST_LIBRARIES"), "libnvrtc", cmp.Or(version, "13.5"))
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no NVRTC of CUDA %s: make libraries gets it", version)
+	}
+	require.NoError(t, nvrtc.Open(dir))
+}
+
+func needsNvJitLink(t testing.TB, version string) {
+	t.Helper()
+	if _, _, err := nvjitlink.Library(); err == nil && version == "" {
+		return
+	}
+	dir := filepath.Join(os.Getenv("CUDABIND_TEST_LIBRARIES"), "libnvJitLink", cmp.Or(version, "13.5"))
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no nvJitLink of CUDA %s: make libraries gets it", version)
+	}
+	require.NoError(t, nvjitlink.Open(dir))
+}
+
+func open(t testing.TB) *safe.Context {
+	t.Helper()
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	return x
+}

@@ -1,0 +1,39 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+package compile
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSimulated: with the double of NVRTC, programs run on the simulated driver without NVIDIA's.
+func TestSimulated(t *testing.T) {
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	drivertest.InChild(t, func(t *testing.T) {
+		file, err := sim.BuildNVRTC(t.TempDir(), sim.Default)
+		require.NoError(t, err)
+		require.NoError(t, nvrtc.Open(file))
+		ctx, x, o := context.Background(), open(t), own(t)
+		o.Arch, o.Kernels = "", []string{"scale<float>"}
+		for range 2 {
+			m, err := Load(ctx, x, "#include <cuda_fp16.h>\ntemplate<class T> __global__ void scale(T *v, T by) { *v *= by; }", o)
+			require.NoError(t, err)
+			k, err := m.Kernel("scale<float>")
+			require.NoError(t, err)
+			assert.Equal(t, "scale<float>", k.Name())
+			require.NoError(t, m.Close())
+		}
+		assert.Equal(t, 1, images(t, o))
+		_, err = Load(ctx, x, "#error no", Options{})
+		assert.EqualError(t, err, "cuda: compile.Load: source.cu:1: error: #error directive: no")
+	})
+}

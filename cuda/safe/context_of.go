@@ -1,0 +1,167 @@
+package safe
+
+// The Context methods return a Context that all objects made in the same one share. It is
+// not the one that the program has opened, which the garbage collector must be able to
+// find dropped: it is usable as long as that is open, or any object made in it.
+
+// Context returns the context of the stream, or nil if s is nil. It is usable as long as
+// the stream is open, even if the [Context] that the stream was made in has been closed.
+// Its own Close does nothing. Compare contexts by [Context.Raw].
+func (s *Stream) Context() *Context {
+	if s == nil || s.core == nil {
+		return nil
+	}
+	return s.core.ctx.view
+}
+
+// Context returns the context of the event, as [Stream.Context] does.
+func (e *Event) Context() *Context {
+	if e == nil || e.core == nil {
+		return nil
+	}
+	return e.core.ctx.view
+}
+
+// Context returns the context of the module, as [Stream.Context] does.
+func (m *Module) Context() *Context {
+	if m == nil || m.core == nil {
+		return nil
+	}
+	return m.core.ctx.view
+}
+
+// Context returns the context of the linker, as [Stream.Context] does.
+func (l *Linker) Context() *Context {
+	if l == nil || l.core == nil {
+		return nil
+	}
+	return l.core.ctx.view
+}
+
+// Context returns the context of the pool, as [Stream.Context] does.
+func (p *Pool) Context() *Context {
+	if p == nil || p.core == nil {
+		return nil
+	}
+	return p.core.ctx.view
+}
+
+// Context returns the context of the address range, as [Stream.Context] does.
+func (r *AddressRange) Context() *Context {
+	if r == nil || r.core == nil {
+		return nil
+	}
+	return r.core.ctx.view
+}
+
+// Context returns the context of the physical memory, as [Stream.Context] does.
+func (p *PhysicalMemory) Context() *Context {
+	if p == nil || p.core == nil {
+		return nil
+	}
+	return p.core.ctx.view
+}
+
+// Context returns the context of the graph, as [Stream.Context] does.
+func (g *Graph) Context() *Context {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core.ctx.view
+}
+
+// Context returns the context of the executable, as [Stream.Context] does.
+func (e *GraphExec) Context() *Context {
+	if e == nil || e.core == nil {
+		return nil
+	}
+	return e.core.ctx.view
+}
+
+// Context returns the context of the green context, as [Stream.Context] does.
+func (g *GreenContext) Context() *Context {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core.ctx.view
+}
+
+// Context returns the context of the kernel's module, as [Stream.Context] does.
+func (k *Kernel) Context() *Context {
+	if k == nil {
+		return nil
+	}
+	return k.module.Context()
+}
+
+// Context returns the context of the buffer, as [Stream.Context] does.
+func (b *Buffer[T]) Context() *Context {
+	if b == nil {
+		return nil
+	}
+	return b.memory.context()
+}
+
+// Context returns the context of the pinned memory, as [Stream.Context] does.
+func (h *Pinned[T]) Context() *Context {
+	if h == nil {
+		return nil
+	}
+	return h.memory.context()
+}
+
+// Context returns the context of the array, as [Stream.Context] does.
+func (a *Array[T]) Context() *Context {
+	if a == nil {
+		return nil
+	}
+	return a.memory.context()
+}
+
+// Context returns the context of the texture, as [Stream.Context] does.
+func (t *Texture) Context() *Context {
+	if t == nil {
+		return nil
+	}
+	return t.memory.context()
+}
+
+// Context returns the context of the surface, as [Stream.Context] does.
+func (s *Surface) Context() *Context {
+	if s == nil {
+		return nil
+	}
+	return s.memory.context()
+}
+
+// Context returns the context of the memory, as [Stream.Context] does, or nil for a Go
+// slice of [PitchedOf].
+func (b *Pitched[T]) Context() *Context {
+	if b == nil {
+		return nil
+	}
+	return b.memory.context()
+}
+
+// Context returns the context of the memory, as [Stream.Context] does.
+func (m *ExternalMemory) Context() *Context {
+	if m == nil {
+		return nil
+	}
+	return m.memory.context()
+}
+
+// Context returns the context of the semaphore, as [Stream.Context] does.
+func (e *ExternalSemaphore) Context() *Context {
+	if e == nil {
+		return nil
+	}
+	return e.memory.context()
+}
+
+func (m *memory) context() *Context {
+	if m == nil {
+		return nil
+	}
+	return m.ctx.view
+}

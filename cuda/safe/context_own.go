@@ -1,0 +1,91 @@
+package safe
+
+import (
+	"errors"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// ContextOptions are the options of [NewContext]. The zero value is CUDA's default.
+type ContextOptions struct {
+	// Flags, such as driver.CU_CTX_SCHED_BLOCKING_SYNC, say among other things how threads
+	// wait inside of the driver. Waits of this package are not affected.
+	Flags driver.CUctx_flags
+}
+
+// NewContext creates a context of the program's own. Prefer [Open] unless the program
+// must be isolated from the primary context: a context of its own has its own limits and
+// is not reset with the primary context, but it takes a few hundred megabytes of device
+// memory, work of several contexts does not run at the same time, and the runtime API and
+// most libraries use the primary context. Memory of one context cannot be an argument of
+// kernels of another one; copies between them work.
+//
+// [Context.Close] destroys the context, with everything that other code has made in it.
+// Objects of this package keep it alive.
+//
+// It returns driver.CUDA_ERROR_INVALID_VALUE if CUDA does not know the flags. Source:
+// cuCtxCreate.
+func NewContext(d Device, o ContextOptions) (*Context, error) {
+	const op = "NewContext"
+	if err := rt.Init(); err != nil {
+		return nil, wrap(op, err)
+	}
+	if rt.InCallback() {
+		return nil, &Error{Op: op, Err: ErrInCallback}
+	}
+	core := &contextCore{device: d, kind: createdContext}
+	if err := inMode(op, CaptureRelaxed, func() error { return core.create(uint32(o.Flags)) }); err != nil {
+		return nil, wrap(op, err)
+	}
+	return core.adopt(op)
+}
+
+// create creates the CUDA context, and restores the thread's current one. The goroutine
+// is locked to its thread.
+func (c *contextCore) create(flags uint32) error {
+	err := driver.CuCtxCreate_v4(&c.raw, nil, flags, c.device.raw)
+	if errors.Is(err, ErrNotSupported) { // before CUDA 12.5
+		err = driver.CuCtxCreate_v2(&c.raw, flags, c.device.raw)
+	}
+	if err != nil {
+		return err
+	}
+	var top driver.CUcontext
+	if err := driver.CuCtxPopCurrent(&top); err != nil {
+		return errors.Join(err, driver.CuCtxDestroy(c.raw)) // which pops it, too
+	}
+	return nil
+}
+
+// destroyCreated destroys a context of NewContext, unless other code has done so: the
+// handle may then belong to another context.
+func (c *contextCore) destroyCreated() error {
+	return inMode("Context.Close", CaptureRelaxed, func() error {
+		var id uint64
+		err := driver.CuCtxGetId(c.raw, &id)
+		gone := err == driver.CUDA_ERROR_INVALID_CONTEXT || err == driver.CUDA_ERROR_CONTEXT_IS_DESTROYED || err == nil && id != c.id
+		if c.id != 0 && gone {
+			return nil
+		}
+		return driver.CuCtxDestroy(c.raw)
+	})
+}
+
+// findPrimary finds out whether a borrowed context is its device's primary context, which
+// [Device.ResetPrimary] resets.
+func (c *contextCore) findPrimary() error {
+	var flags uint32
+	var active int32
+	if err := driver.CuDevicePrimaryCtxGetState(c.device.raw, &flags, &active); err != nil || active == 0 {
+		return err
+	}
+	var primary driver.CUcontext
+	if err := driver.CuDevicePrimaryCtxRetain(&primary, c.device.raw); err != nil {
+		return err
+	}
+	if primary == c.raw {
+		c.kind = borrowedPrimary
+	}
+	return driver.CuDevicePrimaryCtxRelease(c.device.raw)
+}

@@ -1,0 +1,188 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Contexts that the program creates. The tests run on the simulated driver and on a GPU.
+
+package safe_test
+
+import (
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func init() {
+	operations = append(operations,
+		operation{"NewContext", func(w *world) error {
+			c, err := safe.NewContext(w.x.Device(), safe.ContextOptions{})
+			_, err = also(w, c, err)
+			return err
+		}},
+	)
+}
+
+func created(t *testing.T, x *safe.Context, o safe.ContextOptions) *safe.Context {
+	t.Helper()
+	own, err := safe.NewContext(x.Device(), o)
+	require.NoError(t, err)
+	closing(t, own)
+	return own
+}
+
+// filled runs a kernel in a context and returns the memory that it has written.
+func filled(t *testing.T, x *safe.Context, s *safe.Stream, v float32) *safe.Buffer[float32] {
+	t.Helper()
+	b := buffer[float32](t, x, 100)
+	require.NoError(t, kernel(t, x, "fill").Launch(s, perValue(100), safe.Val(uint32(100)), safe.Val(v), b.Arg()))
+	return b
+}
+
+func values(t *testing.T, b *safe.Buffer[float32]) []float32 {
+	t.Helper()
+	got := make([]float32, b.Len())
+	require.NoError(t, b.CopyToHost(got))
+	return got
+}
+
+// TestNewContext: contexts of one device are separate, and copies between them work.
+func TestNewContext(t *testing.T) {
+	x := open(t, 0)
+	own := created(t, x, safe.ContextOptions{Flags: driver.CU_CTX_SCHED_BLOCKING_SYNC})
+	assert.Zero(t, current(t), "it is not left current")
+	assert.NotEqual(t, x.Raw(), own.Raw())
+	assert.Equal(t, x.Device(), own.Device())
+	flags, err := own.Flags()
+	require.NoError(t, err)
+	assert.NotZero(t, flags&driver.CU_CTX_SCHED_BLOCKING_SYNC)
+
+	s, there := stream(t, x), stream(t, own)
+	a, b := filled(t, x, s, 1), filled(t, own, there, 2)
+	assert.EqualValues(t, 2, values(t, b)[99])
+	assert.ErrorIs(t, kernel(t, own, "fill").Launch(there, perValue(1), safe.Val(uint32(1)), safe.Val(float32(0)), a.Arg()), safe.ErrContextMismatch)
+	assert.ErrorIs(t, a.ZeroAsync(there), safe.ErrContextMismatch)
+	require.NoError(t, a.CopyFrom(b))
+	assert.EqualValues(t, 2, values(t, a)[0])
+	require.NoError(t, own.Synchronize())
+
+	parts, _, err := x.Device().Split(safe.SplitOptions{Groups: 1})
+	if err == nil {
+		_, err = safe.NewGreenContext(own, parts...)
+		assert.ErrorIs(t, err, safe.ErrContextMismatch)
+	}
+	_, err = safe.NewContext(x.Device(), safe.ContextOptions{Flags: 1 << 20})
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+}
+
+// TestNewContextClose: objects keep a context alive that was closed before them, and so
+// does a Context that borrows it.
+func TestNewContextClose(t *testing.T) {
+	startClean(t)
+	x := open(t, 0)
+	own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	require.NoError(t, err)
+	raw := own.Raw()
+	s := stream(t, own)
+	borrowed, err := safe.BorrowContext(raw, nil)
+	require.NoError(t, err)
+	b, err := safe.NewBuffer[float32](own, 10)
+	require.NoError(t, err)
+	require.NoError(t, own.Close())
+	require.NoError(t, own.Close())
+	assert.Zero(t, own.Raw())
+	require.NoError(t, b.FillAsync(s, 3))
+	assert.EqualValues(t, 3, values(t, b)[9])
+	require.NoError(t, b.Close())
+	require.NoError(t, s.Close())
+	_, free, err := borrowed.MemoryInfo()
+	require.NoError(t, err, "the context is still there")
+	assert.NotZero(t, free)
+	require.NoError(t, borrowed.Close())
+	_, err = safe.NewBuffer[float32](own, 10)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	if !onGPU {
+		settle(t)
+		assert.Zero(t, simulated.Live("context"))
+	}
+}
+
+// TestNewContextCloseAll: a context can close all that it has.
+func TestNewContextCloseAll(t *testing.T) {
+	startClean(t)
+	x := open(t, 0)
+	own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	require.NoError(t, err)
+	b, err := safe.NewBuffer[float32](own, 10)
+	require.NoError(t, err)
+	e, err := safe.NewEvent(own, safe.EventOptions{})
+	require.NoError(t, err)
+	borrowed, err := safe.BorrowEvent(e.Raw(), own, nil)
+	require.NoError(t, err)
+	assert.Equal(t, own.Raw(), borrowed.Context().Raw())
+	require.NoError(t, own.CloseAll())
+	assert.ErrorIs(t, b.Zero(), safe.ErrClosed)
+	_, err = borrowed.Query()
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	require.NoError(t, own.Close())
+	if !onGPU {
+		settle(t)
+		assert.Zero(t, simulated.Live("context"))
+	}
+}
+
+// TestNewContextDestroyed: closing a context that other code has destroyed does not
+// destroy the one that got its handle.
+func TestNewContextDestroyed(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+		require.NoError(t, err)
+		raw := own.Raw()
+		require.NoError(t, driver.CuCtxDestroy(raw))
+		next, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+		require.NoError(t, err)
+		t.Logf("%#x after %#x", uintptr(next.Raw()), uintptr(raw))
+		require.NoError(t, own.Close())
+		_, err = next.ID()
+		assert.NoError(t, err)
+		require.NoError(t, next.Close())
+	})
+}
+
+// TestResetSparesOwnContexts: a reset of the primary context affects its objects only,
+// those made in a Context that borrows it included.
+func TestResetSparesOwnContexts(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+		require.NoError(t, err)
+		mine, err := safe.NewBuffer[float32](own, 10)
+		require.NoError(t, err)
+		require.NoError(t, mine.Fill(1))
+		resetPrimary(t, x)
+		assert.EqualValues(t, 1, values(t, mine)[9])
+		_, err = x.ID()
+		assert.ErrorIs(t, err, safe.ErrReset)
+		require.NoError(t, mine.Close())
+		require.NoError(t, own.Close())
+	})
+}
+
+// TestResetReachesBorrowedContexts: objects in a Context that borrows the primary context
+// notice its reset.
+func TestResetReachesBorrowedContexts(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		var raw driver.CUcontext
+		require.NoError(t, x.Close())
+		require.NoError(t, driver.CuDevicePrimaryCtxRetain(&raw, x.Device().Raw()))
+		y, err := safe.BorrowContext(raw, nil)
+		require.NoError(t, err)
+		s, err := safe.NewStream(y, safe.StreamOptions{})
+		require.NoError(t, err)
+		resetPrimary(t, x)
+		_, err = s.Query()
+		assert.ErrorIs(t, err, safe.ErrReset)
+		require.NoError(t, s.Close())
+		require.NoError(t, y.Close())
+		require.NoError(t, driver.CuDevicePrimaryCtxRelease(x.Device().Raw()))
+	})
+}

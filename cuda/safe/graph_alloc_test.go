@@ -1,0 +1,167 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Options of memory that graphs allocate, and what happens if memory is exhausted. The
+// tests run on the simulated driver and on a GPU.
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAddAllocWith: kernels write to memory of each kind, and the host reads what it can.
+func TestAddAllocWith(t *testing.T) {
+	x := open(t, 0)
+	s, fill := stream(t, x), kernel(t, x, "fill")
+	for _, c := range []struct {
+		name    string
+		o       safe.AllocOptions
+		version int
+		onHost  bool
+	}{
+		{"the zero value", safe.AllocOptions{}, 0, false},
+		{"the device", safe.AllocOptions{Location: safe.DeviceLocation(x.Device())}, 0, false},
+		{"managed", safe.AllocOptions{Managed: true}, 13000, true},
+		{"host", safe.AllocOptions{Location: safe.HostLocation}, 13000, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGraph(t, x)
+			b, alloc, err := safe.AddAllocWith[float32](g, 100, c.o)
+			if rt.Version < c.version {
+				assert.ErrorIs(t, err, safe.ErrNotSupported)
+				return
+			}
+			if c.version > 0 && errors.Is(err, safe.ErrNotSupported) && onGPU {
+				t.Skip(err) // H200 with driver 580
+			}
+			require.NoError(t, err)
+			out := buffer[float32](t, x, 100)
+			set := addNode(t, g, safe.KernelNode(fill, perValue(100), safe.Val(uint32(100)), safe.Val(float32(3)), b.Arg()), alloc)
+			addNode(t, g, safe.CopyNode(out, b), set)
+			e := executable(t, g)
+			launch(t, e, s)
+			assert.EqualValues(t, 3, values(t, out)[99])
+			if c.onHost {
+				assert.EqualValues(t, 3, b.Data()[99])
+			} else {
+				assert.Nil(t, b.Data())
+			}
+			require.NoError(t, b.FreeAsync(s))
+			require.NoError(t, s.Synchronize())
+		})
+	}
+}
+
+func TestAddAllocWithRefuses(t *testing.T) {
+	x := open(t, 0)
+	g := newGraph(t, x)
+	other := safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1000}
+	for _, c := range []struct {
+		name string
+		o    safe.AllocOptions
+		want error
+	}{
+		{"another device", safe.AllocOptions{Location: other}, safe.ErrInvalidArgument},
+		{"managed with access", safe.AllocOptions{Managed: true, Access: []safe.Device{x.Device()}}, safe.ErrInvalidArgument},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, _, err := safe.AddAllocWith[float32](g, 10, c.o)
+			assert.ErrorIs(t, err, c.want)
+		})
+	}
+	_, _, err := safe.AddAllocWith[float32](g, 0, safe.AllocOptions{})
+	assert.ErrorIs(t, err, safe.ErrRange)
+	_, _, err = safe.AddAllocWith[float32](nil, 1, safe.AllocOptions{})
+	assert.ErrorIs(t, err, safe.ErrClosed)
+}
+
+// TestAddAllocAccess: kernels of the devices that are listed can use the memory, those of
+// others not.
+func TestAddAllocAccess(t *testing.T) {
+	x := open(t, 0)
+	y := second(t)
+	if can, err := y.Device().CanAccessPeer(x.Device()); err != nil || !can {
+		t.Skip("the devices cannot access each other's memory")
+	}
+	s, there, fill := stream(t, x), stream(t, y), kernel(t, y, "fill")
+	g := newGraph(t, x)
+	shared, _, err := safe.AddAllocWith[float32](g, 100, safe.AllocOptions{Access: []safe.Device{x.Device(), y.Device()}})
+	require.NoError(t, err)
+	own, _, err := safe.AddAlloc[float32](g, 100)
+	require.NoError(t, err)
+	e := executable(t, g)
+	launch(t, e, s)
+	use := func(b *safe.Buffer[float32]) error {
+		return fill.Launch(there, perValue(100), safe.Val(uint32(100)), safe.Val(float32(4)), b.Arg())
+	}
+	require.NoError(t, use(shared))
+	assert.ErrorIs(t, use(own), safe.ErrContextMismatch)
+	require.NoError(t, there.Synchronize())
+	assert.EqualValues(t, 4, values(t, shared)[99])
+	for _, b := range []*safe.Buffer[float32]{shared, own} {
+		require.NoError(t, b.FreeAsync(s))
+	}
+	require.NoError(t, s.Synchronize())
+}
+
+// TestAllocReclaims: if memory for a graph is exhausted, buffers that were dropped without
+// Close are freed.
+func TestAllocReclaims(t *testing.T) {
+	x := open(t, 0)
+	free, _, err := x.MemoryInfo()
+	require.NoError(t, err)
+	most := int(free / 4 * 3)
+	func() {
+		_, err := safe.NewBuffer[byte](x, most)
+		require.NoError(t, err)
+	}()
+	g, s := newGraph(t, x), stream(t, x)
+	b, _, err := safe.AddAlloc[byte](g, most)
+	require.NoError(t, err)
+	launch(t, executable(t, g), s)
+	require.NoError(t, b.FreeAsync(s))
+	require.NoError(t, s.Synchronize())
+	require.NoError(t, x.TrimGraphMemory())
+}
+
+// TestSimLaunchReclaims: calls that make an executable or launch it are tried again if
+// memory is exhausted.
+func TestSimLaunchReclaims(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	g, s := newGraph(t, x), stream(t, x)
+	addNode(t, g, safe.ZeroNode(buffer[byte](t, x, 10)))
+	for _, c := range []struct {
+		function string
+		do       func(e *safe.GraphExec) error
+	}{
+		{"cuGraphInstantiateWithParams", func(*safe.GraphExec) error {
+			e, err := g.Instantiate()
+			if err == nil {
+				err = e.Close()
+			}
+			return err
+		}},
+		{"cuGraphLaunch", func(e *safe.GraphExec) error { return e.Launch(s) }},
+		{"cuGraphUpload", func(e *safe.GraphExec) error { return e.Upload(s) }},
+	} {
+		t.Run(c.function, func(t *testing.T) {
+			if driver.Find(c.function) != nil {
+				t.Skip("an older driver")
+			}
+			e := executable(t, g)
+			simulated.Fail(c.function, 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+			defer simulated.Reset()
+			require.NoError(t, c.do(e))
+			assert.Equal(t, c.function, simulated.Failed())
+			require.NoError(t, s.Synchronize())
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package safe
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A graphAllocation is memory that the launches of a graph allocate.
+type graphAllocation struct {
+	present atomic.Bool // a launch has allocated it, and FreeAsync has not freed it since
+	freed   atomic.Bool // the capture that allocates it frees it: it is never present
+	byNode  atomic.Bool // a node frees it, perhaps of another graph: present may be wrong
+	home    *streamCore // the stream that captured the allocation, or nil
+	capture *capturing  // in which it did, or nil
+}
+
+// allocated returns whether work outside of captures may use the block.
+func (b *block) allocated() bool {
+	return b.graph == nil || b.graph.present.Load()
+}
+
+// left returns the memory that the capture which allocates it does not free.
+func left(allocs []*block) []*block {
+	return slices.DeleteFunc(allocs, func(b *block) bool { return b.graph.freed.Load() })
+}
+
+// allocateCaptured adds a node that allocates the block to the capture of the stream, which
+// is acquired. It returns false if the stream is in no capture that this package began.
+func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
+	c, err := s.enter("")
+	if err != nil {
+		return false, err
+	}
+	defer s.leave(c)
+	if c == nil || b.size == 0 {
+		return false, nil
+	}
+	b.ctx, b.free = s.ctx, (*block).graphFree
+	b.graph = &graphAllocation{home: s, capture: c}
+	if err := b.Open(b, &s.ctx.Handle); err != nil {
+		return false, err
+	}
+	a := rt.Alloc{Home: s.home(), Stream: s.raw, Size: b.size, Captured: 1}
+	if code := a.Do(); code != 0 {
+		b.CloseLater()
+		return false, code
+	}
+	b.address = a.Address
+	b.note(s)
+	c.retains(&b.Handle)
+	c.graph.kept.captured.allocates(b)
+	return true, nil
+}
+
+// graphFree frees what the last launch has left allocated: destroying a graph and its
+// executables does not.
+func (b *block) graphFree() error {
+	if b.graph.byNode.Load() || !b.graph.present.Swap(false) {
+		return nil
+	}
+	return driver.CuMemFree(b.address)
+}
+
+// freeCaptured adds a node that frees the block to the capture of the stream, which is
+// acquired. It returns false if the stream is in no capture that this package began.
+func (b *block) freeCaptured(op string, s *streamCore) (captured bool, err error) {
+	c, err := s.enter(op)
+	if err != nil {
+		return true, err
+	}
+	defer s.leave(c)
+	if c == nil {
+		return false, nil
+	}
+	if b.graph.freed.Load() || b.graph.byNode.Load() {
+		return true, refuse(op, ErrClosed, "a node of a graph frees the memory already")
+	}
+	return true, wrap(op, c.free(b, s))
+}
+
+// freeInCapture frees the block in the capture that allocates it, if that is under way.
+func (b *block) freeInCapture() error {
+	if b.graph == nil || b.graph.home == nil || b.Closed() || b.graph.capture.ended.Load() {
+		return nil
+	}
+	s := b.graph.home
+	c, err := s.enter(closing)
+	if err != nil {
+		return err
+	}
+	defer s.leave(c)
+	if c != b.graph.capture || b.graph.freed.Load() || b.graph.byNode.Load() {
+		return nil
+	}
+	return wrap(closing, c.free(b, s))
+}
+
+// free frees the block in the order of s, after the work of the capture's other streams that
+// use it. The capture is locked.
+func (c *capturing) free(b *block, s *streamCore) error {
+	for _, user := range b.streams() {
+		if user.queue == s.queue || user.capture.Load() != c {
+			continue
+		}
+		info, err := user.captured(c.graph)
+		if err == nil {
+			err = s.setDependencies(info.raw(), nil, driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	err := s.ctx.withCurrent(func() error { return driver.CuMemFreeAsync(b.address, s.raw) })
+	switch {
+	case err != nil:
+		return err
+	case c == b.graph.capture:
+		b.graph.freed.Store(true)
+	default:
+		b.graph.byNode.Store(true)
+	}
+	c.retains(&b.Handle)
+	return nil
+}
+
+// oneExecutable explains why CUDA refuses to instantiate a graph that allocates memory.
+func (g *graphCore) oneExecutable(op string, err error) error {
+	if !errors.Is(err, driver.CUDA_ERROR_NOT_SUPPORTED) || len(g.kept.allocations()) == 0 {
+		return err
+	}
+	return refuse(op, driver.CUDA_ERROR_NOT_SUPPORTED, "a graph that allocates memory can have one executable at a time; close that first")
+}

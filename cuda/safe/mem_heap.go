@@ -1,0 +1,228 @@
+package safe
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// A heap is the memory pool of one context from which NewBuffer allocates. It is not the
+// device's default pool, whose attributes and contents belong to the whole process. It
+// retains freed memory until it is trimmed.
+//
+// A block is freed only after the work that uses it, and on the stream on which it was
+// allocated. That stream carries nothing else, and the pool may not make it wait for other
+// streams: so it is always idle, and any stream may use a new block at once.
+type heap struct {
+	state  atomic.Int32
+	mu     sync.Mutex // held to make, share, trim and end the pool
+	pool   *poolCore
+	stream driver.CUstream
+	shared map[driver.CUdevice]struct{} // other devices that have access
+}
+
+// The states of a heap.
+const (
+	noHeap int32 = iota
+	madeHeap
+	unsupportedHeap // the device or its driver has no pools
+)
+
+// ready makes the heap with its first use. It returns false if there can be none.
+func (h *heap) ready(c *contextCore) (bool, error) {
+	if h.state.Load() == noHeap {
+		if err := lock("", &h.mu); err != nil {
+			return false, err
+		}
+		defer h.mu.Unlock()
+		if h.state.Load() == noHeap {
+			if err := c.withCurrent(func() error { return h.make(c) }); err != nil {
+				return false, err
+			}
+		}
+	}
+	return h.state.Load() == madeHeap, nil
+}
+
+// make makes the pool and its stream. mu is held and the context current.
+func (h *heap) make(c *contextCore) error {
+	h.pool, h.shared = &poolCore{ctx: c}, map[driver.CUdevice]struct{}{}
+	props, err := (&PoolOptions{}).props("", c.device)
+	if err == nil {
+		err = driver.CuMemPoolCreate(&h.pool.raw, &props)
+	}
+	if errors.Is(err, ErrNotSupported) {
+		h.state.Store(unsupportedHeap)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := h.equip(c.shared); err != nil {
+		return errors.Join(err, driver.CuMemPoolDestroy(h.pool.raw))
+	}
+	h.state.Store(madeHeap)
+	return nil
+}
+
+// equip sets the attributes of a new pool and makes its stream.
+func (h *heap) equip(s *contextState) error {
+	if err := h.pool.put(driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0); err != nil {
+		return err
+	}
+	if err := h.pool.put(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, math.MaxUint64); err != nil {
+		return err
+	}
+	if err := h.share(s); err != nil {
+		return err
+	}
+	return driver.CuStreamCreate(&h.stream, uint32(driver.CU_STREAM_NON_BLOCKING))
+}
+
+// share gives access to the devices whose contexts EnablePeerAccess lets use the memory of
+// s, and withdraws it from others. mu is held.
+func (h *heap) share(s *contextState) error {
+	readers := s.readers()
+	for d := range h.shared {
+		if _, reads := readers[d]; !reads {
+			if err := h.pool.setAccess(Device{raw: d}, driver.CU_MEM_ACCESS_FLAGS_PROT_NONE); err != nil {
+				return err
+			}
+			delete(h.shared, d)
+		}
+	}
+	for d := range readers {
+		if _, reads := h.shared[d]; !reads {
+			if err := h.pool.setAccess(Device{raw: d}, fullAccess); err != nil {
+				return err
+			}
+			h.shared[d] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// readers returns the other devices with a context that may use the memory of s.
+func (s *contextState) readers() map[driver.CUdevice]struct{} {
+	readers := map[driver.CUdevice]struct{}{}
+	states.Lock()
+	defer states.Unlock()
+	for _, o := range states.of {
+		o.mu.Lock()
+		if _, reads := o.peers[s]; reads && o.device != s.device {
+			readers[o.device] = struct{}{}
+		}
+		o.mu.Unlock()
+	}
+	return readers
+}
+
+// shareHeap is share, if there is a heap to share. A context is current.
+func (s *contextState) shareHeap() error {
+	s.heap.mu.Lock()
+	defer s.heap.mu.Unlock()
+	if s.heap.state.Load() != madeHeap || s.reset.Load() {
+		return nil
+	}
+	return s.heap.share(s)
+}
+
+// trim returns unused memory of the heap to the system.
+func (s *contextState) trim() error {
+	h := &s.heap
+	if err := lock("", &h.mu); err != nil {
+		return err
+	}
+	defer h.mu.Unlock()
+	if h.state.Load() != madeHeap {
+		return nil
+	}
+	c := &contextCore{raw: s.raw, id: s.id, shared: s}
+	return c.withCurrent(func() error {
+		// The pool trims only memory whose release the host has waited for.
+		return errors.Join(driver.CuStreamSynchronize(h.stream), driver.CuMemPoolTrimTo(h.pool.raw, 0))
+	})
+}
+
+// trimAll trims the heaps of all contexts. Errors are left to the call that needs the memory.
+func trimAll() {
+	states.Lock()
+	all := slices.Collect(maps.Values(states.of))
+	states.Unlock()
+	for _, s := range all {
+		_ = s.trim()
+	}
+}
+
+// endHeap destroys the pool, which outlives a reset of the context. No block is left in it.
+func (c *contextCore) endHeap(op string) error {
+	h := &c.shared.heap
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state.Load() != madeHeap {
+		return nil
+	}
+	h.state.Store(noHeap)
+	return errors.Join(
+		c.destroying(op, func() error { return driver.CuStreamDestroy(h.stream) }),
+		c.releasing(op, func() error { return driver.CuMemPoolDestroy(h.pool.raw) }))
+}
+
+// TrimMemory returns memory to the system that [NewBuffer] retains in x for later buffers.
+// A buffer that is closed while work uses it counts as used until that work has completed.
+// This package trims the memory of all contexts by itself when an allocation of its own
+// finds too little memory; call TrimMemory before other code allocates.
+// Source: cuMemPoolTrimTo.
+func (x *Context) TrimMemory() error {
+	const op = "Context.TrimMemory"
+	c, err := x.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	return wrap(op, c.shared.trim())
+}
+
+// BufferOptions are the options of [NewBufferWith].
+type BufferOptions struct {
+	// Plain allocates by cuMemAlloc instead of from a pool. Set it for memory that is to be
+	// used with [Buffer.IPCHandle], [WaitValue], [WriteValue] or
+	// GPUDirect RDMA, and for memory that other code accesses from another device after
+	// cuCtxEnablePeerAccess. cuMemAlloc and cuMemFree take about a hundred times as long,
+	// and may wait for work of the context.
+	Plain bool
+}
+
+// pooled returns whether the block is memory of a pool.
+func (b *block) pooled() bool { return b.heap != nil || b.home != nil }
+
+// needsPlain adds to an error of the driver which memory the call takes.
+func needsPlain(code driver.CUresult) error {
+	e := failed("", code)
+	e.Detail = "the driver rejects memory of a pool here; allocate it by NewBufferWith and BufferOptions.Plain"
+	return e
+}
+
+// NewBufferWith is [NewBuffer] with options.
+// Source: cuMemAllocFromPoolAsync, cuMemAlloc, and cuMemFreeAsync or cuMemFree when closed.
+func NewBufferWith[T any](x *Context, n int, o BufferOptions) (*Buffer[T], error) {
+	return newDeviceBuffer[T]("NewBufferWith", x, n, o)
+}
+
+func newDeviceBuffer[T any](op string, x *Context, n int, o BufferOptions) (*Buffer[T], error) {
+	size, c, err := valuesIn[T](op, x, n)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	b := &block{ctx: c, size: size, free: (*block).memFree}
+	if err := b.allocateOnDevice(o.Plain); err != nil {
+		return nil, wrap(op, err)
+	}
+	return newBuffer[T](b, n), nil
+}

@@ -1,0 +1,144 @@
+package safe
+
+import (
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// CopyFrom copies other pinned memory to the beginning of h. It waits for all work that
+// uses either, then copies on an internal stream, and returns when the copy has completed.
+// It returns [ErrRange] if h is shorter than src, [ErrOverlap] if they overlap, and
+// [ErrCapturing] if a stream that uses either is capturing.
+// Source: cuMemcpyAsync, cuStreamSynchronize.
+func (h *Pinned[T]) CopyFrom(src *Pinned[T]) error {
+	const op = "Pinned.CopyFrom"
+	m, from, err := acquireBoth(op, h, src)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	defer from.Release()
+	c, err := h.between(op, src)
+	if err != nil {
+		return err
+	}
+	return m.copyNow(op, &c, nil, m, from)
+}
+
+// CopyFromAsync enqueues [Pinned.CopyFrom] on a stream of any context. Do not read or
+// write h, nor change src, before the copy has completed. A capture records the copy.
+// Source: cuMemcpyAsync.
+func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
+	const op = "Pinned.CopyFromAsync"
+	m, from, err := acquireBoth(op, h, src)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	defer from.Release()
+	c, err := h.between(op, src)
+	if err != nil {
+		return err
+	}
+	return s.onHost(op, &c, m, from)
+}
+
+// between describes a copy from src to h.
+func (h *Pinned[T]) between(op string, src *Pinned[T]) (rt.Copy, error) {
+	c := rt.Copy{Kind: rt.HostToHost, Dst: h.span().at(), Src: src.span().at(), Size: src.Size()}
+	if err := fits(op, src.n, h.n); err != nil {
+		return c, err
+	}
+	return c, apart(op, c.Dst, c.Src, c.Size)
+}
+
+// Zero has the device set all bytes of h to 0. It waits for all work that uses h, and
+// returns when the memory is cleared. It returns [ErrCapturing] if a stream that uses h is
+// capturing, and [ErrInvalidArgument] if the device cannot access h.
+// Source: cuMemsetD8Async, cuStreamSynchronize.
+func (h *Pinned[T]) Zero() error {
+	return h.setNow("Pinned.Zero", rt.Copy{Kind: rt.Set8, Size: h.Size()})
+}
+
+// ZeroAsync enqueues [Pinned.Zero] on a stream of any context. Do not read or write h
+// before the work has completed.
+// Source: cuMemsetD8Async.
+func (h *Pinned[T]) ZeroAsync(s *Stream) error {
+	return h.set("Pinned.ZeroAsync", s, rt.Copy{Kind: rt.Set8, Size: h.Size()})
+}
+
+// Fill has the device set every value of h to v. It returns [ErrInvalidArgument] unless T
+// has 1, 2 or 4 bytes. Otherwise it behaves as [Pinned.Zero].
+// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async, cuStreamSynchronize.
+func (h *Pinned[T]) Fill(v T) error {
+	const op = "Pinned.Fill"
+	c, err := filling(op, v, h.Len())
+	if err != nil {
+		return err
+	}
+	return h.setNow(op, c)
+}
+
+// FillAsync enqueues [Pinned.Fill] on a stream of any context. Do not read or write h
+// before the work has completed.
+// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async.
+func (h *Pinned[T]) FillAsync(s *Stream, v T) error {
+	const op = "Pinned.FillAsync"
+	c, err := filling(op, v, h.Len())
+	if err != nil {
+		return err
+	}
+	return h.set(op, s, c)
+}
+
+func (h *Pinned[T]) setNow(op string, c rt.Copy) error {
+	m, err := h.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	if c.Dst, err = m.mapped(op, h.data); err != nil {
+		return err
+	}
+	return m.copyNow(op, &c, nil, m)
+}
+
+func (h *Pinned[T]) set(op string, s *Stream, c rt.Copy) error {
+	m, err := h.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	if c.Dst, err = m.mapped(op, h.data); err != nil {
+		return err
+	}
+	return s.onHost(op, &c, m)
+}
+
+// mapped returns the address at which devices access the block's host memory at data.
+func (b *block) mapped(op string, data unsafe.Pointer) (driver.CUdeviceptr, error) {
+	if b.size == 0 {
+		return 0, nil
+	}
+	if b.address == 0 {
+		return 0, refuse(op, ErrInvalidArgument, "the device cannot access this pinned memory")
+	}
+	return b.address + driver.CUdeviceptr(uintptr(data)-uintptr(b.host)), nil
+}
+
+// onHost enqueues a copy or a memset of pinned memory, which is portable: the stream may
+// belong to any context.
+func (s *Stream) onHost(op string, c *rt.Copy, blocks ...*block) error {
+	sc, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer sc.Release()
+	if c.Size == 0 {
+		return nil
+	}
+	c.Context, c.Stream = sc.callContext, sc.raw
+	return sc.enqueue(op, 1, blocks, "", func() error { return check(op, c.Do(nil)) })
+}

@@ -1,0 +1,162 @@
+package safe
+
+import (
+	"errors"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// PrefetchOp is a range of managed memory for [Stream.BatchPrefetches] and
+// [Stream.BatchDiscards]: see [NewPrefetchOp].
+type PrefetchOp struct {
+	memory *memory
+	at     driver.CUdeviceptr
+	size   uint64
+	to     Location
+}
+
+// NewPrefetchOp returns an operation on the memory of b, which moves to a location. The
+// batch reports errors of the arguments.
+func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
+	s := b.span()
+	return PrefetchOp{memory: s.memory, at: s.address, size: s.size(), to: to}
+}
+
+// BatchPrefetches enqueues many calls of [Buffer.PrefetchAsync] by one call of the driver.
+// They run after the earlier work of the stream, in any order among themselves. If one is
+// invalid, none is enqueued. It blocks while 48 prefetches or more are pending on the
+// stream.
+//
+// The errors are those of [Buffer.PrefetchAsync], which apply to all devices of the system;
+// and [ErrInvalidArgument] for the legacy default stream. With a driver before CUDA 13.0, it
+// enqueues the prefetches one by one.
+//
+// Source: cuMemPrefetchBatchAsync, or cuMemPrefetchAsync.
+func (s *Stream) BatchPrefetches(ops []PrefetchOp) error {
+	return s.batchRanges("Stream.BatchPrefetches", ops, true, func(b *ranges, stream driver.CUstream) error {
+		n, k := uint64(len(b.at)), uint64(len(b.to))
+		err := driver.CuMemPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &b.to[0], &b.from[0], k, 0, stream)
+		if !errors.Is(err, ErrNotSupported) {
+			return err
+		}
+		for i := range ops { // before CUDA 13.0
+			if ops[i].size == 0 {
+				continue
+			}
+			if err := ops[i].prefetch(stream); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// BatchDiscards enqueues a batch that declares the contents of managed memory useless, so
+// that CUDA need not move them. Until the program writes to the memory or prefetches it,
+// reads return indeterminate values. Nothing may access the memory while it is discarded.
+// BatchDiscards ignores the locations of the operations, which may be the zero value.
+//
+// The rules and errors are those of [Stream.BatchPrefetches]. It returns [ErrNotSupported]
+// with a driver before CUDA 13.0.
+//
+// Source: cuMemDiscardBatchAsync.
+func (s *Stream) BatchDiscards(ops []PrefetchOp) error {
+	return s.batchRanges("Stream.BatchDiscards", ops, false, func(b *ranges, stream driver.CUstream) error {
+		return driver.CuMemDiscardBatchAsync(&b.at[0], &b.sizes[0], uint64(len(b.at)), 0, stream)
+	})
+}
+
+// BatchDiscardsAndPrefetches is [Stream.BatchDiscards] followed by
+// [Stream.BatchPrefetches], in one faster call. It returns [ErrOverlap] if two operations
+// overlap.
+//
+// Source: cuMemDiscardAndPrefetchBatchAsync.
+func (s *Stream) BatchDiscardsAndPrefetches(ops []PrefetchOp) error {
+	return s.batchRanges("Stream.BatchDiscardsAndPrefetches", ops, true, func(b *ranges, stream driver.CUstream) error {
+		if i := (&batch{dsts: b.at, sizes: b.sizes}).overlap(); i >= 0 {
+			return refuse("", ErrOverlap, "operation %d: its memory overlaps that of another operation", i)
+		}
+		n, k := uint64(len(b.at)), uint64(len(b.to))
+		return driver.CuMemDiscardAndPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &b.to[0], &b.from[0], k, 0, stream)
+	})
+}
+
+// prefetch enqueues one operation.
+func (o *PrefetchOp) prefetch(stream driver.CUstream) error {
+	err := driver.CuMemPrefetchAsync_v2(o.at, o.size, o.to.raw(), 0, stream)
+	if d, ok := o.to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
+		err = driver.CuMemPrefetchAsync_v1(o.at, o.size, d, stream)
+	}
+	return err
+}
+
+// ranges is a list of operations in CUDA's form. Its blocks are acquired. to[i] is the
+// location of the operations from from[i] on.
+type ranges struct {
+	at     []driver.CUdeviceptr
+	sizes  []uint64
+	to     []driver.CUmemLocation
+	from   []uint64
+	blocks []*block
+}
+
+// batchRanges enqueues a batch: call calls the driver. moves tells whether the locations
+// matter.
+func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(*ranges, driver.CUstream) error) error {
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if c.raw <= driver.CU_STREAM_LEGACY {
+		return refuse(op, ErrInvalidArgument, "the legacy default stream cannot run a batch; use another stream")
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	b := &ranges{}
+	defer b.release()
+	for i := range ops {
+		if err := b.add(op, &ops[i], moves); err != nil {
+			return numberedAs("operation", err, i)
+		}
+	}
+	if len(b.at) == 0 {
+		return nil
+	}
+	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
+		return err
+	}
+	work := min(len(ops)*prefetchWork, queueRoom)
+	return c.enqueueCurrent(op, work, b.blocks, "a batch of prefetches or discards cannot be captured", func() error { return call(b, c.raw) })
+}
+
+func (b *ranges) add(op string, o *PrefetchOp, moves bool) error {
+	m, err := o.memory.acquire(op)
+	if err != nil {
+		return err
+	}
+	b.blocks = append(b.blocks, m)
+	if err := m.movable(op); err != nil {
+		return err
+	}
+	if moves {
+		if err := o.to.check(op); err != nil {
+			return err
+		}
+		if to := o.to.raw(); o.size > 0 && (len(b.to) == 0 || to != b.to[len(b.to)-1]) {
+			b.to, b.from = append(b.to, to), append(b.from, uint64(len(b.at)))
+		}
+	}
+	if o.size == 0 {
+		return nil
+	}
+	b.at, b.sizes = append(b.at, o.at), append(b.sizes, o.size)
+	return nil
+}
+
+func (b *ranges) release() {
+	for _, m := range b.blocks {
+		m.Release()
+	}
+}

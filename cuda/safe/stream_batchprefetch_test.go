@@ -1,0 +1,124 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Batches of prefetches and discards. The tests run on the simulated driver and on a GPU
+// with concurrent managed access.
+
+package safe_test
+
+import (
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func init() {
+	ops := func(w *world) []safe.PrefetchOp {
+		return []safe.PrefetchOp{safe.NewPrefetchOp(w.managed, safe.HostLocation)}
+	}
+	operations = append(operations,
+		operation{"Stream.BatchPrefetches", func(w *world) error { return w.s.BatchPrefetches(ops(w)) }},
+		operation{"Stream.BatchDiscards", func(w *world) error { return w.s.BatchDiscards(ops(w)) }},
+		operation{"Stream.BatchDiscardsAndPrefetches", func(w *world) error { return w.s.BatchDiscardsAndPrefetches(ops(w)) }},
+	)
+}
+
+func TestBatchPrefetches(t *testing.T) {
+	x := open(t, 0)
+	concurrent(t, x)
+	s, fill := stream(t, x), kernel(t, x, "fill")
+	device := safe.DeviceLocation(x.Device())
+	var all []*safe.Buffer[float32]
+	for range 4 {
+		b := managed[float32](t, x, pages/4)
+		copy(b.Data(), count(pages/4))
+		all = append(all, b)
+	}
+	require.NoError(t, s.BatchPrefetches(nil))
+	none, err := all[0].Slice(5, 5)
+	require.NoError(t, err)
+	require.NoError(t, s.BatchPrefetches([]safe.PrefetchOp{safe.NewPrefetchOp(none, device)}))
+	require.NoError(t, fill.Launch(s, perValue(10), safe.Val(uint32(10)), safe.Val(float32(-1)), all[3].Arg()))
+	require.NoError(t, s.BatchPrefetches([]safe.PrefetchOp{
+		safe.NewPrefetchOp(none, safe.HostLocation), safe.NewPrefetchOp(all[0], device), safe.NewPrefetchOp(all[1], device), safe.NewPrefetchOp(all[2], safe.HostLocation),
+		safe.NewPrefetchOp(all[3], device),
+	}))
+	require.NoError(t, s.Synchronize())
+	for i, want := range []safe.Location{device, device, safe.HostLocation, device} {
+		assert.Equal(t, want, attributes(t, all[i]).LastPrefetch, "%d", i)
+		assert.EqualValues(t, pages/4-1, all[i].Data()[pages/4-1])
+	}
+	assert.EqualValues(t, -1, all[3].Data()[9])
+}
+
+// TestBatchDiscards: what is written after a discard is there, in the same memory and in
+// memory that was not discarded.
+func TestBatchDiscards(t *testing.T) {
+	x := open(t, 0)
+	concurrent(t, x)
+	device := safe.DeviceLocation(x.Device())
+	s, b, kept := stream(t, x), managed[float32](t, x, pages/4), managed[float32](t, x, pages/4)
+	copy(kept.Data(), count(pages/4))
+	ops := []safe.PrefetchOp{safe.NewPrefetchOp(b, device)}
+	for name, discard := range map[string]func([]safe.PrefetchOp) error{
+		"discards": s.BatchDiscards, "discards and prefetches": s.BatchDiscardsAndPrefetches,
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs(t, "cuMemDiscardBatchAsync")
+			require.NoError(t, b.FillAsync(s, 1))
+			require.NoError(t, discard(ops))
+			require.NoError(t, b.FillAsync(s, 2))
+			require.NoError(t, s.Synchronize())
+			assert.EqualValues(t, 2, b.Data()[pages/4-1])
+			assert.EqualValues(t, pages/4-1, kept.Data()[pages/4-1])
+		})
+	}
+	if driver.Find("cuMemDiscardBatchAsync") == nil {
+		assert.Equal(t, device, attributes(t, b).LastPrefetch)
+		assert.ErrorIs(t, s.BatchDiscardsAndPrefetches(append(ops, ops...)), safe.ErrOverlap)
+		require.NoError(t, s.BatchDiscards([]safe.PrefetchOp{safe.NewPrefetchOp(b, safe.Location{})}))
+	} else {
+		assert.ErrorIs(t, s.BatchDiscards(ops), safe.ErrNotSupported)
+		assert.ErrorIs(t, s.BatchDiscardsAndPrefetches(ops), safe.ErrNotSupported)
+	}
+}
+
+func TestBatchPrefetchesRefuse(t *testing.T) {
+	x := open(t, 0)
+	concurrent(t, x)
+	s, b, plain := stream(t, x), managed[float32](t, x, pages/4), buffer[float32](t, x, 10)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	good := safe.NewPrefetchOp(b, safe.HostLocation)
+	for _, c := range []struct {
+		name string
+		s    *safe.Stream
+		op   safe.PrefetchOp
+		want error
+		says string
+	}{
+		{"not managed", s, safe.NewPrefetchOp(plain, safe.HostLocation), safe.ErrInvalidArgument, "operation 1"},
+		{"no location", s, safe.NewPrefetchOp(b, safe.Location{}), safe.ErrInvalidArgument, "operation 1"},
+		{"no buffer", s, safe.NewPrefetchOp[float32](nil, safe.HostLocation), safe.ErrClosed, "operation 1"},
+		{"the zero value", s, safe.PrefetchOp{}, safe.ErrClosed, "operation 1"},
+		{"the legacy stream", legacy, good, safe.ErrInvalidArgument, "legacy"},
+		{"no stream", nil, good, safe.ErrClosed, "closed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.s.BatchPrefetches([]safe.PrefetchOp{good, c.op})
+			assert.ErrorIs(t, err, c.want)
+			assert.ErrorContains(t, err, c.says)
+		})
+	}
+	g, err := s.Capture(func() error {
+		for _, f := range []func([]safe.PrefetchOp) error{s.BatchPrefetches, s.BatchDiscards} {
+			assert.ErrorIs(t, f([]safe.PrefetchOp{good}), safe.ErrCapturing)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	closing(t, g)
+}

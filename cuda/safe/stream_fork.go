@@ -1,0 +1,206 @@
+package safe
+
+import (
+	"errors"
+	"sync"
+)
+
+// WaitStream makes later work of the stream wait for the current work of other, which may
+// belong to another context or device. It needs no [Event] of the program.
+//
+// If other is capturing, s joins the capture, as with [Stream.WaitEvent]. WaitStream
+// returns [ErrCapturing] if s is capturing and other does not take part in that capture.
+// Source: cuEventRecord, cuStreamWaitEvent.
+func (s *Stream) WaitStream(other *Stream) error {
+	const op = "Stream.WaitStream"
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	o, err := other.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer o.Release()
+	return c.waitStream(op, o)
+}
+
+// waitStream implements WaitStream. Both streams are acquired, but may be closed.
+func (s *streamCore) waitStream(op string, other *streamCore) error {
+	e, err := other.ctx.pooledEvent(op)
+	if err != nil {
+		return err
+	}
+	defer e.Close() // in a capture, it is destroyed once that has ended
+	if err := other.record(op, e, 0); err != nil {
+		return err
+	}
+	err = s.waitFor(op, e, 0)
+	if !errors.Is(err, ErrCapturing) {
+		return err
+	}
+	switch mine, its := s.capture.Load(), other.capture.Load(); {
+	case mine == nil || mine == its:
+		return err
+	case its == nil:
+		return refuse(op, ErrCapturing, "the other stream takes no part in the capture: make it wait for captured work first")
+	}
+	return refuse(op, ErrCapturing, "the streams take part in different captures")
+}
+
+// pooledEvent opens an event of the pool for one record. Close puts it back. The caller has
+// acquired the context.
+func (c *contextCore) pooledEvent(op string) (*eventCore, error) {
+	raw, err := c.shared.events.get(c)
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	e := &eventCore{ctx: c, raw: raw, callContext: c.handleContext(), untimed: true, pooled: true, recording: &recording{}}
+	if err := e.Open(e, &c.Handle); err != nil {
+		c.shared.events.put(raw)
+		return nil, wrap(op, err)
+	}
+	return e, nil
+}
+
+// Fork calls f with n streams, whose work runs side by side: they wait for the current work
+// of s, and later work of s waits for theirs. They belong to the same context or green
+// context as s, with the priority that s was created with, and are non-blocking.
+//
+// Work that f enqueues on s itself does not wait for them. Fork joins the streams even if f
+// returns an error, panics or ends its goroutine, and returns the errors of both. They are
+// for f only: after it they return [ErrClosed], and goroutines that f has started must have
+// enqueued their work. A later Fork of s may use the same streams of CUDA.
+//
+// If s is capturing, the streams join the capture, and f's work becomes part of the graph.
+// f must end captures that it begins. Fork returns [ErrRange] if n is negative.
+// Source: cuStreamCreateWithPriority, cuEventRecord, cuStreamWaitEvent.
+func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
+	const op = "Stream.Fork"
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if n < 0 {
+		return refuse(op, ErrRange, "%d streams", n)
+	}
+	var branches []branch
+	defer func() {
+		for _, b := range branches {
+			if e := c.join(op, b); e != nil {
+				err = errors.Join(err, e)
+			}
+		}
+	}()
+	streams := make([]*Stream, 0, n)
+	for range n {
+		b, err := c.branch(op)
+		if b.core != nil {
+			branches = append(branches, b)
+		}
+		if err != nil {
+			return err
+		}
+		streams = append(streams, b.stream)
+	}
+	return f(streams)
+}
+
+// A branch is a stream of Fork.
+type branch struct {
+	core   *streamCore // acquired; its handle is closed already
+	stream *Stream     // borrows the core, for one f
+}
+
+// branch returns a stream that waits for s. If it returns an error and a core, the branch
+// must be joined nevertheless.
+func (s *streamCore) branch(op string) (b branch, err error) {
+	core := s.branches.take()
+	if core == nil {
+		if core, err = s.newBranch(op); err != nil {
+			return b, err
+		}
+	}
+	if b.stream, err = core.borrowed(nil).adopt(op); err != nil {
+		core.Release()
+		return b, err
+	}
+	b.core = core
+	return b, core.waitStream(op, s)
+}
+
+// newBranch creates a stream whose handle is closed, so that it is destroyed once it is
+// released.
+func (s *streamCore) newBranch(op string) (core *streamCore, err error) {
+	o := StreamOptions{NonBlocking: true, Priority: s.priority, ClampPriority: true}
+	if s.green != nil {
+		core, err = s.green.newStream(op, o)
+	} else {
+		core, err = s.ctx.newStream(op, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := core.open(op); err != nil {
+		return nil, err
+	}
+	core.Acquire()
+	return core, core.Close()
+}
+
+// join makes s wait for a branch, and keeps it for a later Fork.
+func (s *streamCore) join(op string, b branch) error {
+	err := b.stream.Close()
+	if c := b.core.capture.Load(); c != nil && c != s.capture.Load() {
+		err = errors.Join(err, refuse(op, ErrCapturing, "a stream of the fork is in a capture that s takes no part in"))
+	} else {
+		err = errors.Join(err, s.waitStream(op, b.core))
+	}
+	if err != nil || b.core.known.Load() || !s.branches.keep(b.core) {
+		b.core.Release()
+	}
+	return err
+}
+
+// mostBranches is how many streams a stream keeps for its next Fork.
+const mostBranches = 8
+
+// branches are streams of a Fork that ended. The stream waits for their work, so the next
+// Fork need not wait until that has completed to use them again.
+type branches struct {
+	mu   sync.Mutex
+	idle []*streamCore
+}
+
+// take returns a stream, or nil if there is none.
+func (b *branches) take() *streamCore {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.idle)
+	if n == 0 {
+		return nil
+	}
+	s := b.idle[n-1]
+	b.idle = b.idle[:n-1]
+	return s
+}
+
+// keep takes over a stream, unless there are enough.
+func (b *branches) keep(s *streamCore) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.idle) >= mostBranches {
+		return false
+	}
+	b.idle = append(b.idle, s)
+	return true
+}
+
+// drop releases all streams.
+func (b *branches) drop() {
+	for s := b.take(); s != nil; s = b.take() {
+		s.Release()
+	}
+}

@@ -1,0 +1,54 @@
+package safe
+
+import (
+	"runtime"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Query returns whether all work of the stream has completed, without waiting. It also
+// returns errors of earlier work. Source: cuStreamQuery.
+func (s *Stream) Query() (done bool, err error) {
+	const op = "Stream.Query"
+	if c := s.quick(); c != nil {
+		code := rt.Query(c.callContext, c.raw)
+		c.mu.Unlock()
+		return answer(op, code)
+	}
+	c, err := s.acquire(op)
+	if err != nil {
+		return false, err
+	}
+	done, err = c.query(op)
+	c.Release()
+	return done, err
+}
+
+func (s *streamCore) query(op string) (done bool, err error) {
+	for !s.mu.TryLock() {
+		switch {
+		case rt.InCallback():
+			return false, &Error{Op: op, Err: ErrInCallback}
+		case s.capture.Load() != nil:
+			return false, &Error{Op: op, Err: ErrCapturing}
+		case s.works.Load()%2 == 1: // a call in flight enqueues work, and may block
+			return false, nil
+		}
+		runtime.Gosched()
+	}
+	if err := s.enteredAsk(op); err != nil {
+		return false, err
+	}
+	code := rt.Query(s.callContext, s.raw)
+	s.leave(nil)
+	return answer(op, code)
+}
+
+// answer translates the result of a query: not ready is no error.
+func answer(op string, code driver.CUresult) (done bool, err error) {
+	if code == driver.CUDA_ERROR_NOT_READY {
+		return false, nil
+	}
+	return code == 0, check(op, code)
+}

@@ -1,0 +1,202 @@
+package safe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// RawWork is work that a function enqueues on one of several streams: see [EnqueueRaw].
+type RawWork struct {
+	Stream *Stream
+	// Uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each.
+	Uses []Arg
+}
+
+// EnqueueRaw calls f, which enqueues work on the stream by other means: functions of
+// libraries such as cuBLAS, or of package driver. raw is the stream's handle. The goroutine
+// stays on its thread during f, where the stream's context is current and the capture mode
+// is RELAXED, so that f may allocate memory during captures. EnqueueRaw restores the thread
+// and releases the stream even if f panics or ends its goroutine.
+//
+// uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each. As
+// at [Kernel.Launch], they are retained until the work has completed, even if they are
+// closed in the meantime, and synchronous copies wait for the work. Work on other streams
+// does not: order streams by events.
+//
+// If the stream is capturing, the work of f becomes part of the graph, and the graph and
+// its executables retain the objects in uses. Keep everything else that the work needs,
+// such as a workspace of the library, as long as the graph.
+//
+// Until f returns, other calls on the stream wait, and its captures neither begin nor end.
+// f must not
+//
+//   - call functions of this package that need CUDA: they return [ErrInCallback];
+//   - wait for such calls on other goroutines;
+//   - begin or end a capture of the stream, or destroy it;
+//   - use the legacy default stream, unless s is one, or wait for the whole context: use
+//     [Context.WithoutCaptures] for calls of libraries that do.
+//
+// f may wait for work of the stream if no stream captures that work. A call counts as 30
+// operations in the stream's queue: see [Kernel.Launch] on full streams. If f enqueues
+// many more, CUDA may block in f until there is room, and other calls of the process with
+// it; split f.
+//
+// EnqueueRaw returns f's error as the Err of an [*Error]. It returns [ErrClosed] if the
+// stream or an object in uses is closed, [ErrContextMismatch] if the stream's device has no
+// access to memory in uses, and [ErrInvalidArgument] if uses contains a value; f is not
+// called then.
+//
+// Source: cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode.
+func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) error {
+	return enqueueRaw("Stream.EnqueueRaw", []RawWork{{s, uses}}, func() error { return f(s.core.raw) })
+}
+
+// EnqueueRaw is [Stream.EnqueueRaw] for calls that enqueue work on several streams, such
+// as a group of NCCL: CUDA requires one thread for the whole group. The streams may belong
+// to several devices. The context of the first one is current when f begins, and f may make
+// others current. f gets the handles by [Stream.Raw].
+//
+// It returns [ErrInvalidArgument] if there is no stream, and [ErrCapturing] if the streams
+// take part in different captures.
+func EnqueueRaw(f func() error, on ...RawWork) error { return enqueueRaw("EnqueueRaw", on, f) }
+
+func enqueueRaw(op string, on []RawWork, f func() error) error {
+	if len(on) == 0 {
+		return refuse(op, ErrInvalidArgument, "no stream")
+	}
+	var room [8]*streamCore
+	streams := room[:0]
+	defer func() {
+		for i := range streams {
+			on[i].Stream.core.Release()
+		}
+	}()
+	for i := range on {
+		c, err := on[i].Stream.acquire(op)
+		if err != nil {
+			return err
+		}
+		c.reveal()
+		streams = append(streams, c)
+	}
+	return enqueueRawOn(op, on, streams, f)
+}
+
+// enqueueRawOn is enqueueRaw with the streams acquired.
+func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error) error {
+	first := streams[0]
+	if len(streams) > 1 {
+		streams = slices.Clone(streams)
+		slices.SortFunc(streams, func(a, b *streamCore) int { return cmp.Compare(a.number, b.number) })
+		streams = slices.CompactFunc(streams, func(a, b *streamCore) bool { return a.queue == b.queue })
+	}
+	capture, err := enterRaw(op, streams)
+	if err != nil {
+		return err
+	}
+	defer leaveRaw(streams, capture)
+	for i := range on {
+		if err := on[i].use(op, i, len(on), capture); err != nil {
+			return err
+		}
+	}
+	stripe := executables.stripe(first) // a library may launch graphs
+	if err := stripe.enter(&executables); err != nil {
+		return wrap(op, err)
+	}
+	defer stripe.leave()
+	return first.ctx.callForeign(op, f)
+}
+
+// use records the stream, whose mu is held, as a user of the objects in Uses.
+func (w *RawWork) use(op string, i, n int, capture *capturing) error {
+	s := w.Stream.core
+	if err := s.unseen(op); err != nil {
+		return err
+	}
+	bad := s.reachesAll(w.Uses, capture)
+	if bad < 0 {
+		return nil
+	}
+	what := fmt.Sprintf("use %d", bad)
+	if n > 1 {
+		what += fmt.Sprintf(" of stream %d", i)
+	}
+	return badUse(op, what, s.ctx.device, &w.Uses[bad])
+}
+
+// enterRaw admits a call that enqueues work on streams, which are in the order of their
+// queues. It returns their capture, locked, or nil.
+func enterRaw(op string, streams []*streamCore) (*capturing, error) {
+	if len(streams) == 1 {
+		return streams[0].enterWork(op, rawWork)
+	}
+	for nap := shortNap; ; nap = nap.take() {
+		n, err := reserveAll(op, streams)
+		if n == len(streams) {
+			var capture *capturing
+			if capture, err = lockCaptureOf(op, streams); err == nil {
+				enqueuing.enter()
+				return capture, nil
+			}
+		}
+		for _, s := range streams[:n] {
+			if s.capture.Load() == nil {
+				s.giveBack(rawWork)
+			}
+			s.unlockWork(nil)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case rt.InCallback():
+			return nil, &Error{Op: op, Err: ErrInCallback}
+		}
+	}
+}
+
+// reserveAll locks the first n streams and reserves room in their queues. It stops before
+// a stream that has no room.
+func reserveAll(op string, streams []*streamCore) (n int, err error) {
+	for i, s := range streams {
+		if err := lock(op, s.mu.second()); err != nil {
+			return i, err
+		}
+		if room, err := s.reserve(op, rawWork); !room {
+			return i, err
+		}
+	}
+	return len(streams), nil
+}
+
+// lockCaptureOf locks the graph of the capture that some of the streams take part in.
+func lockCaptureOf(op string, streams []*streamCore) (*capturing, error) {
+	var part *streamCore
+	for _, s := range streams {
+		c := s.capture.Load()
+		switch {
+		case c == nil:
+		case part == nil:
+			part = s
+		case c != part.capture.Load():
+			return nil, refuse(op, ErrCapturing, "the streams take part in different captures")
+		}
+	}
+	if part == nil {
+		return nil, nil
+	}
+	return part.lockCapture(op)
+}
+
+// leaveRaw undoes enterRaw.
+func leaveRaw(streams []*streamCore, capture *capturing) {
+	enqueuing.leave()
+	capture.unlock()
+	for _, s := range streams {
+		s.unlockWork(nil)
+	}
+}

@@ -1,0 +1,241 @@
+package safe
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// ExternalSemaphore is a semaphore of another API, such as Vulkan, by which work of the two
+// waits for each other: see [Stream.SignalExternal] and [Stream.WaitExternal]. Any number
+// of goroutines may use it at once.
+type ExternalSemaphore struct {
+	memory   *memory
+	raw      *driver.CUexternalSemaphore
+	timeline bool
+}
+
+// ExternalSemaphoreOptions are the options of [ImportExternalSemaphore].
+type ExternalSemaphoreOptions struct {
+	// Timeline says that the semaphore has a value, which only grows: in Vulkan, one of
+	// VK_SEMAPHORE_TYPE_TIMELINE. Otherwise it is a binary semaphore: each wait resets it,
+	// and needs a signal of its own.
+	Timeline bool
+}
+
+// ImportExternalSemaphore imports a semaphore by the opaque file descriptor that another
+// API has exported, such as vkGetSemaphoreFdKHR. The file stays the caller's, who may close
+// it afterwards: CUDA gets a duplicate of the descriptor. It returns CUDA's error if the
+// file does not stand for a semaphore.
+// Source: cuImportExternalSemaphore, and cuDestroyExternalSemaphore when closed.
+func ImportExternalSemaphore(x *Context, f *os.File, o ExternalSemaphoreOptions) (*ExternalSemaphore, error) {
+	const op = "ImportExternalSemaphore"
+	raw := new(driver.CUexternalSemaphore)
+	d := driver.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC{Type: driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD}
+	if o.Timeline {
+		d.Type = driver.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
+	}
+	m, err := importExternal(op, x, f, d.Handle.Fd(),
+		func() error { return driver.CuImportExternalSemaphore(raw, &d) },
+		func() error { return driver.CuDestroyExternalSemaphore(*raw) })
+	if err != nil {
+		return nil, err
+	}
+	return &ExternalSemaphore{memory: m, raw: raw, timeline: o.Timeline}, nil
+}
+
+// Close waits until the work that uses the semaphore has completed, and releases it.
+// Closing again does nothing.
+// Source: cuDestroyExternalSemaphore.
+func (e *ExternalSemaphore) Close() error {
+	if e == nil {
+		return nil
+	}
+	return e.memory.close()
+}
+
+// Raw returns the handle for calls of package driver. It returns 0 once e is closed. Keep
+// e reachable while you use the handle.
+func (e *ExternalSemaphore) Raw() driver.CUexternalSemaphore {
+	if e == nil || e.memory == nil || e.memory.Closed() {
+		return 0
+	}
+	return *e.raw
+}
+
+// SemaphoreOp signals a semaphore or waits for it.
+type SemaphoreOp struct {
+	Semaphore *ExternalSemaphore
+	// Value is for timeline semaphores: a signal sets the semaphore to it, which must be
+	// greater than before, and a wait lasts until the semaphore has at least this value. It
+	// must be 0 for binary semaphores.
+	Value uint64
+}
+
+// SignalExternal enqueues signals of semaphores: after the work enqueued on s before. A
+// capture records them.
+//
+// It returns [ErrContextMismatch] if a semaphore was imported in another context than the
+// stream's, [ErrInvalidArgument] if a binary semaphore has a Value, and [ErrClosed] if a
+// semaphore is nil or closed. Nothing is enqueued then.
+// Source: cuSignalExternalSemaphoresAsync.
+func (s *Stream) SignalExternal(ops ...SemaphoreOp) error {
+	return s.semaphores("Stream.SignalExternal", ops, func(b *semaphores, stream driver.CUstream) error {
+		params := b.signals()
+		return driver.CuSignalExternalSemaphoresAsync(&b.raw[0], &params[0], uint32(len(b.raw)), stream)
+	})
+}
+
+// WaitExternal enqueues waits for semaphores: work enqueued on s afterwards starts once all
+// of them are over. If the other API never signals one, the stream is stuck, and so are
+// releases of what its work uses: see [Stream.Wait] for waits that end. The errors are those
+// of [Stream.SignalExternal].
+// Source: cuWaitExternalSemaphoresAsync.
+func (s *Stream) WaitExternal(ops ...SemaphoreOp) error {
+	return s.semaphores("Stream.WaitExternal", ops, func(b *semaphores, stream driver.CUstream) error {
+		params := b.waits()
+		return driver.CuWaitExternalSemaphoresAsync(&b.raw[0], &params[0], uint32(len(b.raw)), stream)
+	})
+}
+
+func (s *Stream) semaphores(op string, ops []SemaphoreOp, call func(*semaphores, driver.CUstream) error) error {
+	c, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if len(ops) == 0 {
+		return nil
+	}
+	b := &semaphores{ops: ops}
+	defer b.release()
+	if err := b.acquire(op, c.ctx); err != nil {
+		return err
+	}
+	return c.enqueueCurrent(op, min(len(ops), queueRoom), b.blocks, "", func() error { return call(b, c.raw) })
+}
+
+// semaphores is a list of operations in CUDA's form. Its blocks are acquired.
+type semaphores struct {
+	ops    []SemaphoreOp
+	raw    []driver.CUexternalSemaphore
+	blocks []*block
+}
+
+// acquire acquires the semaphores for work in a context.
+func (b *semaphores) acquire(op string, c *contextCore) error {
+	for i, o := range b.ops {
+		if o.Semaphore == nil {
+			return numberedAs("operation", refuse(op, ErrClosed, "the semaphore is nil"), i)
+		}
+		m, err := o.Semaphore.memory.acquire(op)
+		if err != nil {
+			return numberedAs("operation", refuse(op, ErrClosed, "its semaphore"), i)
+		}
+		b.raw, b.blocks = append(b.raw, *o.Semaphore.raw), append(b.blocks, m)
+		switch {
+		case !m.ctx.same(c):
+			err = refuse(op, ErrContextMismatch, "the semaphore belongs to a context of %v, the work to one of %v", m.ctx.device, c.device)
+		case o.Value != 0 && !o.Semaphore.timeline:
+			err = refuse(op, ErrInvalidArgument, "a binary semaphore has no value, but Value is %d", o.Value)
+		}
+		if err != nil {
+			return numberedAs("operation", err, i)
+		}
+	}
+	return nil
+}
+
+func (b *semaphores) release() {
+	for _, m := range b.blocks {
+		m.Release()
+	}
+}
+
+func (b *semaphores) signals() []driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS {
+	params := make([]driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, len(b.ops))
+	for i, o := range b.ops {
+		params[i].Params.Fence.Value = o.Value
+	}
+	return params
+}
+
+func (b *semaphores) waits() []driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
+	params := make([]driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, len(b.ops))
+	for i, o := range b.ops {
+		params[i].Params.Fence.Value = o.Value
+	}
+	return params
+}
+
+// SignalExternalNode is a node that signals semaphores: see [Stream.SignalExternal]. CUDA
+// changes a node of an executable only to as many operations. Using it without operations
+// returns [ErrRange].
+// Source: cuGraphAddExternalSemaphoresSignalNode,
+// cuGraphExternalSemaphoresSignalNodeSetParams,
+// cuGraphExecExternalSemaphoresSignalNodeSetParams.
+func SignalExternalNode(ops ...SemaphoreOp) NodeParams {
+	var p driver.CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+	var pin runtime.Pinner // of arrays whose addresses are inside a struct that C reads
+	w := semaphoreNode(ops, &pin, func(b *semaphores) {
+		p = driver.CUDA_EXT_SEM_SIGNAL_NODE_PARAMS{ExtSemArray: &b.raw[0], ParamsArray: &b.signals()[0], NumExtSems: uint32(len(ops))}
+		pin.Pin(p.ExtSemArray)
+		pin.Pin(p.ParamsArray)
+	})
+	w.typ = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL
+	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+		return driver.CuGraphAddExternalSemaphoresSignalNode(n, g, deps, count, &p)
+	}
+	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphExternalSemaphoresSignalNodeSetParams(n, &p) }
+	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+		return driver.CuGraphExecExternalSemaphoresSignalNodeSetParams(e, n, &p)
+	}
+	return w
+}
+
+// WaitExternalNode is a node that waits for semaphores: see [Stream.WaitExternal] and
+// [SignalExternalNode].
+// Source: cuGraphAddExternalSemaphoresWaitNode, cuGraphExternalSemaphoresWaitNodeSetParams,
+// cuGraphExecExternalSemaphoresWaitNodeSetParams.
+func WaitExternalNode(ops ...SemaphoreOp) NodeParams {
+	var p driver.CUDA_EXT_SEM_WAIT_NODE_PARAMS
+	var pin runtime.Pinner
+	w := semaphoreNode(ops, &pin, func(b *semaphores) {
+		p = driver.CUDA_EXT_SEM_WAIT_NODE_PARAMS{ExtSemArray: &b.raw[0], ParamsArray: &b.waits()[0], NumExtSems: uint32(len(ops))}
+		pin.Pin(p.ExtSemArray)
+		pin.Pin(p.ParamsArray)
+	})
+	w.typ = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT
+	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+		return driver.CuGraphAddExternalSemaphoresWaitNode(n, g, deps, count, &p)
+	}
+	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphExternalSemaphoresWaitNodeSetParams(n, &p) }
+	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+		return driver.CuGraphExecExternalSemaphoresWaitNodeSetParams(e, n, &p)
+	}
+	return w
+}
+
+// semaphoreNode is the part of a node that does not depend on its type. fill makes CUDA's
+// parameters, pinned until the call is over.
+func semaphoreNode(ops []SemaphoreOp, pin *runtime.Pinner, fill func(*semaphores)) *funcNode {
+	return &funcNode{
+		takes: func(op string, k *retained, into *graphCore) error {
+			if len(ops) == 0 {
+				return refuse(op, ErrRange, "no operation")
+			}
+			b := &semaphores{ops: ops}
+			defer b.release()
+			if err := b.acquire(op, into.ctx); err != nil {
+				return err
+			}
+			for _, m := range b.blocks {
+				k.retain(&m.Handle, m.Acquire)
+			}
+			fill(b)
+			return nil
+		},
+		releasing: pin.Unpin,
+	}
+}

@@ -1,0 +1,68 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package tour
+
+import (
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// registerAdd lets the simulated driver run the kernel add(a, b, sum, n).
+func registerAdd() error {
+	return control.Kernel("add", func(g sim.Grid, a, b, sum []float32, n uint32) {
+		for i := range min(int(n), g.Threads()) {
+			sum[i] = a[i] + b[i]
+		}
+	})
+}
+
+func TestRegisteredKernel(t *testing.T) {
+	if !onGPU {
+		require.NoError(t, registerAdd())
+	}
+	x := open(t)
+	s, b := newStream(t, x), newBuffer(t, x, 1000)
+	require.NoError(t, b.Fill(2))
+	m, add, err := loadAdd(x)
+	require.NoError(t, err)
+	closing(t, m)
+	require.NoError(t, launchAdd(s, add, b, b, b))
+	assert.EqualValues(t, 4, values(t, b)[999])
+}
+
+// TestOutOfRange launches a kernel for more values than its buffers have.
+func TestOutOfRange(t *testing.T) {
+	needsSimulated(t)
+	require.NoError(t, registerAdd())
+	x := open(t)
+	s, b, add := newStream(t, x), newBuffer(t, x, 1000), kernel(t, x, "add")
+	require.NoError(t, b.Fill(1))
+	require.NoError(t, add.Launch(s, safe.Threads(1001), b.Arg(), b.Arg(), b.Arg(), safe.Val(uint32(1001))))
+	assert.ErrorIs(t, s.Synchronize(), driver.CUDA_ERROR_ILLEGAL_ADDRESS)
+	assert.Contains(t, control.Violation(), "kernel add: panic: runtime error: index out of range [1000] with length 1000")
+	control.Reset() // a real driver cannot recover
+}
+
+func TestUnregisteredKernel(t *testing.T) {
+	needsSimulated(t)
+	x := open(t)
+	const ptx = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry blur()\n{\n\tret;\n}\n"
+	m, err := safe.Load(x, []byte(ptx), safe.LoadOptions{})
+	require.NoError(t, err)
+	closing(t, m)
+	blur, err := m.Kernel("blur")
+	require.NoError(t, err)
+	err = blur.Launch(newStream(t, x), safe.Threads(1))
+	control.Reset() // the driver counts the launch as a mistake of the test
+	require.ErrorIs(t, err, driver.CUDA_ERROR_NOT_SUPPORTED)
+	var version int32
+	require.NoError(t, driver.CuDriverGetVersion(&version))
+	if version >= 12090 {
+		assert.EqualError(t, err, "cuda: Kernel.Launch: CUDA_ERROR_NOT_SUPPORTED: this device, driver or system cannot do this: kernel blur is not registered with the simulated driver: register it with sim.Control.Kernel or simdriver -kernels")
+	}
+}

@@ -1,0 +1,3 @@
+// Package programs holds a short program for each library, which the comment of its raw package
+// shows.
+package programs

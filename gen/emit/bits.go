@@ -1,0 +1,74 @@
+package emit
+
+import (
+	"fmt"
+
+	"github.com/dave/jennifer/jen"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// bitStorage prints the bytes of the bit fields that fields begins with. It returns where
+// they end. They have a name, since Go need not copy fields without one.
+func bitStorage(g *jen.Group, fields []*model.Field) (end int64) {
+	start := fields[0].First()
+	for _, m := range fields {
+		if m.Bits == 0 {
+			break
+		}
+		end = max(end, m.Past())
+	}
+	g.Id(fmt.Sprint("bits", start)).Index(jen.Lit(int(end - start))).Byte()
+	return end
+}
+
+// bitField prints how to read and write a bit field, which lies at a bit of d:
+//
+//	func (u *CUptiThing) Valid() uint32 { return uint32(bits(unsafe.Pointer(u), 64, 1)) }
+//
+//	func (u *CUptiThing) SetValid(v uint32) { setBits(unsafe.Pointer(u), 64, 1, uint64(v)) }
+func bitField(f *jen.File, d *model.Decl, m *model.Field, at int64) {
+	where := []jen.Code{jen.Qual("unsafe", "Pointer").Call(jen.Id("u")), jen.Lit(int(at)), jen.Lit(int(m.Bits))}
+	read := jen.Id("bits").Call(where...)
+	if signed(m.Type) {
+		read = jen.Int64().Call(read.Op("<<").Lit(int(64 - m.Bits))).Op(">>").Lit(int(64 - m.Bits))
+	}
+	value, written := goType(m.Type).Call(read), jen.Uint64().Call(jen.Id("v"))
+	f.Commentf("// %s is the bit field %s, of %d bits.", m.Go, m.C, m.Bits)
+	if len(m.Doc) > 0 {
+		f.Comment("//")
+		docs(f, m.Doc)
+	}
+	f.Func().Params(jen.Id("u").Op("*").Id(d.Go)).Id(m.Go).Params().Add(goType(m.Type)).Block(jen.Return(value))
+	f.Commentf("// Set%s sets the bit field %s.", m.Go, m.C)
+	f.Func().Params(jen.Id("u").Op("*").Id(d.Go)).Id("Set" + m.Go).Params(jen.Id("v").Add(goType(m.Type))).Block(
+		jen.Id("setBits").Call(append(where, written)...),
+	)
+}
+
+func signed(t *model.Type) bool {
+	if t.Kind == model.Named && t.Decl.Underlying != nil {
+		t = t.Decl.Underlying
+	}
+	return t.Go != "" && t.Go[0] == 'i'
+}
+
+// bitHelpers prints the functions that the methods of bit fields call.
+func bitHelpers(f *jen.File) {
+	f.Comment("// bits reads a number of bits that lie at some bits behind p.")
+	f.Func().Id("bits").Params(jen.Id("p").Qual("unsafe", "Pointer"), jen.List(jen.Id("at"), jen.Id("length")).Int()).Params(jen.Id("v").Uint64()).Block(
+		jen.For(jen.Id("i").Op(":=").Range().Id("length")).Block(
+			jen.Id("b").Op(":=").Op("*").Parens(jen.Op("*").Byte()).Call(jen.Qual("unsafe", "Add").Call(jen.Id("p"), jen.Parens(jen.Id("at").Op("+").Id("i")).Op("/").Lit(8))),
+			jen.Id("v").Op("|=").Uint64().Call(jen.Id("b").Op(">>").Parens(jen.Parens(jen.Id("at").Op("+").Id("i")).Op("%").Lit(8)).Op("&").Lit(1)).Op("<<").Id("i"),
+		),
+		jen.Return(jen.Id("v")),
+	)
+	f.Comment("// setBits writes the lowest bits of v to where bits reads them.")
+	f.Func().Id("setBits").Params(jen.Id("p").Qual("unsafe", "Pointer"), jen.List(jen.Id("at"), jen.Id("length")).Int(), jen.Id("v").Uint64()).Block(
+		jen.For(jen.Id("i").Op(":=").Range().Id("length")).Block(
+			jen.Id("b").Op(":=").Parens(jen.Op("*").Byte()).Call(jen.Qual("unsafe", "Add").Call(jen.Id("p"), jen.Parens(jen.Id("at").Op("+").Id("i")).Op("/").Lit(8))),
+			jen.Id("bit").Op(":=").Parens(jen.Id("at").Op("+").Id("i")).Op("%").Lit(8),
+			jen.Op("*").Id("b").Op("=").Op("*").Id("b").Op("&^").Parens(jen.Lit(1).Op("<<").Id("bit")).Op("|").Byte().Call(jen.Id("v").Op(">>").Id("i").Op("&").Lit(1)).Op("<<").Id("bit"),
+		),
+	)
+}

@@ -1,0 +1,34 @@
+package emit
+
+import "github.com/dave/jennifer/jen"
+
+// vars prints a function for each variable that the library exports:
+//
+//	func CUTENSOR_COMPUTE_DESC_32F() (v CutensorComputeDescriptor_t, err error) {
+//		p, err := address("CUTENSOR_COMPUTE_DESC_32F")
+//		if err != nil {
+//			return v, err
+//		}
+//		return *(*CutensorComputeDescriptor_t)(p), nil
+//	}
+func (e *emitter) vars() error {
+	f := e.file()
+	for _, v := range e.api.Vars {
+		f.Commentf("// %s returns the value of the variable %s, which the library exports.", v.Go, v.C)
+		f.Func().Id(v.Go).Params().Params(jen.Id("v").Add(goType(v.Type)), jen.Err().Error()).Block(
+			jen.List(jen.Id("p"), jen.Err()).Op(":=").Id("address").Call(jen.Lit(v.C)),
+			jen.If(jen.Err().Op("!=").Nil()).Block(jen.Return(jen.Id("v"), jen.Err())),
+			jen.Return(jen.Op("*").Parens(jen.Op("*").Add(goType(v.Type))).Call(jen.Id("p")), jen.Nil()),
+		)
+	}
+	f.Comment("// address is where the library has a variable.")
+	f.Func().Id("address").Params(jen.Id("symbol").String()).Params(jen.Qual("unsafe", "Pointer"), jen.Error()).Block(
+		jen.Id("lib").Dot("Lock").Call(),
+		jen.Defer().Id("lib").Dot("Unlock").Call(),
+		jen.If(jen.Err().Op(":=").Id("open").Call(), jen.Err().Op("!=").Nil()).Block(jen.Return(jen.Nil(), jen.Err())),
+		jen.Id("p").Op(":=").Id("dlsym").Call(jen.Id("lib").Dot("handle"), jen.Id("symbol")),
+		jen.If(jen.Id("p").Op("==").Nil()).Block(jen.Return(jen.Nil(), jen.Id("lacks").Call(jen.Id("symbol")))),
+		jen.Return(jen.Id("p"), jen.Nil()),
+	)
+	return e.save("zvars.go", f)
+}

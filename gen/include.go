@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/headers"
+)
+
+// readRow is the library to bind: the row of a file, or one of the generator's own.
+func readRow(c config) (*model.Row, error) {
+	if c.row == "" {
+		return using(model.RowOf(c.api), c.uses)
+	}
+	data, err := os.ReadFile(c.row)
+	if err != nil {
+		return nil, fmt.Errorf("-row: %w", err)
+	}
+	row, err := model.ReadRow(c.row, data)
+	if err != nil {
+		return nil, fmt.Errorf("-row: %w", err)
+	}
+	row.Release = cmp.Or(c.version, row.Release)
+	return using(row, c.uses)
+}
+
+// using is the row of a library that takes types from packages at the import paths of -uses.
+func using(row *model.Row, at map[string]string) (*model.Row, error) {
+	with := *row
+	with.At = at
+	for api, importPath := range at {
+		if !slices.Contains(row.Uses, api) {
+			return nil, fmt.Errorf("-uses %s: %s takes types from %s alone", api, row.API, cmp.Or(strings.Join(row.Uses, ", "), "no other library"))
+		}
+		if row.Example != "" && model.RowOf(api).Status == row.Status {
+			with.Example = path.Base(importPath) + "." + row.Example[strings.LastIndex(row.Example, ".")+1:]
+		}
+	}
+	return &with, nil
+}
+
+// includeFolder is the folder of headers to read. Those of a pinned version are fetched when they
+// are not there.
+func includeFolder(c config, row *model.Row, stderr io.Writer) (fs.FS, error) {
+	if c.headers == "" {
+		return fetch(c, row, stderr)
+	}
+	main := "cuda.h"
+	if c.row != "" {
+		main = row.Headers[0]
+	}
+	dir, err := folderOf(c.headers, main)
+	if err != nil {
+		return nil, err
+	}
+	if c.row == "" || c.cuda == "" {
+		return os.DirFS(dir), nil
+	}
+	cuda, err := fetch(c, row, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return overlay{os.DirFS(dir), cuda}, nil
+}
+
+// folderOf is the include folder that dir names.
+func folderOf(dir, header string) (string, error) {
+	for _, in := range []string{dir, filepath.Join(dir, "include")} {
+		if _, err := os.Stat(filepath.Join(in, filepath.FromSlash(header))); err == nil {
+			return in, nil
+		}
+	}
+	what := "of a CUDA toolkit"
+	if header != "cuda.h" {
+		what = "of the library"
+	}
+	return "", fmt.Errorf("-headers %s: no %s there: name the include folder %s", dir, header, what)
+}
+
+// fetch gets the headers of a pinned version.
+func fetch(c config, row *model.Row, stderr io.Writer) (fs.FS, error) {
+	release, err := lookup(c, row)
+	if err != nil {
+		return nil, fmt.Errorf("%w; for another version name an include folder with -headers", err)
+	}
+	dir, err := release.Fetch(context.Background(), stderr)
+	if err != nil {
+		return nil, err
+	}
+	return os.DirFS(dir), nil
+}
+
+// lookup is what is pinned for the versions that the command line asks for.
+func lookup(c config, row *model.Row) (headers.Release, error) {
+	release, err := headers.Lookup(c.cuda)
+	if row.Fetch != "" {
+		release, err = headers.LookupRequested(row.Fetch, c.cuda, c.version)
+	}
+	for _, api := range row.Uses {
+		if used := model.RowOf(api).Fetch; used != "" && err == nil {
+			release, err = release.WithRequested(used)
+		}
+	}
+	return release, err
+}
+
+// overlay is a folder of headers on top of another.
+type overlay []fs.FS
+
+func (o overlay) Open(name string) (fs.File, error) {
+	for _, folder := range o {
+		f, err := folder.Open(name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+// apis are the names that -api takes.
+func apis() string {
+	return strings.Join(model.APIs(), ", ") + "; on request " + strings.Join(model.RequestedAPIs(), ", ")
+}

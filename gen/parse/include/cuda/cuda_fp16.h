@@ -1,0 +1,3 @@
+/* The type of cuda_fp16.h that functions of CUDA's libraries take, for parsing alone. */
+#pragma once
+typedef unsigned short __half;

@@ -1,0 +1,3 @@
+/* What CUDA's headers need of arpa/inet.h, for parsing alone. */
+#pragma once
+#include <sys/socket.h>

@@ -1,0 +1,3 @@
+/* What CUDA's headers need of inttypes.h, for parsing alone. */
+#pragma once
+#include <stdint.h>

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// race has contestants do the same in turns.
+type race struct {
+	all   []*contestant
+	short bool
+	end   time.Time // after which rows are left out
+	log   io.Writer
+	*results
+}
+
+// run measures all rows.
+func (r *race) run() {
+	for _, c := range r.all {
+		if c.name == "safe" {
+			r.Crossing = c.do("crossing", 0, 20).NS
+		}
+	}
+	for _, row := range rows() {
+		r.row(row)
+	}
+	for _, us := range waits {
+		r.waits(us)
+	}
+	for _, workers := range crowds {
+		if r.short {
+			workers /= 32
+		}
+		r.crowd(workers)
+	}
+}
+
+// over tells whether the time is up, and notes what is left out.
+func (r *race) over(name string) bool {
+	over := time.Now().After(r.end)
+	if over {
+		r.note(note{Contestant: "all", Row: name, Why: "no time left"})
+	}
+	return over
+}
+
+// turns has everybody do something, in rounds, a different one first each time. A contestant that
+// gives no figure is not asked again.
+func (r *race) turns(rounds int, name string, do func(c *contestant) bool) {
+	if r.over(name) {
+		return
+	}
+	if r.short {
+		rounds = 1
+	}
+	out := map[string]bool{}
+	for i := range rounds {
+		for k := range r.all {
+			c := r.all[(k+i)%len(r.all)]
+			if !out[c.name] && c.absent == "" {
+				out[c.name] = !do(c)
+			}
+		}
+	}
+	fmt.Fprintf(r.log, "%s\n", name)
+}
+
+func (r *race) row(row row) {
+	ns, ms := map[string][]float64{}, row.ms
+	if r.short {
+		ms = 0.5
+	}
+	r.turns(row.rounds, row.name, func(c *contestant) bool {
+		answer := c.do(row.item, row.arg, ms)
+		if !r.valid(c, row.name, answer) {
+			delete(ns, c.name)
+			return false
+		}
+		ns[c.name] = append(ns[c.name], answer.NS)
+		return true
+	})
+	r.add(row, ns)
+}
+
+// valid tells whether there is a figure, and notes why not.
+func (r *race) valid(c *contestant, row string, answer reply) bool {
+	why := answer.Absent
+	if answer.Wrong {
+		why = "wrong result"
+	}
+	if why != "" {
+		r.note(note{c.name, row, why, true})
+	}
+	return why == ""
+}
+
+func (r *race) waits(us int) {
+	rows := waitRows(us)
+	samples, cpu := map[string][]float64{}, map[string][]float64{}
+	r.turns(5, rows[0].name, func(c *contestant) bool {
+		answer := c.do("wait", us, 0)
+		if !r.valid(c, rows[0].name, answer) {
+			return false
+		}
+		for _, s := range answer.Samples {
+			samples[c.name] = append(samples[c.name], 1e3*s)
+		}
+		cpu[c.name] = append(cpu[c.name], 1e3*answer.CPU)
+		return true
+	})
+	p50, p99 := map[string][]float64{}, map[string][]float64{}
+	for name, s := range samples {
+		slices.Sort(s)
+		p50[name], p99[name] = []float64{median(s)}, []float64{s[min(len(s)-1, len(s)*99/100)]}
+	}
+	r.add(rows[0], p50)
+	r.add(rows[1], p99)
+	r.add(rows[2], cpu)
+}
+
+func (r *race) crowd(workers int) {
+	rows := crowdRows(workers)
+	wall, cpu, more := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
+	reps := map[string]int{}
+	r.turns(3, rows[0].name, func(c *contestant) bool {
+		if reps[c.name] == 0 { // as many as take a second or so
+			answer := c.do("many", workers, 2)
+			if !r.valid(c, rows[0].name, answer) {
+				return false
+			}
+			reps[c.name] = max(2, min(50, int(1e3/max(answer.Wall/2, 0.5))))
+			if reps[c.name] < 50 {
+				r.note(note{Contestant: c.name, Row: rows[0].name, Why: fmt.Sprintf("%d times, scaled to 50", reps[c.name])})
+			}
+		}
+		answer, peak := c.crowd(workers, reps[c.name])
+		if !r.valid(c, rows[0].name, answer) {
+			return false
+		}
+		scale := 1e6 * 50 / float64(reps[c.name])
+		wall[c.name] = append(wall[c.name], scale*answer.Wall)
+		cpu[c.name] = append(cpu[c.name], scale*answer.CPU)
+		more[c.name] = append(more[c.name], float64(peak))
+		return true
+	})
+	r.add(rows[0], wall)
+	r.add(rows[1], cpu)
+	r.add(rows[2], more)
+}
+
+// crowd asks for workers, and counts how many threads more the process has meanwhile.
+func (c *contestant) crowd(workers, reps int) (r reply, more int) {
+	before := threads(c.command.Process.Pid)
+	done := make(chan reply)
+	go func() { done <- c.do("many", workers, float64(reps)) }()
+	for {
+		select {
+		case r = <-done:
+			return r, more
+		case <-time.After(4 * time.Millisecond):
+			more = max(more, threads(c.command.Process.Pid)-before)
+		}
+	}
+}
+
+// median is the middle of values, or what is between the two in the middle.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

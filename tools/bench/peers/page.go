@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// introduction explains the table of the page.
+const introduction = `# Speed beside other bindings
+
+<!-- Written by tools/bench/peers -page: do not edit. -->
+
+The same operations by C, by this module and by other bindings, in turns on one machine: %s
+All contestants launch the same kernels. Each row is done in several rounds, and figures are medians.
+The time of C stands for itself, and the other figures are multiples of it. Ratios last; times differ
+from machine to machine.
+
+| column | what it is |
+|---|---|
+%s
+A way of package safe **loses** where it is slower than the best peer by more than 5 %%, and by more than
+an empty cgo call (%.0f ns) and %d ns. [Why](#where-package-safe-loses) stands below. "More threads" counts the threads that
+a process has while its workers wait. PyTorch launches kernels of its own, through its dispatcher.
+
+`
+
+// page is docs/peers.md, with a plot in another file.
+func (r *results) page(plot string) string {
+	var b strings.Builder
+	var who strings.Builder
+	for _, c := range r.Contestants {
+		if c.Absent == "" {
+			fmt.Fprintf(&who, "| %s | %s%s |\n", c.Name, escaped(c.Version), meaning[c.Name])
+		}
+	}
+	fmt.Fprintf(&b, introduction, strings.TrimSpace(r.head())+".", who.String(), r.Crossing, noise)
+	for i, line := range r.cells() {
+		for k, cell := range line {
+			line[k] = escaped(strings.ReplaceAll(cell, " LOSES", " **loses**"))
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
+		}
+	}
+	fmt.Fprintf(&b, "\n![The same times](%s)\n", plot)
+	b.WriteString("\n## Where package safe loses\n\n")
+	all := explained(r.losses())
+	for _, why := range all {
+		fmt.Fprintf(&b, "- %s\n", why)
+	}
+	if len(all) == 0 {
+		b.WriteString("In no row.\n")
+	}
+	if len(r.Notes) > 0 {
+		b.WriteString("\n## Not measured, or odd\n\n")
+	}
+	for _, n := range r.noted() {
+		fmt.Fprintf(&b, "- %s\n", escaped(n))
+	}
+	return b.String()
+}
+
+// writePage writes the page to a file, and the plot beside it.
+func (r *results) writePage(file string) error {
+	plot := strings.TrimSuffix(file, filepath.Ext(file)) + ".svg"
+	if err := os.WriteFile(plot, []byte(r.svg()), 0o666); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(r.page(filepath.Base(plot))), 0o666)
+}
+
+// meaning is what a column's version does not say.
+var meaning = map[string]string{
+	"C":         ", a loop",
+	"safe":      ", one call after the other",
+	"bulk":      ": a `Batch` recorded each time, `Graph.AddAll`, `Graph.SetAll`, `GraphExec.SetAll`, an `Arena`",
+	"replay":    ": a `Batch` recorded once",
+	"cudarc":    ", in Rust",
+	"cudarc-nt": ", in Rust",
+}
+
+func escaped(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(text)
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// reasons say why one of our ways may be behind the best peer. The first that matches counts. A row
+// that loses without one is a fault, or lacks a line here.
+var reasons = []struct{ way, rows, why string }{
+	{"safe", `^event (record|query)|^stream query`, "The call acquires the stream or the event, so that another goroutine may close it at any time."},
+	{"safe", `^launch, |^100 launches`, "A launch acquires the kernel, its buffers and the stream. A Batch does so once for many launches: see bulk and replay."},
+	{"bulk", `^100 launches`, "Recording checks and copies the arguments of each launch: see replay."},
+	{"safe", `^stream create|^empty graph`, "A Stream and a Graph have a cleanup, which closes them if the program drops them. Go takes about a third of a microsecond to add one and to stop it again."},
+	{"safe", `alloc and free`, "A Buffer has a cleanup, which frees it if the program drops it. Go takes about a third of a microsecond to add one and to stop it again. Buffers of an Arena have none: see bulk."},
+	{"safe", `^graph of \d+: (build|set)`, "Add and Set cross into C for each node. AddAll and SetAll do so once for all nodes: see bulk."},
+	{"bulk", `^graph of (1|10): (build|set)`, "With few nodes, what AddAll and SetAll do once weighs more than what they save for each node."},
+	{"safe", `^graph of \d+: capture`, "A capture consists of single launches."},
+	{"safe", `^graph of \d+: (instantiate|update)`, "The executable retains the objects that its nodes use."},
+	{"safe", `^graph of \d+: launch$`, "A launch acquires the executable and the stream, and counts against the bound on goroutines inside launches."},
+	{"safe", `^launch and wait, .*: (median|p99)$|and wait$`, "A wait spins for at most 50 µs and then polls, every 10 µs at first. It returns some microseconds later than one that spins, and takes a fraction of the CPU time."},
+	{"safe", `^pipeline`, "A piece is three calls, each of which acquires its objects. A Batch does so once for many pieces: see bulk and replay."},
+	{"bulk", `^pipeline`, "Recording checks and copies what each piece needs: see replay."},
+}
+
+// reason is why a way may be behind in a row, "" if none is known.
+func reason(way, row string) string {
+	for _, r := range reasons {
+		if way == r.way && regexp.MustCompile(r.rows).MatchString(row) {
+			return r.why
+		}
+	}
+	return ""
+}
+
+// explained lists losses by their reasons, a paragraph each.
+func explained(losses []loss) []string {
+	const unknown = "No reason is known: find it, or write it into tools/bench/peers/reasons.go."
+	var whys []string
+	rows := map[string][]string{}
+	for _, l := range losses {
+		why := l.why
+		if why == "" {
+			why = unknown
+		}
+		if rows[why] == nil {
+			whys = append(whys, why)
+		}
+		rows[why] = append(rows[why], l.String())
+	}
+	var all []string
+	for _, why := range whys {
+		all = append(all, why+" "+strings.Join(rows[why], "; ")+".")
+	}
+	return all
+}
+
+func (l loss) String() string {
+	return l.Name + " (" + l.way + "): " + l.amount(l.way) + ", " + l.best + " " + l.amount(l.best)
+}

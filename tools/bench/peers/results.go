@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// results are those of a run, as -json writes them.
+type results struct {
+	GPU         string        `json:"gpu"`
+	Driver      string        `json:"driver,omitempty"` // version of the kernel module
+	CUDA        string        `json:"cuda"`             // of the driver
+	CPUs        int           `json:"cpus"`
+	Go          string        `json:"go"`
+	Date        string        `json:"date"`
+	Contestants []participant `json:"contestants"`
+	Crossing    float64       `json:"crossingNs"` // of an empty cgo call
+	Rows        []*figures    `json:"rows"`
+	Notes       []note        `json:"notes,omitempty"`
+}
+
+// participant is a contestant, also one that took no part.
+type participant struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Absent  string `json:"absent,omitempty"` // why
+}
+
+// figures are those of a row.
+type figures struct {
+	Name   string               `json:"name"`
+	Unit   string               `json:"unit,omitempty"` // to print them in
+	Median map[string]float64   `json:"median"`         // ns, or a number, by contestant
+	Rounds map[string][]float64 `json:"rounds"`
+}
+
+// note says why a figure is missing, or what is odd about it.
+type note struct {
+	Contestant string `json:"contestant"`
+	Row        string `json:"row"`
+	Why        string `json:"why"`
+	Failed     bool   `json:"failed,omitempty"`
+}
+
+func (r *results) add(row row, values map[string][]float64) {
+	if len(values) == 0 {
+		return
+	}
+	f := &figures{Name: row.name, Unit: row.unit, Median: map[string]float64{}, Rounds: values}
+	for name, v := range values {
+		f.Median[name] = median(v)
+	}
+	r.Rows = append(r.Rows, f)
+}
+
+// note takes a reason in, once. That a contestant lacks an item is none.
+func (r *results) note(n note) {
+	if n.Why != none && !slices.Contains(r.Notes, n) {
+		r.Notes = append(r.Notes, n)
+	}
+}
+
+// failed tells what C or one of our own ways could not do.
+func (r *results) failed() error {
+	var errs []error
+	for _, c := range r.Contestants {
+		if c.Absent != "" && !foreign(c.Name) && c.Name != "C" { // which may lack its compiler
+			errs = append(errs, fmt.Errorf("%s: %s", c.Name, c.Absent))
+		}
+	}
+	for _, n := range r.Notes {
+		if n.Failed && !foreign(n.Contestant) {
+			errs = append(errs, fmt.Errorf("%s, %s: %s", n.Contestant, n.Row, n.Why))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// noted are the notes, those of one contestant and reason together.
+func (r *results) noted() (all []string) {
+	rows := map[string]string{}
+	for _, n := range r.Notes {
+		key := n.Contestant + ": " + n.Why
+		if !slices.Contains(all, key) {
+			all = append(all, key)
+			rows[key] = " (" + n.Row
+		} else {
+			rows[key] += "; " + n.Row
+		}
+	}
+	for i, key := range all {
+		all[i] = key + rows[key] + ")"
+	}
+	return all
+}
+
+// best is the fastest peer of a row, "" if there is none.
+func (f *figures) best() (name string) {
+	for other, ns := range f.Median {
+		if foreign(other) && (name == "" || ns < f.Median[name] || ns == f.Median[name] && other < name) {
+			name = other
+		}
+	}
+	return name
+}
+
+// noise is by how many nanoseconds a call may be slower by chance.
+const noise = 15
+
+// loses tells whether one of our ways is behind the best peer by more than 5 %, and by more than
+// a crossing of cgo and noise.
+func (f *figures) loses(way string, crossing float64) bool {
+	best, ours := f.best(), f.Median[way]
+	if best == "" || ours == 0 || f.Unit == "" {
+		return false
+	}
+	return ours > 1.05*f.Median[best] && ours > f.Median[best]+crossing+noise
+}
+
+// loss is a row where one of our ways is behind.
+type loss struct {
+	*figures
+	way, best, why string // why is "" if reasons says nothing
+}
+
+// losses are all of them.
+func (r *results) losses() []loss {
+	var all []loss
+	for _, f := range r.Rows {
+		for _, way := range safeWays {
+			if f.loses(way, r.Crossing) {
+				all = append(all, loss{f, way, f.best(), reason(way, f.Name)})
+			}
+		}
+	}
+	return all
+}
+
+// readResults reads a file that -json wrote.
+func readResults(file string) (*results, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	const want = "want a file that peers -json wrote"
+	r := &results{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", file, err, want)
+	}
+	if r.GPU == "" || len(r.Rows) == 0 || len(r.Contestants) == 0 || slices.Contains(r.Rows, nil) {
+		return nil, fmt.Errorf("%s: it lacks the GPU, contestants or rows: %s", file, want)
+	}
+	return r, nil
+}
+
+func (r *results) writeFile(file string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o666)
+}

@@ -1,0 +1,92 @@
+/* Modules, and the kernels in them. */
+#pragma once
+
+/* -- modules and kernels: module.c, kernel.c -- */
+
+#define MOST_PARAMS 64
+struct param { size_t offset, size; };
+
+/* What a launch is told besides its size. */
+enum { CLUSTER = 4 };
+struct launch_attribute { unsigned id; CUkernelNodeAttrValue value; };
+
+/* A function is what an image says about a kernel, and what the program has set. */
+struct function {
+	char *name;
+	CUfunction handle;
+	CUkernel kernel_handle;
+	struct module *module;
+	const struct kernel *kernel; /* as it was found last, */
+	unsigned found;              /* when there were so many */
+	bool untold; /* the image says nothing about the parameters */
+	struct param params[MOST_PARAMS];
+	int nparams, max_threads, max_shared;
+	int attributes[16];
+	bool loaded; /* onto the device */
+};
+
+struct global { char *name; struct block *block; size_t size; };
+
+struct module {
+	CUmodule handle;
+	CUlibrary library;
+	struct context *context; /* of a module; a library's is where it was used first */
+	struct function *functions;
+	struct global *globals;
+	int nfunctions, nglobals;
+	char *ptx; /* that is not compiled yet */
+};
+
+/* A kernel is one that can run: one of a few that are built in, or one of the program's. */
+struct kernel {
+	const char *name;
+	/* run does the work. It returns false as long as it has to be asked again. */
+	bool (*run)(struct item *i);
+	struct param params[MOST_PARAMS];
+	int nparams; /* -1 where a kernel in C does not tell */
+	/* of the program's */
+	struct kernel *next;
+	struct simParameter *told;
+	unsigned long id;
+	simRun go;
+	void (*c)(const struct simGrid *g, void **args);
+};
+const struct kernel *builtin_find(const char *name);
+/* kernel_of finds the kernel that a function is, or 0. */
+const struct kernel *kernel_of(struct function *f);
+/* kernel_fits tells whether a kernel, which may be 0, can run as a function. If not, it logs why. */
+bool kernel_fits(const struct kernel *k, const struct function *f);
+/* kernel_call runs a kernel of the program's, on a thread for them. */
+void kernel_call(struct item *i);
+/* kernel_rest is how many bytes there are from an address that a kernel uses. It is SIZE_MAX after a fault. */
+size_t kernel_rest(struct item *i, CUdeviceptr address);
+/* name_plain is the name in C++ of what a compiler's name stands for, with the arguments of a template or without. */
+bool name_plain(const char *name, bool arguments, char *to, size_t size);
+/* param_add adds a parameter behind others. */
+void param_add(struct param *params, int *n, size_t size, size_t align);
+struct function *function_add(struct module *m, const char *name);
+void global_add(struct module *m, const char *name, size_t size);
+/* contents_free frees what a text or an image has added. */
+void contents_free(struct module *m);
+/* ptx_read fills a module from a text. line is that where it stopped. */
+CUresult ptx_read(struct module *m, const char *text, int *line);
+bool ptx_looks(const char *image);
+/* ptx_told writes why a text was refused. */
+void ptx_told(char *to, size_t size, CUresult why, int line);
+/* elf_read fills a module from machine code, of which it finds the names. */
+CUresult elf_read(struct module *m, const void *image);
+bool elf_looks(const void *image);
+/* Where the compiler is to write what is wrong. */
+struct log { char *text; size_t size; };
+/* jit_options reads the options of the compiler, and finds the log. */
+CUresult jit_options(unsigned n, CUjit_option *options, void **values, struct log *l);
+void links_end(struct context *c);
+/* blocks_at_once is how many blocks a multiprocessor runs. */
+int blocks_at_once(struct function *f, int threads, size_t shared);
+#define MULTIPROCESSORS 132
+CUresult function_get(CUfunction handle, struct function **f);
+/* kernel_loaded tells whether the kernel's module is still there. */
+bool kernel_loaded(const struct item *i);
+/* kernel_item makes the work of a launch, whose stream does not count. */
+CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra, struct item **i);
+void modules_end(struct context *c);

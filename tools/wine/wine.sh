@@ -1,0 +1,25 @@
+#!/bin/sh
+# Runs a Windows program under Debian's wine64, as in
+#
+#	GOOS=windows go test -exec "$PWD/tools/wine/wine.sh" ./cuda/generated/driver
+#
+# It needs the packages wine64 and gcc-mingw-w64-x86-64. Go wants ProcessPrng of
+# bcryptprimitives.dll, which wine 8.0 lacks: the C file beside this one has it. The
+# prefix is made at the first run; WINEPREFIX names another folder for it.
+set -e
+here=$(cd "$(dirname "$0")" && pwd)
+export WINEDEBUG="${WINEDEBUG:--all}" WINEPREFIX="${WINEPREFIX:-$here/../../.cache/wine}"
+dll=$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll
+if ! [ -e "$dll" ]; then
+	mkdir -p "$WINEPREFIX"
+	(
+		flock 9 # several tests may begin at once
+		if ! [ -e "$dll" ]; then
+			wine64=/usr/lib/wine/wine64
+			"$wine64" wineboot -i >/dev/null 2>&1
+			x86_64-w64-mingw32-gcc -O2 -shared -o "$dll.new" "$here/bcryptprimitives.c" -ladvapi32
+			mv "$dll.new" "$dll"
+		fi
+	) 9>"$WINEPREFIX/lock"
+fi
+exec /usr/lib/wine/wine64 "$@"
