@@ -7,9 +7,8 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 RAW = ./cuda/...
 # Simulated drivers of other versions are for make test-race.
 ONE_DRIVER = -skip '^TestSimOtherDrivers$$'
-# Tests that build programs, load many libraries, or fill hundreds of megabytes take minutes
-# under an emulator.
-SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName|TestSimOutOfMemory|TestDropped|TestVirtualDropped)$$'
+# Tests that build programs or load many libraries take minutes under an emulator.
+SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName)$$'
 # A newer Go than the one go.mod asks for.
 NEXT_GO = go1.27.3
 

@@ -319,7 +319,7 @@ func TestSimReleaseInCapture(t *testing.T) {
 	}()
 	select {
 	case <-over:
-	case <-time.After(2 * time.Second):
+	case <-time.After(atOnce):
 		t.Error("it hangs")
 	}
 }

@@ -97,7 +97,7 @@ func TestCloseAllFrees(t *testing.T) {
 	made(t, x)
 	require.NoError(t, x.CloseAll())
 	drop()
-	assert.Eventually(t, safe.ReaperIdle, 5*time.Second, time.Millisecond)
+	assert.Eventually(t, safe.ReaperIdle, atOnce, time.Millisecond)
 	assert.Empty(t, reports)
 	if !onGPU {
 		for _, kind := range []string{"memory", "async", "host", "module", "graph", "exec", "array", "texture", "physical", "reserved"} {

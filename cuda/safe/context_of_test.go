@@ -118,7 +118,7 @@ func TestContextOfLasts(t *testing.T) {
 			assert.Equal(t, []int32{1, 2}, got)
 			require.NoError(t, b.Close())
 			runtime.KeepAlive(s)
-			require.Eventually(t, func() bool { return x.Raw() == 0 }, 5*time.Second, time.Millisecond, "nothing is open")
+			require.Eventually(t, func() bool { return x.Raw() == 0 }, atOnce, time.Millisecond, "nothing is open")
 			_, err = safe.NewEvent(x, safe.EventOptions{})
 			assert.ErrorIs(t, err, safe.ErrClosed)
 			assert.Equal(t, driver.CUcontext(0), s.Context().Raw())

@@ -163,7 +163,7 @@ func TestResetTellsWaiters(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 		resetPrimary(t, x)
-		late := time.After(10 * time.Second)
+		late := time.After(atOnce)
 		for i := range cap(told) {
 			select {
 			case <-told:
@@ -190,9 +190,9 @@ func TestResetTellsFutures(t *testing.T) {
 		require.NoError(t, s.AddCallback(func(error) { close(called) }))
 		all := s.Completion()
 		resetPrimary(t, x)
-		soon(t, all.Done(), 5*time.Second, "the completion never comes")
-		soon(t, f.Done(), 5*time.Second, "the future of the host function never completes")
-		soon(t, called, 5*time.Second, "the function of AddCallback is never called")
+		soon(t, all.Done(), "the completion never comes")
+		soon(t, f.Done(), "the future of the host function never completes")
+		soon(t, called, "the function of AddCallback is never called")
 		s.Close()
 	})
 }

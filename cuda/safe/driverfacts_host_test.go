@@ -6,7 +6,6 @@
 package safe_test
 
 import (
-	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -16,18 +15,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
-	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// hang is the time after which a call counts as hanging: longer under an emulator.
-var hang = func() time.Duration {
-	if os.Getenv(command.Wrapper) != "" {
-		return 3 * time.Minute
-	}
-	return 30 * time.Second
-}()
 
 // hostFunc enqueues a call of f, which stays reachable until the test ends.
 func hostFunc(t *testing.T, s driver.CUstream, f func()) error {

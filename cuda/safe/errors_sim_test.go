@@ -153,7 +153,9 @@ func TestSimOutOfMemory(t *testing.T) {
 	for range 3 {
 		b, err := safe.NewBuffer[byte](x, most) // the one before it was dropped
 		require.NoError(t, err)
-		require.NoError(t, b.ZeroAsync(s))
+		part, err := b.Slice(0, 1) // zeroing all takes minutes on an emulator
+		require.NoError(t, err)
+		require.NoError(t, part.ZeroAsync(s))
 	}
 	b, err := safe.NewBufferAsync[byte](s, most)
 	require.NoError(t, err)

@@ -174,7 +174,7 @@ func TestSimClonedRelease(t *testing.T) {
 	require.NoError(t, clone.Close())
 	select {
 	case <-released:
-	case <-time.After(time.Second):
+	case <-time.After(atOnce):
 		t.Error("the original delays it")
 	}
 	settle(t)

@@ -38,7 +38,7 @@ func TestSimGreenDestroyedFirst(t *testing.T) {
 	assert.ErrorIs(t, destroy, driver.CUDA_ERROR_CONTEXT_IS_DESTROYED)
 	assert.Equal(t, "a green context is destroyed before its streams", simulated.Violation())
 	require.NoError(t, x.Close())
-	assert.Eventually(t, func() bool { return simulated.Lost() > 0 }, 10*time.Second, time.Millisecond, "it leaks until the context goes")
+	assert.Eventually(t, func() bool { return simulated.Lost() > 0 }, atOnce, time.Millisecond, "it leaks until the context goes")
 }
 
 // TestSimGreenWaitEvent: streams created later wait as well.
@@ -77,7 +77,7 @@ func TestSimGreenDropped(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		drop()
 		return simulated.Live("") == 0
-	}, 20*time.Second, 10*time.Millisecond)
+	}, atOnce, 10*time.Millisecond)
 	assert.Empty(t, simulated.Violation(), "in the right order")
 }
 

@@ -128,7 +128,7 @@ func TestSimStreamLast(t *testing.T) {
 	require.NoError(t, y.Close())
 	assert.NoError(t, s.Close())
 	simulated.Hold(false)
-	assert.Eventually(t, func() bool { return simulated.Live("primary") == 1 }, 10*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return simulated.Live("primary") == 1 }, atOnce, time.Millisecond)
 }
 
 // TestSimBorrowedUser: memory is kept for all of its users.

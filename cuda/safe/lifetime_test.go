@@ -74,7 +74,9 @@ func TestDropped(t *testing.T) {
 		require.NoError(t, err)
 		s, err := safe.NewStream(x, safe.StreamOptions{})
 		require.NoError(t, err)
-		require.NoError(t, b.FillAsync(s, 1))
+		part, err := b.Slice(0, 1)
+		require.NoError(t, err)
+		require.NoError(t, part.FillAsync(s, 1))
 		_, err = safe.NewEvent(x, safe.EventOptions{})
 		require.NoError(t, err)
 		_, err = safe.NewPinned[byte](x, 10, safe.PinnedOptions{})
@@ -85,7 +87,7 @@ func TestDropped(t *testing.T) {
 		drop()
 		require.NoError(t, x.TrimMemory())
 		return free() > before-size/2
-	}, 20*time.Second, 10*time.Millisecond)
+	}, atOnce, 10*time.Millisecond)
 }
 
 // TestManyGoroutines uses objects of its own and shared ones from many
@@ -233,7 +235,9 @@ func TestFault(t *testing.T) {
 		require.NoError(t, err)
 		k, err := m.Kernel("store")
 		require.NoError(t, err)
-		require.NoError(t, b.FillAsync(s, 1))
+		part, err := b.Slice(0, 1)
+		require.NoError(t, err)
+		require.NoError(t, part.FillAsync(s, 1))
 		require.NoError(t, k.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
 		err = s.Synchronize()
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_ILLEGAL_ADDRESS)

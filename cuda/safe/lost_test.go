@@ -95,7 +95,7 @@ func TestFutureAfterLoss(t *testing.T) {
 		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
 		require.NoError(t, err)
 		d.lose(t)
-		if soon(t, f.Done(), 10*time.Second, "the future never completes") {
+		if soon(t, f.Done(), "the future never completes") {
 			assert.True(t, safe.IsFatal(f.Err()), "%v", f.Err())
 		}
 		unstick()
@@ -128,7 +128,7 @@ func TestWaitersAfterLoss(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		d.lose(t)
-		late := time.After(15 * time.Second)
+		late := time.After(atOnce)
 		for i := range n {
 			select {
 			case err := <-told:
@@ -144,7 +144,7 @@ func TestWaitersAfterLoss(t *testing.T) {
 				assert.NoError(t, exceptFatal(s.Close()))
 			}
 		}()
-		soon(t, closed, 10*time.Second, "Close hangs")
+		soon(t, closed, "Close hangs")
 	}, connections)
 }
 
@@ -204,8 +204,8 @@ func TestClosedWithHostFunc(t *testing.T) {
 			called := make(chan struct{})
 			require.NoError(t, s.AddCallback(func(error) { close(called) }))
 			require.NoError(t, errors.Join(s.Close(), m.Close(), x.Close()))
-			soon(t, f.Done(), 5*time.Second, "the future never completes")
-			soon(t, called, 5*time.Second, "the function of AddCallback is never called")
+			soon(t, f.Done(), "the future never completes")
+			soon(t, called, "the function of AddCallback is never called")
 		}
 		noViolation(t)
 	})

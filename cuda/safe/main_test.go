@@ -17,6 +17,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -75,7 +76,7 @@ func onSimulated(m *testing.M) (int, error) {
 // leftOver returns an error if the program has leaked objects or violated rules of the
 // driver.
 func leftOver() error {
-	for end := time.Now().Add(10 * time.Second); simulated.Live("") > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(atOnce); simulated.Live("") > 0 && time.Now().Before(end); {
 		drop()
 	}
 	if n := simulated.Live(""); n != 0 {
@@ -204,6 +205,17 @@ func current(t testing.TB) driver.CUcontext {
 	require.NoError(t, driver.CuCtxGetCurrent(&c))
 	return c
 }
+
+// hang is the time after which a call counts as hanging: longer under an emulator.
+var hang = func() time.Duration {
+	if os.Getenv(command.Wrapper) != "" {
+		return 3 * time.Minute
+	}
+	return time.Minute
+}()
+
+// atOnce is long enough, on any machine, for what does not wait for a stuck stream.
+var atOnce = hang / 2
 
 // drop makes the garbage collector find dropped objects.
 func drop() {

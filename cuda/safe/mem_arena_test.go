@@ -212,7 +212,7 @@ func TestArenaDropped(t *testing.T) {
 	drop()
 	require.NoError(t, b.Zero(), "a buffer keeps its block")
 	b = nil
-	assert.Eventually(t, func() bool { drop(); return simulated.Live("async") == 0 }, 2*atOnce, time.Millisecond)
+	assert.Eventually(t, func() bool { drop(); return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
 }
 
 // TestArenaRace: goroutines allocate while others reset the arena.

@@ -119,7 +119,7 @@ func TestSimHeapBesideStuck(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 	require.NoError(t, other.Synchronize())
-	assert.Eventually(t, func() bool { drop(); return simulated.Live("async") == 1 }, 2*atOnce, time.Millisecond)
+	assert.Eventually(t, func() bool { drop(); return simulated.Live("async") == 1 }, atOnce, time.Millisecond)
 	assert.False(t, isDone(over))
 	g.open()
 	<-over

@@ -213,7 +213,7 @@ func TestPitchedLife(t *testing.T) {
 		assert.Eventually(t, func() bool {
 			drop()
 			return free() > before-size/2
-		}, 20*time.Second, 10*time.Millisecond, name)
+		}, atOnce, 10*time.Millisecond, name)
 	}
 }
 

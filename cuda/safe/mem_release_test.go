@@ -19,9 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// atOnce is long enough for calls that do not wait for a stuck stream.
-const atOnce = 2 * time.Second
-
 // TestReleaseBesideStuck: memory that a stuck stream uses is freed when the stream
 // continues, all other memory at once.
 func TestReleaseBesideStuck(t *testing.T) {

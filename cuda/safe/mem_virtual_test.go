@@ -238,7 +238,7 @@ func TestVirtualUnmap(t *testing.T) {
 	require.NoError(t, out.CopyToHost(got))
 	assert.Equal(t, count(n), got)
 	assert.ErrorIs(t, use(), safe.ErrClosed)
-	require.Eventually(t, func() bool { return isUnmapped(t, x, r) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return isUnmapped(t, x, r) }, atOnce, 10*time.Millisecond)
 
 	mapped(t, x, r, 0, granule)
 	b = mappedBuffer[float32](t, r, 0, n)

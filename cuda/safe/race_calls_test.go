@@ -119,7 +119,7 @@ var workCalls = []streamCall{
 			select { // also where it became part of the graph
 			case <-f.Done():
 				return f.Err()
-			case <-time.After(hang / 2):
+			case <-time.After(atOnce):
 				return errors.New("the future never completes: it was captured as a function that runs once")
 			}
 		}
@@ -133,7 +133,7 @@ var workCalls = []streamCall{
 			select {
 			case err := <-called:
 				return err
-			case <-time.After(hang / 2):
+			case <-time.After(atOnce):
 				return errors.New("the function is never called")
 			}
 		}

@@ -284,7 +284,7 @@ func closesUnderLaunches() error {
 	}
 	select {
 	case <-released:
-	case <-time.After(hang / 2):
+	case <-time.After(atOnce):
 		return errors.New("the graph is never released")
 	}
 	if ran.Load() != launched.Load() || late.Load() > 0 {

@@ -131,12 +131,12 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 }
 
 // soon waits for c to be closed, or reports what did not happen.
-func soon(t testing.TB, c <-chan struct{}, d time.Duration, what string, args ...any) bool {
+func soon(t testing.TB, c <-chan struct{}, what string, args ...any) bool {
 	t.Helper()
 	select {
 	case <-c:
 		return true
-	case <-time.After(d):
+	case <-time.After(atOnce):
 		return assert.Fail(t, fmt.Sprintf(what, args...))
 	}
 }

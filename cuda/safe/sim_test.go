@@ -49,7 +49,7 @@ func startClean(t *testing.T) {
 	if onGPU {
 		return
 	}
-	for end := time.Now().Add(10 * time.Second); simulated.Live("") > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(atOnce); simulated.Live("") > 0 && time.Now().Before(end); {
 		drop()
 	}
 	nothingAlive(t, "before")
@@ -66,7 +66,7 @@ func nothingAlive(t *testing.T, what string) {
 // released it, in the order of its stream.
 func fewAlive(t *testing.T, most int, what string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); simulated.Live("") > most && time.Now().Before(end); {
+	for end := time.Now().Add(atOnce); simulated.Live("") > most && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	require.LessOrEqual(t, simulated.Live(""), most, "%s: %s", what, simulated.List())
@@ -175,7 +175,7 @@ func destroys(function string) bool {
 // settle waits until nothing is given back any more.
 func settle(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !safe.ReaperIdle(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(atOnce); !safe.ReaperIdle(); time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end), "the reaper does not end: %s", simulated.List())
 	}
 }

@@ -44,7 +44,7 @@ func reported[E error](t *testing.T, h *hook) (e E) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return errors.As(errors.Join(h.errs...), &e)
-	}, 10*time.Second, time.Millisecond)
+	}, atOnce, time.Millisecond)
 	return e
 }
 

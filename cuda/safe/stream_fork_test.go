@@ -383,7 +383,7 @@ func TestForkAgain(t *testing.T) {
 	streams := simulated.Live("stream")
 	require.NoError(t, s.Synchronize())
 	require.NoError(t, s.Close())
-	assert.Eventually(t, func() bool { return safe.ReaperIdle() }, 5*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return safe.ReaperIdle() }, atOnce, time.Millisecond)
 	assert.LessOrEqual(t, simulated.Live("stream"), streams)
 }
 

@@ -33,7 +33,7 @@ func isDone(c <-chan struct{}) bool {
 // noneLeft checks that there are no more goroutines than before.
 func noneLeft(t *testing.T, before int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+	for end := time.Now().Add(atOnce); runtime.NumGoroutine() > before && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before)

@@ -30,7 +30,7 @@ func inFullQueue(t *testing.T, s *safe.Stream, k *safe.Kernel, f func() error) e
 	close(full)
 	select {
 	case err = <-result:
-	case <-time.After(5 * time.Second):
+	case <-time.After(atOnce):
 		panic("deadlock: " + t.Name() + " waits for a launch that waits for it")
 	}
 	<-over

@@ -45,7 +45,7 @@ func TestFullQueueHoldsUpItsOwn(t *testing.T) {
 			defer cancel()
 			assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
 		}()
-		soon(t, done, 5*time.Second, "something waits for the stream whose queue is full")
+		soon(t, done, "something waits for the stream whose queue is full")
 		unstick()
 		<-over
 		<-done
@@ -126,7 +126,7 @@ func TestWorkOnFullQueue(t *testing.T) {
 					g, err := other.Capture(func() error { return k.Launch(other, one) })
 					assert.NoError(t, errors.Join(err, g.Close()))
 				}()
-				soon(t, done, 5*time.Second, "something waits for the stream whose queue is full")
+				soon(t, done, "something waits for the stream whose queue is full")
 				unstick()
 				assert.NoError(t, <-over)
 			})
@@ -158,7 +158,7 @@ func TestNewStreamsBesideStuck(t *testing.T) {
 				}
 			}
 		}()
-		soon(t, made, 10*time.Second, "NewStream waits for a stuck stream")
+		soon(t, made, "NewStream waits for a stuck stream")
 		unstick()
 	})
 }

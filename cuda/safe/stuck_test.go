@@ -40,7 +40,7 @@ func TestWaitsOnFullQueue(t *testing.T) {
 		for range many {
 			go func() { done <- s.Wait(ctx) }()
 		}
-		late := time.After(5 * time.Second)
+		late := time.After(atOnce)
 		for n := range many {
 			select {
 			case err := <-done:
@@ -72,7 +72,7 @@ func TestWaitsOneByOne(t *testing.T) {
 				cancel()
 			}
 		}()
-		soon(t, over, 10*time.Second, "a wait does not end with its context")
+		soon(t, over, "a wait does not end with its context")
 		t.Logf("%d waits", n.Load())
 		unstick()
 		<-over
@@ -160,7 +160,7 @@ func TestReaperBesideFullQueue(t *testing.T) {
 		_ = b
 		drop()
 		require.NoError(t, g.Close())
-		soon(t, released, 3*time.Second, "the function of OnRelease is not called while a launch waits for room on a stream")
+		soon(t, released, "the function of OnRelease is not called while a launch waits for room on a stream")
 		unstick()
 		<-over
 	})
@@ -197,7 +197,7 @@ func TestBeginBesideSynchronize(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 		}()
-		soon(t, answered, 3*time.Second, "a launch waits for a capture that cannot begin")
+		soon(t, answered, "a launch waits for a capture that cannot begin")
 		unstick()
 		assert.NoError(t, <-synchronized)
 		assert.NoError(t, except(<-begun, safe.ErrCapturing), "or a named error")
@@ -279,6 +279,6 @@ func TestOnReleaseMayWait(t *testing.T) {
 			}
 		}))
 		require.NoError(t, g.Close())
-		soon(t, returned, 5*time.Second, "Stream.Release in a function of OnRelease never returns")
+		soon(t, returned, "Stream.Release in a function of OnRelease never returns")
 	})
 }

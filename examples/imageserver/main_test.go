@@ -127,7 +127,7 @@ func clean(t *testing.T) {
 		return
 	}
 	// Another goroutine destroys some objects.
-	assert.Eventually(t, func() bool { return control.Live("") == 0 }, 10*time.Second, time.Millisecond, control.List())
+	assert.Eventually(t, func() bool { return control.Live("") == 0 }, time.Minute, time.Millisecond, control.List())
 	assert.Empty(t, control.Violation())
 }
 

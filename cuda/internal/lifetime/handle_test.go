@@ -59,7 +59,7 @@ func TestHandleCloseDuringUse(t *testing.T) {
 	assert.False(t, o.Acquire())
 	assert.Zero(t, o.destroyed.Load(), "in use")
 	o.Release()
-	assert.Eventually(t, o.gone, 5*time.Second, time.Millisecond)
+	assert.Eventually(t, o.gone, time.Minute, time.Millisecond)
 }
 
 func TestHandleParentFirst(t *testing.T) {
@@ -82,7 +82,7 @@ func TestHandleLater(t *testing.T) {
 	o.later.Store(3)
 	require.NoError(t, parent.Close())
 	require.NoError(t, o.Close())
-	assert.Eventually(t, func() bool { return o.gone() && parent.gone() }, 5*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return o.gone() && parent.gone() }, time.Minute, time.Millisecond)
 }
 
 // TestHandleParentLater: what a parent puts off is not the child's error.
@@ -95,7 +95,7 @@ func TestHandleParentLater(t *testing.T) {
 		require.NoError(t, o.Close())
 	}
 	assert.True(t, child.gone())
-	assert.Eventually(t, parent.gone, 5*time.Second, time.Millisecond)
+	assert.Eventually(t, parent.gone, time.Minute, time.Millisecond)
 }
 
 // owner is what a user would hold.
@@ -114,7 +114,7 @@ func TestHandleDropped(t *testing.T) {
 		Cleanup(u, &o.Handle)
 	}()
 	runtime.GC()
-	require.Eventually(t, o.gone, 5*time.Second, time.Millisecond)
+	require.Eventually(t, o.gone, time.Minute, time.Millisecond)
 	var leak *Leak
 	assert.ErrorAs(t, <-reports, &leak)
 	assert.Contains(t, leak.Error(), "object")
@@ -147,12 +147,12 @@ func TestHandleRace(t *testing.T) {
 		}
 		all.Wait()
 		o.Close()
-		require.Eventually(t, o.gone, 5*time.Second, 100*time.Microsecond)
+		require.Eventually(t, o.gone, time.Minute, 100*time.Microsecond)
 		assert.Zero(t, using.Load())
 	}
 	assert.Eventually(t, func() bool {
 		return Idle()
-	}, 5*time.Second, time.Millisecond, "the reaper rests")
+	}, time.Minute, time.Millisecond, "the reaper rests")
 }
 
 // TestCloseFamily closes what users hold, children of children included, newest first.

@@ -90,7 +90,7 @@ func TestDelayEnds(t *testing.T) {
 	control.Delay("cuStreamBeginCapture_v2", time.Hour)
 	done := make(chan error, 1)
 	go func() { done <- driver.CuStreamBeginCapture(s, driver.CU_STREAM_CAPTURE_MODE_RELAXED) }()
-	require.Eventually(t, func() bool { return control.Flying() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return control.Flying() == 1 }, time.Minute, time.Millisecond)
 	control.Reset()
 	select {
 	case err := <-done:

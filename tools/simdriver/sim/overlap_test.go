@@ -333,7 +333,7 @@ func play(t *testing.T, scene func(*stage), first, second call) {
 			_ = first.do(s)
 		}
 	}()
-	require.Eventually(t, func() bool { return control.Flying() == 1 || first.quiet }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return control.Flying() == 1 || first.quiet }, time.Minute, time.Millisecond)
 	control.Delay(first.name, 0) // for the second
 	_ = second.do(s)             // what it returns is for other tests
 }

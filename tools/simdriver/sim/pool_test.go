@@ -75,7 +75,7 @@ func TestPoolNotices(t *testing.T) {
 		var a driver.CUdeviceptr
 		require.NoError(t, driver.CuMemAllocFromPoolAsync(&a, 100, p, s))
 		require.NoError(t, driver.CuMemFreeAsync(a, s))
-		require.Eventually(t, func() bool { return driver.CuStreamQuery(s) == nil }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return driver.CuStreamQuery(s) == nil }, time.Minute, time.Millisecond)
 		require.NoError(t, test.notice())
 		require.NoError(t, driver.CuMemPoolTrimTo(p, 0))
 		assert.Equal(t, test.keeps, usage(t, p, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), test.name)
