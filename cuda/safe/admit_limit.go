@@ -23,7 +23,7 @@ type limiter struct {
 	inside  atomic.Int32
 	extra   atomic.Int32 // admitted beyond the limit
 	waiting atomic.Int32
-	left    atomic.Uint32 // number of calls that have left
+	left    atomic.Uint32 // number of calls that have left while others waited
 
 	mu     sync.Mutex
 	queue  []chan struct{}
@@ -94,9 +94,9 @@ func (b *limiter) raise() {
 }
 
 func (b *limiter) leave() {
-	b.left.Add(1)
 	b.inside.Add(-1)
 	if b.waiting.Load() > 0 {
+		b.left.Add(1)
 		b.extra.Store(0)
 		b.next()
 	}

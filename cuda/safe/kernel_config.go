@@ -59,10 +59,10 @@ func Threads2D(width, height int) LaunchConfig {
 
 // raw returns cfg without stream and attributes.
 func (cfg *LaunchConfig) raw() driver.CUlaunchConfig {
-	grid, block := cfg.Grid.full(), cfg.Block.full()
+	g, b := &cfg.Grid, &cfg.Block // not Dim.full, whose arrays would go through memory
 	return driver.CUlaunchConfig{
-		GridDimX: grid[0], GridDimY: grid[1], GridDimZ: grid[2],
-		BlockDimX: block[0], BlockDimY: block[1], BlockDimZ: block[2],
+		GridDimX: g.X, GridDimY: max(g.Y, 1), GridDimZ: max(g.Z, 1),
+		BlockDimX: b.X, BlockDimY: max(b.Y, 1), BlockDimZ: max(b.Z, 1),
 		SharedMemBytes: cfg.SharedBytes,
 	}
 }
