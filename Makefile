@@ -10,7 +10,7 @@ ONE_DRIVER = -skip '^TestSimOtherDrivers$$'
 # Tests that build programs or load many libraries take minutes under an emulator.
 SOME = -short -skip '^(TestBuild.*|TestBadLibraryByName)$$'
 # A newer Go than the one go.mod asks for.
-NEXT_GO = go1.27.3
+NEXT_GO = go1.27.4
 
 .PHONY: help generate test test-all test-race proofs on-request test-checks test-next-go test-nocgo test-windows test-arm64 libraries api check fmt vet staticcheck provenance portable api-check uptodate bench storm example gpu-test-bundle
 
@@ -85,10 +85,10 @@ test-windows: ## run the tests of the raw packages under wine
 	GOOS=windows $(GO) vet ./cuda/generated/...
 	$(GO) test -run '^TestProofWays$$/^windows_amd64$$' ./gen
 
-test-arm64: ## run the tests of the raw driver package, with and without cgo, and of package safe under qemu
-	$(say) 'raw packages and package safe on arm64, under qemu'
+test-arm64: ## run the tests of the raw driver package and of package safe under qemu, with and without cgo
+	$(say) 'raw packages and package safe on arm64 with and without cgo, under qemu'
 	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe
-	$(ARM64) CGO_ENABLED=0 $(GO) test $(SOME) -tags cudabind_nocgo -exec '$(QEMU)' ./cuda/generated/driver
+	$(ARM64) CGO_ENABLED=0 $(GO) test $(SOME) -timeout 30m -tags cudabind_nocgo -exec '$(QEMU)' ./cuda/internal/... ./cuda/generated/driver ./cuda/safe
 	$(GO) test -run '^TestProofWays$$/^linux_arm64/^(driver|runtime|curand)$$' ./gen
 
 libraries: ## get real CUDA libraries for the tests: they load without a GPU
