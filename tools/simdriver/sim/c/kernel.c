@@ -301,16 +301,19 @@ static bool draw(struct item *i)
 }
 
 /* The sizes of the parameters are those of the test data: another kernel of that name is not this one. */
-#define BUILTIN(name, run, ...) {name, run, (const unsigned char[]){__VA_ARGS__, 0}},
+#define BUILTIN(name, run, ...) {name, run, (const unsigned short[]){__VA_ARGS__, 0}},
 static const struct builtin {
 	const char *name;
 	bool (*run)(struct item *i);
-	const unsigned char *sizes;
+	const unsigned short *sizes;
 } builtins[] = {
 	BUILTIN("nothing", nothing, 0)
 	BUILTIN("limited", nothing, 0)
 	BUILTIN("three", nothing, 8, 4, 4)
 	BUILTIN("sixteen", nothing, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8)
+	BUILTIN("wide64", nothing, 64)
+	BUILTIN("wide512", nothing, 512)
+	BUILTIN("wide4064", nothing, 4064)
 	BUILTIN("fill", fill, 4, 4, 8)
 	BUILTIN("saxpy", saxpy, 4, 4, 8, 8)
 	BUILTIN("add", add, 8, 8, 8, 4)
@@ -347,7 +350,7 @@ const struct kernel *builtin_find(const char *name)
 		if (strcmp(b->name, name))
 			continue;
 		if (!k->name)
-			for (const unsigned char *size = b->sizes; *size; size++)
+			for (const unsigned short *size = b->sizes; *size; size++)
 				param_add(k->params, &k->nparams, *size, *size > 8 ? 8 : *size);
 		k->name = b->name;
 		k->run = b->run;
