@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Test setup: the choice of driver, shared helpers, and the check for leftover objects.
 // Runs on any driver.

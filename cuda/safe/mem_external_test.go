@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Memory and semaphores of other APIs. In the simulated driver both are files: memory is
 // what the file contains, and a semaphore the number at its beginning. On a GPU, where they

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests check which devices and hosts can access the memory of pools. They run on
 // the simulated driver and on a GPU; TestPoolAccess needs two devices.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests share pools between processes. TestSharedPool needs a GPU,
 // TestSimSharedPool the simulated driver.

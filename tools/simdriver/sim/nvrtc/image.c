@@ -1,6 +1,6 @@
 #include "nvrtc.h"
 
-#include <elf.h>
+#include "../c/elf64.h"
 
 /* Sizes of a kernel's parameters, if all of them are known. */
 static bool sizes(const struct kernel *k, size_t *to)
