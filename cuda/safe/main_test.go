@@ -90,6 +90,14 @@ func leftOver() error {
 	return nil
 }
 
+// needsFiles skips a test where CUDA shares nothing by file descriptors.
+func needsFiles(t *testing.T) {
+	t.Helper()
+	if !sharesFiles {
+		t.Skip("needs memory that is shared by file descriptors")
+	}
+}
+
 func open(t testing.TB, ordinal int) *safe.Context {
 	t.Helper()
 	x, err := safe.Open(ordinal)

@@ -91,6 +91,7 @@ func withSemaphore(w *world, do func(*safe.ExternalSemaphore) error) error {
 func exported(t *testing.T) *os.File {
 	t.Helper()
 	needsSimulated(t)
+	needsFiles(t)
 	f, err := os.Create(filepath.Join(t.TempDir(), "exported"))
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
@@ -140,6 +141,7 @@ func TestExternalMemory(t *testing.T) {
 }
 
 func TestExternalMemoryRefuses(t *testing.T) {
+	needsFiles(t)
 	x := open(t, 0)
 	before := descriptors(t)
 	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))

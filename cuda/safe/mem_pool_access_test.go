@@ -147,6 +147,9 @@ func TestPoolsForTheHost(t *testing.T) {
 			}
 			require.NoError(t, b.Close())
 			assert.Nil(t, b.Data())
+			if !sharesFiles {
+				return
+			}
 			c.o.HandleTypes = fileDescriptor
 			_, err = safe.NewPool(x, c.o)
 			assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE, "it cannot be shared")

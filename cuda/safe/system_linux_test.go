@@ -36,5 +36,8 @@ func inherited(t *testing.T, f *os.File) bool {
 	return flags&syscall.FD_CLOEXEC == 0
 }
 
-// needsFiles skips a test where CUDA shares nothing by file descriptors.
-func needsFiles(*testing.T) {}
+// sharesFiles: CUDA shares memory by file descriptors.
+const sharesFiles = true
+
+// libraryName is the driver's.
+const libraryName = "libcuda.so.1"

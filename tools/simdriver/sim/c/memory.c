@@ -141,6 +141,15 @@ void check_guards(void)
 		check_guard(b);
 }
 
+/* forget takes back the room of a block: of what no other block has a part of, on any system. */
+static void forget(struct block *b)
+{
+	uintptr_t page = 1 << 16, from = (b->address + page - 1) / page * page, to = (b->address + b->size) / page * page;
+
+	if (from < to)
+		os_forget((void *)from, to - from);
+}
+
 /* block_free gives a block back. What was it stays known, for those who use it still. */
 void block_free(struct block *b)
 {
@@ -151,7 +160,7 @@ void block_free(struct block *b)
 	if (b->place != HOST_MEMORY)
 		devices[b->device].used -= b->size;
 	if (b->size > SHORT)
-		os_forget(bytes(b), whole(b) * UNIT);
+		forget(b);
 	else
 		memset(bytes(b), POISON, b->size);
 	free(b->pages);
