@@ -77,13 +77,17 @@ WINE = $(CURDIR)/tools/wine/wine.sh
 QEMU = qemu-aarch64 -L /usr/aarch64-linux-gnu
 ARM64 = GOARCH=arm64 CC=aarch64-linux-gnu-gcc CUDABIND_EXEC="$(QEMU)"
 
-test-windows: ## run the tests of the raw packages under wine
+test-windows: ## run the tests of the raw packages and of package safe under wine
 	$(say) 'raw packages on Windows, under wine'
 	rm -rf .cache/dll && mkdir -p .cache/dll
 	CUDABIND_TEST_LIBRARIES=$(CURDIR)/.cache/dll CC=x86_64-w64-mingw32-gcc CGO_ENABLED=0 \
 		$(GO) test -count=1 -tags cudabind_nocgo -run '^TestPrebuild$$' ./cuda/generated/driver
 	CUDABIND_TEST_LIBRARIES='Z:$(subst /,\,$(CURDIR)/.cache/dll)' GOOS=windows CGO_ENABLED=0 $(GO) test -exec '$(WINE)' ./cuda/generated/driver
 	GOOS=windows $(GO) vet ./cuda/generated/...
+	$(say) 'package safe on Windows, under wine'
+	CC=x86_64-w64-mingw32-gcc CGO_ENABLED=0 $(GO) run ./tools/simdriver -o .cache/dll >/dev/null
+	CUDABIND_SIM='Z:$(subst /,\,$(CURDIR)/.cache/dll)\nvcuda.dll' GOOS=windows CGO_ENABLED=0 \
+		$(GO) test -count=1 -short -timeout 20m -exec '$(WINE)' ./cuda/internal/... ./cuda/safe
 	$(GO) test -run '^TestProofWays$$/^windows_amd64$$' ./gen
 
 test-arm64: ## run the tests of the raw driver package, with and without cgo, and of package safe under qemu

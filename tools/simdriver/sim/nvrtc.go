@@ -32,5 +32,8 @@ func BuildNVRTC(dir, version string) (string, error) {
 	if err := os.Remove(first); err != nil && !os.IsNotExist(err) {
 		return "", err
 	}
+	if on == windows { // which lets few users make links
+		return file, copyFile(file, first, 0o777)
+	}
 	return file, os.Symlink(filepath.Base(file), first)
 }
