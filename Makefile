@@ -87,7 +87,7 @@ test-windows: ## run the tests of the raw packages and of package safe under win
 	$(say) 'package safe on Windows, under wine'
 	CC=x86_64-w64-mingw32-gcc CGO_ENABLED=0 $(GO) run ./tools/simdriver -o .cache/dll >/dev/null
 	CUDABIND_SIM='Z:$(subst /,\,$(CURDIR)/.cache/dll)\nvcuda.dll' GOOS=windows CGO_ENABLED=0 \
-		$(GO) test -count=1 -short -timeout 20m -exec '$(WINE)' ./cuda/internal/... ./cuda/safe
+		$(GO) test -count=1 -short -timeout 20m -exec '$(WINE)' ./cuda/internal/... ./cuda/safe/...
 	$(GO) test -run '^TestProofWays$$/^windows_amd64$$' ./gen
 
 test-arm64: ## run the tests of the raw driver package, with and without cgo, and of package safe under qemu

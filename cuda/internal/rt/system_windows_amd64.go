@@ -1,9 +1,11 @@
 package rt
 
 import (
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -11,12 +13,33 @@ import (
 // newCallback returns the address of a C function that calls f. It is never released.
 func newCallback(f any) uintptr { return syscall.NewCallback(f) }
 
-var currentThread = syscall.NewLazyDLL("kernel32.dll").NewProc("GetCurrentThreadId")
+var (
+	kernel32      = syscall.NewLazyDLL("kernel32.dll")
+	currentThread = kernel32.NewProc("GetCurrentThreadId")
+	counter       = kernel32.NewProc("QueryPerformanceCounter")
+	frequency     = kernel32.NewProc("QueryPerformanceFrequency")
+)
 
 // Thread returns the system's id of the current thread.
 func Thread() int {
-	id, _, _ := currentThread.Call()
+	id, _, _ := syscall.SyscallN(currentThread.Addr())
 	return int(id)
+}
+
+// perSecond is how often the counter counts.
+var perSecond = sync.OnceValue(func() int64 {
+	var n int64
+	syscall.SyscallN(frequency.Addr(), uintptr(unsafe.Pointer(&n)))
+	return n
+})
+
+// now returns the nanoseconds of a clock that does not go backward. That of Go's timers counts
+// in ticks, which are longer than the intervals of Poll.
+func now() int64 {
+	var n int64
+	syscall.SyscallN(counter.Addr(), uintptr(unsafe.Pointer(&n)))
+	const second = 1000 * 1000 * 1000
+	return n/perSecond()*second + n%perSecond()*second/perSecond()
 }
 
 // woken ends a nap. Alarms share it: a nap that ends early does no harm, and one that is not
