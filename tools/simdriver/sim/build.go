@@ -1,7 +1,7 @@
-// Package sim builds and controls a simulated libcuda.so.1, for tests on machines without a
-// GPU. [Build] compiles the library; a test process loads it as it would load the real
-// driver, and [Attach] returns a [Control] to inject failures, delays and faults, and to
-// count live objects.
+// Package sim builds and controls a simulated libcuda.so.1 or nvcuda.dll, for tests on
+// machines without a GPU. [Build] compiles the library; a test process loads it as it would
+// load the real driver, and [Attach] returns a [Control] to inject failures, delays and
+// faults, and to count live objects.
 //
 // The library is a test double. It simulates devices, contexts, streams and their order,
 // events, memory with guards against overruns, captures, graphs, and a few kernels that it
