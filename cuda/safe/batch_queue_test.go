@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Batches on full queues, in host functions and with calls that fail; benchmarks. Runs on any
 // driver; tests named Sim need the simulated one.

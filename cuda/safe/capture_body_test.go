@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Captures into bodies of conditional nodes of a graph that is itself captured. Runs on any
 // driver for CUDA 12.3 or newer.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Objects of a context that was reset make no calls with old handles. Needs the simulated
 // driver, and CUDA 12.0 to tell contexts apart.

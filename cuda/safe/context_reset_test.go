@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Primary contexts that are reset by raw calls, or opened and closed by many goroutines.
 // CUDA reuses handles and addresses, so old objects must not affect new ones. Each test

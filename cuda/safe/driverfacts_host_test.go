@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // What the driver allows in host functions, and which calls block. Needs any driver,
 // simulated or a GPU's.
@@ -7,13 +7,13 @@ package safe_test
 
 import (
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,7 +52,7 @@ func TestFactHostFuncsShareAThread(t *testing.T) {
 	require.NoError(t, onThreadOf(w.x, func() error {
 		for range 4 {
 			for _, s := range []driver.CUstream{w.s, w.other, w.blocking} {
-				if err := hostFunc(t, s, func() { threads <- syscall.Gettid() }); err != nil {
+				if err := hostFunc(t, s, func() { threads <- rt.Thread() }); err != nil {
 					return err
 				}
 			}
@@ -63,7 +63,7 @@ func TestFactHostFuncsShareAThread(t *testing.T) {
 	for range cap(threads) - 1 {
 		assert.Equal(t, thread, next(t, threads))
 	}
-	assert.NotEqual(t, thread, onThread(syscall.Gettid))
+	assert.NotEqual(t, thread, onThread(rt.Thread))
 }
 
 func TestFactStreamWaitsForHostFunc(t *testing.T) {

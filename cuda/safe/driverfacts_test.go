@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Facts about CUDA on which package safe relies, tested through package driver alone,
 // with the same results on the simulated driver and on a GPU.
@@ -8,7 +8,6 @@ package safe_test
 import (
 	"os"
 	"runtime"
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -45,9 +44,7 @@ func newFacts(t *testing.T) *facts {
 	require.NoError(t, err)
 	w.image = append(image, 0)
 	for _, p := range []*[]byte{&w.registered, &w.unregistered} {
-		*p, err = syscall.Mmap(-1, 0, factSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, syscall.Munmap(*p)) })
+		*p = ownPages(t, factSize)
 	}
 	require.NoError(t, w.x.WithCurrent(func() error {
 		return first(

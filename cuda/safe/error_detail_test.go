@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Details of errors: the kernel of a failed launch, the event that Event.Since cannot use,
 // the sizes of a failed allocation. Both drivers; some cases need the simulated one.

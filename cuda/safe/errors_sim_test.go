@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 package safe_test
 
@@ -125,7 +125,7 @@ func TestNoDriver(t *testing.T) {
 			t.Skip("this machine has a driver")
 		}
 		require.ErrorAs(t, err, &missing)
-		assert.ErrorContains(t, err, "libcuda.so.1")
+		assert.ErrorContains(t, err, libraryName)
 		_, err = safe.Devices()
 		assert.ErrorAs(t, err, &missing)
 	}, "CUDABIND_SIM="+noDriver)

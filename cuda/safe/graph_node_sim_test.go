@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Graphs whose misuse, lifetime or locking only the simulated driver shows. All but
 // TestSimTooManyArguments need it.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Test setup: the choice of driver, shared helpers, and the check for leftover objects.
 // Runs on any driver.
@@ -89,6 +89,14 @@ func leftOver() error {
 		return errors.New(v)
 	}
 	return nil
+}
+
+// needsFiles skips a test where CUDA shares nothing by file descriptors.
+func needsFiles(t *testing.T) {
+	t.Helper()
+	if !sharesFiles {
+		t.Skip("needs memory that is shared by file descriptors")
+	}
 }
 
 func open(t testing.TB, ordinal int) *safe.Context {

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests copy, fill, register and close Buffers and Pinneds. They run on the
 // simulated driver and on a GPU; TestPeers needs two devices.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests make synchronous copies from many goroutines. They need /proc/self/task;
 // two of them need the simulated driver, whose queues are finite.

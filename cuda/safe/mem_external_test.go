@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Memory and semaphores of other APIs. In the simulated driver both are files: memory is
 // what the file contains, and a semaphore the number at its beginning. On a GPU, where they
@@ -91,6 +91,7 @@ func withSemaphore(w *world, do func(*safe.ExternalSemaphore) error) error {
 func exported(t *testing.T) *os.File {
 	t.Helper()
 	needsSimulated(t)
+	needsFiles(t)
 	f, err := os.Create(filepath.Join(t.TempDir(), "exported"))
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
@@ -140,6 +141,7 @@ func TestExternalMemory(t *testing.T) {
 }
 
 func TestExternalMemoryRefuses(t *testing.T) {
+	needsFiles(t)
 	x := open(t, 0)
 	before := descriptors(t)
 	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))

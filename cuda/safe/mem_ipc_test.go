@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests share memory between processes. TestIPCBuffer needs a GPU, TestSimIPCBuffer
 // the simulated driver, the others run on both.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests check how long pitched memory, arrays and textures live. They run on the
 // simulated driver and on a GPU; TestPitchedPeers needs two devices, TestSimPitchedClose

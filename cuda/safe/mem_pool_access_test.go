@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests check which devices and hosts can access the memory of pools. They run on
 // the simulated driver and on a GPU; TestPoolAccess needs two devices.
@@ -147,6 +147,9 @@ func TestPoolsForTheHost(t *testing.T) {
 			}
 			require.NoError(t, b.Close())
 			assert.Nil(t, b.Data())
+			if !sharesFiles {
+				return
+			}
 			c.o.HandleTypes = fileDescriptor
 			_, err = safe.NewPool(x, c.o)
 			assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE, "it cannot be shared")

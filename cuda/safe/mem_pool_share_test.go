@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests share pools between processes. TestSharedPool needs a GPU,
 // TestSimSharedPool the simulated driver.
@@ -70,6 +70,7 @@ func exchanged(t *testing.T, b *safe.Buffer[float32]) {
 
 // TestSharedPool makes another process use memory of a pool of this one.
 func TestSharedPool(t *testing.T) {
+	needsFiles(t)
 	if !onGPU {
 		t.Skip("other processes are not simulated")
 	}
@@ -103,6 +104,7 @@ func TestSharedPool(t *testing.T) {
 
 // TestSimSharedPool imports the process's own pool, which the simulated driver allows.
 func TestSimSharedPool(t *testing.T) {
+	needsFiles(t)
 	needsSimulated(t)
 	x := open(t, 0)
 	y := second(t)

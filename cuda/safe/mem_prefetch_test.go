@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests prefetch managed memory and give advice on it. They run on the simulated
 // driver and on a GPU with concurrent managed access.

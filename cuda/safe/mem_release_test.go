@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests check what is released while a stream is stuck. All but
 // TestOnReleaseMayBlock need the simulated driver, which counts live objects.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // These tests make driver calls on virtual memory fail. They need the simulated driver.
 
@@ -29,7 +29,7 @@ func placed(w *world, x *safe.Context) (l place, err error) {
 		return l, err
 	}
 	also(w, l.r, nil)
-	if l.p, err = safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{Shareable: true}); err != nil {
+	if l.p, err = safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{Shareable: sharesFiles}); err != nil {
 		return l, err
 	}
 	also(w, l.p, nil)
@@ -67,7 +67,7 @@ func init() {
 	operations = append(operations, []operation{
 		{"Context.Granularity", func(w *world) error { _, _, err := w.x.Granularity(safe.PhysicalMemoryOptions{}); return err }},
 		{"NewPhysicalMemory", func(w *world) error {
-			c, err := safe.NewPhysicalMemory(w.x, 1, safe.PhysicalMemoryOptions{Shareable: true})
+			c, err := safe.NewPhysicalMemory(w.x, 1, safe.PhysicalMemoryOptions{Shareable: sharesFiles})
 			_, err = also(w, c, err)
 			return err
 		}},

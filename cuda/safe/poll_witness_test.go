@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // CUDA is lost or a context reset while only a host function is pending. All but
 // TestWitnessRests need the simulated driver, which can cause both.

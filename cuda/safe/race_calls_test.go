@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // The calls of TestCaptureRaces, one row each: which errors the call may return besides
 // nil, and whether it may become part of the graph. They run on any driver.

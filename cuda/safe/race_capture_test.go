@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Captures begin, are joined and end, in every mode, while other goroutines make one kind
 // of call. No capture is invalidated or captures foreign work, calls return only the

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Calls on events and whole contexts race with captures, like the calls of
 // TestCaptureRaces. Runs on any driver; green contexts need CUDA 12.4.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Several goroutines instantiate, update, launch and close graphs and executables at
 // once. On a GPU such races have corrupted the heap, so the tests run in processes of

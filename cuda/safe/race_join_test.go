@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Captures and the streams that join them: captured objects are retained, joined streams
 // may be closed, two captures never get one stream, and captures begin soon. Runs on any

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Captures begun by raw calls. Other goroutines use the stream through this package
 // before and after these calls, but not during them: calls that would invalidate the

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Helpers for the race_ and stuck_ tests. They run on any driver. CUDABIND_STORM, such as
 // 2s, is the duration of each race; -short shortens it.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Waits for streams and events: order, cancellation, errors, number of threads. Runs on
 // any driver.
@@ -8,7 +8,6 @@ package safe_test
 import (
 	"context"
 	"errors"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -279,13 +278,6 @@ func TestStreamsComeAndGo(t *testing.T) {
 	got := make([]float32, n)
 	require.NoError(t, b.CopyToHost(got))
 	assert.EqualValues(t, 1, got[n-1])
-}
-
-// threads returns the number of threads of this process.
-func threads(t *testing.T) int {
-	tasks, err := os.ReadDir("/proc/self/task")
-	require.NoError(t, err)
-	return len(tasks)
 }
 
 // TestThreadsAreBounded launches and waits on 10,000 goroutines and 256 streams.

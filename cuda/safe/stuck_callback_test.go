@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // A host function never waits for a lock of another goroutine, because launches that wait
 // for room in a queue wait for the host function. A failure hangs the process, so each

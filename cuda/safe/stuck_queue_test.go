@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // A full queue, and many streams beside a stuck one. Tests whose failure hangs run in
 // processes of their own. Needs any driver with WaitValue.

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // A stream that is stuck, has a full queue or many waiters delays only its own work and
 // blocks few threads. Tests whose failure hangs run in processes of their own. Needs any

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Memory that launches use only by address, listed in LaunchConfig.Uses. Tests that look
 // at live objects need the simulated driver; the others run on any.

@@ -5,6 +5,7 @@
 //
 // With -kernels it also compiles C functions that are kernels, for programs that launch them.
 // Beside the driver it puts a double of NVRTC, so that programs compile CUDA C++ without it.
+// If the environment variable CC names a C compiler of MinGW, it builds nvcuda.dll for Windows.
 //
 // It is a test double: see package sim for its capabilities and limits.
 package main
@@ -27,7 +28,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("simdriver", flag.ContinueOnError)
-	dir := flags.String("o", "", "`directory` for libcuda.so.1")
+	dir := flags.String("o", "", "`directory` for the driver")
 	version := flags.String("driver", sim.Default, "CUDA `version` of the driver")
 	nvrtc := flags.Bool("nvrtc", true, "build a double of NVRTC, too, which programs find instead of NVIDIA's")
 	var kernels []string

@@ -31,7 +31,7 @@ func InChild(t *testing.T, body func(t *testing.T), env ...string) {
 	cmd := command.Built(self, "-test.v", "-test.run="+pattern, "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), childVariable+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	if runtime.GOOS == "windows" {
-		cmd.Env = append(cmd.Env, "TMP="+ownTemp(t)) // the child cannot remove what it has loaded
+		cmd.Env = append(cmd.Env, "TMP="+TempDir(t)) // the child cannot remove what it has loaded
 	}
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
@@ -42,8 +42,9 @@ func InChild(t *testing.T, body func(t *testing.T), env ...string) {
 	require.Contains(t, string(out), "--- PASS: "+t.Name()+" ", "the test did not run in the child")
 }
 
-// ownTemp is a folder that is removed as wine can, which has not all that t.TempDir uses.
-func ownTemp(t *testing.T) string {
+// TempDir is t.TempDir, but removed as wine can, which has not all that t.TempDir uses.
+func TempDir(t *testing.T) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "")
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -1,12 +1,8 @@
-//go:build !cgo && cudabind_nocgo && linux && (amd64 || arm64)
+//go:build (!cgo && cudabind_nocgo && linux && (amd64 || arm64)) || (windows && amd64)
 
 package rt
 
-import (
-	"time"
-
-	"github.com/cudabind/cudabind/cuda/generated/driver"
-)
+import "github.com/cudabind/cudabind/cuda/generated/driver"
 
 // The intervals of [Poll], in nanoseconds. They are those of poll.c.
 const (
@@ -16,10 +12,6 @@ const (
 	near    = 50 * 1000   // around the expected end, with the shortest interval
 	most    = 256         // completed events per call
 )
-
-var started = time.Now().Add(-1) // so that now is never 0
-
-func now() int64 { return int64(time.Since(started)) }
 
 // interval returns the time after t until the next query of an event.
 func (e *Entry) interval(t int64) int64 {

@@ -199,9 +199,6 @@ func Init() error {
 	if err != nil {
 		return err
 	}
-	if err := supported(); err != nil {
-		return err
-	}
 	if missing := bind(file); missing != "" {
 		if err := driver.Find(missing); err != nil {
 			return fmt.Errorf("a driver for CUDA 11.8 or newer is needed: %w", err)

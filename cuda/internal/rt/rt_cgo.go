@@ -79,8 +79,6 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-func supported() error { return nil }
-
 func bind(file string) (missing string) {
 	name := C.CString(file)
 	defer C.free(unsafe.Pointer(name))

@@ -1,18 +1,15 @@
-//go:build !cgo && cudabind_nocgo && linux && (amd64 || arm64)
+//go:build (!cgo && cudabind_nocgo && linux && (amd64 || arm64)) || (windows && amd64)
 
 package rt
 
 import (
 	"runtime"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Without cgo a call of this package makes several calls of CUDA, and each enters C by
-// itself. The goroutine is locked to its thread meanwhile.
-
-func supported() error { return nil }
+// Without cgo and on Windows, a call of this package makes several calls of CUDA, and each
+// enters C by itself. The goroutine is locked to its thread meanwhile.
 
 // hasContextID means that the driver has cuCtxGetId: from CUDA 12.0 on.
 var hasContextID bool
@@ -329,13 +326,13 @@ func EventQuery(context driver.CUcontext, event driver.CUevent, spin int64) driv
 		return r
 	}
 	defer s.end()
-	var start time.Time
+	var start int64
 	if spin != 0 {
-		start = time.Now()
+		start = now()
 	}
 	for {
 		r := code(driver.CuEventQuery(event))
-		if r != driver.CUDA_ERROR_NOT_READY || spin == 0 || time.Since(start) >= time.Duration(spin) {
+		if r != driver.CUDA_ERROR_NOT_READY || spin == 0 || now()-start >= spin {
 			return r
 		}
 	}

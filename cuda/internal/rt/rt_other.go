@@ -1,23 +1,14 @@
-//go:build !((cgo || cudabind_nocgo) && linux && (amd64 || arm64))
+//go:build !((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) && !(windows && amd64)
 
 package rt
 
 import (
-	"errors"
-	"fmt"
-	"runtime"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Init fails, and nothing else is called.
-
-// supported returns an error where the raw packages work, but package safe does not. Other
-// builds have failed before.
-func supported() error {
-	return fmt.Errorf("package safe does not run on %s yet: build the program for Linux, or call the packages below cuda/generated: %w", runtime.GOOS, errors.ErrUnsupported)
-}
+// Init fails, as the raw packages do, and nothing else is called.
 
 const none = driver.CUDA_ERROR_NOT_SUPPORTED
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -18,6 +19,11 @@ func newCallback(f any) uintptr { return purego.NewCallback(f) }
 
 // Thread returns the system's id of the current thread.
 func Thread() int { return syscall.Gettid() }
+
+var started = time.Now().Add(-1) // so that now is never 0
+
+// now returns the nanoseconds of a clock that does not go backward.
+func now() int64 { return int64(time.Since(started)) }
 
 const (
 	futexWaitPrivate = 128

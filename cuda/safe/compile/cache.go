@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -102,17 +101,6 @@ func makeFolder(dir string) error {
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
-	}
-	return nil
-}
-
-// private refuses what another user owns or can write to: code from there would run as ours.
-func private(info fs.FileInfo, name string) error {
-	if !owned(info) {
-		return fmt.Errorf("%w: the cache %s belongs to another user: remove it, or set Options.CacheFolder or Options.NoCache", fs.ErrPermission, name)
-	}
-	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("%w: other users can write to the cache %s (mode %04o): run chmod 700 on it, or set Options.CacheFolder or Options.NoCache", fs.ErrPermission, name, mode)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-//go:build linux && (amd64 || arm64) && !cgo && cudabind_nocgo
+//go:build (linux && (amd64 || arm64) && !cgo && cudabind_nocgo) || (windows && amd64)
 
 package compile
 

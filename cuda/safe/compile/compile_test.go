@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Compilations by NVIDIA's own NVRTC, which need no GPU.
 
@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,7 +45,7 @@ func versions(t *testing.T, test func(t *testing.T, version string)) {
 
 // own is the zero Options with a cache of its own.
 func own(t *testing.T) Options {
-	return Options{Arch: "sm_90", CacheFolder: filepath.Join(t.TempDir(), "cache")}
+	return Options{Arch: "sm_90", CacheFolder: filepath.Join(drivertest.TempDir(t), "cache")}
 }
 
 func images(t *testing.T, o Options) int {
@@ -368,7 +369,11 @@ func TestNoNVRTC(t *testing.T) {
 		}
 		_, err := Compile(context.Background(), twice, own(t))
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
-		assert.ErrorContains(t, err, "tools/libs get nvrtc")
+		if runtime.GOOS == "windows" {
+			assert.ErrorContains(t, err, "install the CUDA toolkit")
+		} else {
+			assert.ErrorContains(t, err, "tools/libs get nvrtc")
+		}
 		assert.ErrorContains(t, err, "looked in")
 	}, "LD_LIBRARY_PATH=", "CUDA_HOME=", "CUDA_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=")
 }

@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // CUDA's own headers: those in NVRTC, in a toolkit and in Python's packages.
 
@@ -77,7 +77,7 @@ func TestFoundHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := os.Getenv("TEST_HEADERS")
 			if drivertest.InParent() {
-				dir = t.TempDir()
+				dir = drivertest.TempDir(t)
 				for file, text := range test.files {
 					require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
 					require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))

@@ -1,9 +1,12 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 package compile
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
@@ -13,15 +16,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// double builds a double of NVRTC. On Windows it lies beside the simulated driver.
+func double(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		return filepath.Join(filepath.Dir(os.Getenv("CUDABIND_SIM")), "nvrtc64_130_0.dll")
+	}
+	file, err := sim.BuildNVRTC(t.TempDir(), sim.Default)
+	require.NoError(t, err)
+	return file
+}
+
 // TestSimulated: with the double of NVRTC, programs run on the simulated driver without NVIDIA's.
 func TestSimulated(t *testing.T) {
 	if onGPU {
 		t.Skip("needs the simulated driver")
 	}
 	drivertest.InChild(t, func(t *testing.T) {
-		file, err := sim.BuildNVRTC(t.TempDir(), sim.Default)
-		require.NoError(t, err)
-		require.NoError(t, nvrtc.Open(file))
+		require.NoError(t, nvrtc.Open(double(t)))
 		ctx, x, o := context.Background(), open(t), own(t)
 		o.Arch, o.Kernels = "", []string{"scale<float>"}
 		for range 2 {
@@ -33,7 +45,7 @@ func TestSimulated(t *testing.T) {
 			require.NoError(t, m.Close())
 		}
 		assert.Equal(t, 1, images(t, o))
-		_, err = Load(ctx, x, "#error no", Options{})
+		_, err := Load(ctx, x, "#error no", Options{})
 		assert.EqualError(t, err, "cuda: compile.Load: source.cu:1: error: #error directive: no")
 	})
 }

@@ -1,7 +1,7 @@
-// Package sim builds and controls a simulated libcuda.so.1, for tests on machines without a
-// GPU. [Build] compiles the library; a test process loads it as it would load the real
-// driver, and [Attach] returns a [Control] to inject failures, delays and faults, and to
-// count live objects.
+// Package sim builds and controls a simulated libcuda.so.1 or nvcuda.dll, for tests on
+// machines without a GPU. [Build] compiles the library; a test process loads it as it would
+// load the real driver, and [Attach] returns a [Control] to inject failures, delays and
+// faults, and to count live objects.
 //
 // The library is a test double. It simulates devices, contexts, streams and their order,
 // events, memory with guards against overruns, captures, graphs, and a few kernels that it
@@ -10,7 +10,6 @@
 package sim
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,23 +32,20 @@ const (
 // oldest is the oldest version that package safe supports.
 const oldest = "11.8"
 
-// kernelsFile is what the driver looks for in its folder.
-const kernelsFile = "libsimkernels.so"
-
 // Build builds the library in a directory, which it creates if necessary, and returns the
 // path of the file. The library exports the simulated functions that a driver of the given
 // CUDA version has, such as "13.0"; versions range from 11.8 to [Newest].
 //
 // Build runs the C compiler that the environment variable CC names, with its arguments, or
-// cc. It caches libraries in the directory that CUDABIND_SIMDRIVER names, or in
-// cudabind/simdriver in the user's cache directory, and recompiles if the sources, the flags
-// or the compiler change.
+// cc. A compiler of MinGW, such as x86_64-w64-mingw32-gcc, builds nvcuda.dll for Windows. Build
+// caches libraries in the directory that CUDABIND_SIMDRIVER names, or in cudabind/simdriver in
+// the user's cache directory, and recompiles if the sources, the flags or the compiler change.
 func Build(dir, version string) (string, error) {
 	number, err := parse(version)
 	if err != nil {
 		return "", err
 	}
-	l, err := newLibrary(driver, number)
+	l, err := newLibrary(driver(target()), number)
 	if err != nil {
 		return "", err
 	}
@@ -75,11 +71,11 @@ func (l *library) build(dir string) (string, error) {
 
 // A library is the input of the compiler.
 type library struct {
-	api      string   // whose functions it has
-	file     string   // the name by which programs load it
-	folder   string   // of its sources
-	controls string   // a header with more functions, "" for none
-	libs     []string // that it needs
+	api      string // whose functions it has
+	on       *system
+	file     string // the name by which programs load it
+	folder   string // of its sources
+	controls string // a header with more functions, "" for none
 
 	source, protos string // folders
 	files          []string
@@ -87,13 +83,15 @@ type library struct {
 	flags          []string
 }
 
-var driver = library{api: "driver", file: "libcuda.so.1", folder: "c", controls: "simulate.h", libs: []string{"-lm", "-ldl"}}
+func driver(on *system) library {
+	return library{api: "driver", on: on, file: on.driver, folder: "c", controls: "simulate.h"}
+}
 
 func newLibrary(l library, number int) (_ *library, err error) {
-	l.flags = []string{
-		"-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror",
-		"-DSIM_VERSION=" + strconv.Itoa(number), "-DSIM_PTX=" + strconv.Itoa(ptx(number)), "-DSIM_KERNELS=\"" + kernelsFile + "\"", "-Wl,-soname=" + l.file,
-	}
+	l.flags = append(l.on.flags(l.file),
+		"-O2", "-g", "-shared", "-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror",
+		"-DSIM_VERSION="+strconv.Itoa(number), "-DSIM_PTX="+strconv.Itoa(ptx(number)), "-DSIM_KERNELS=\""+l.on.kernels+"\"",
+	)
 	if l.source, l.protos, err = sources(l.folder, l.api); err != nil {
 		return nil, err
 	}
@@ -120,13 +118,13 @@ func (l *library) make(work, made string) error {
 }
 
 func (l *library) compile(work, made string) error {
-	list := filepath.Join(work, "exports")
+	list := filepath.Join(work, l.on.list)
 	if err := os.WriteFile(list, l.script, 0o666); err != nil {
 		return err
 	}
 	cc := command.CC(l.flags...)
-	cc.Args = append(cc.Args, "-I", l.source, "-I", l.protos, "-Wl,--version-script="+list, "-o", made)
-	cc.Args = append(append(cc.Args, l.files...), l.libs...)
+	cc.Args = append(cc.Args, "-I", l.source, "-I", l.protos, l.on.option+list, "-o", made)
+	cc.Args = append(append(cc.Args, l.files...), l.on.libs...)
 	if out, err := cc.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the simulated driver with %s: %w\n%s", cc.Args[0], err, out)
 	}
@@ -180,11 +178,10 @@ func sources(folder, api string) (source, protos string, err error) {
 var listed = regexp.MustCompile(`F\((\w+)\) *\\?\n`)
 var told = regexp.MustCompile(`\b(sim[A-Z]\w*)\(`)
 
-// exports returns the linker's version script: the functions that a library of the version
-// exports, and the controls.
+// exports returns the linker's list of the functions that a library of the version exports, and
+// the controls.
 func (l *library) exports(number int) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString("{ global:\n")
+	var names []string
 	functions, err := os.ReadFile(filepath.Join(l.source, "functions.h"))
 	if err != nil {
 		return nil, err
@@ -195,7 +192,7 @@ func (l *library) exports(number int) ([]byte, error) {
 			return nil, fmt.Errorf("functions.h: %s is in no CUDA version", m[1])
 		}
 		if encode(strings.TrimPrefix(since, "<=")) <= number {
-			fmt.Fprintf(&b, "%s;\n", m[1])
+			names = append(names, string(m[1]))
 		}
 	}
 	var controls []byte
@@ -205,8 +202,7 @@ func (l *library) exports(number int) ([]byte, error) {
 		}
 	}
 	for _, m := range told.FindAllSubmatch(controls, -1) {
-		fmt.Fprintf(&b, "%s;\n", m[1])
+		names = append(names, string(m[1]))
 	}
-	b.WriteString("local: *; };\n")
-	return b.Bytes(), nil
+	return []byte(l.on.text(names)), nil
 }

@@ -42,7 +42,7 @@ func (l *library) key() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(h, "%q %q %q %q\n", cc.Args, version, append(l.flags, l.libs...), l.script)
+	fmt.Fprintf(h, "%q %q %q %q\n", cc.Args, version, append(l.flags, l.on.libs...), l.script)
 	for _, pattern := range []string{l.source + "/*.[ch]", l.protos + "/*.h"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {

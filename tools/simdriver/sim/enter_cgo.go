@@ -17,7 +17,7 @@ static uintptr_t enter(uintptr_t f, uintptr_t a, uintptr_t b, uintptr_t c, uintp
 	return ((uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t))f)(a, b, c, d, e);
 }
 
-extern unsigned simGoKernel(unsigned long, struct simGrid *, void **, size_t *, char *, size_t);
+extern unsigned simGoKernel(size_t, struct simGrid *, void **, size_t *, char *, size_t);
 static uintptr_t go_kernel(void) { return (uintptr_t)simGoKernel; }
 */
 import "C"
@@ -47,7 +47,7 @@ func enter(f uintptr, a [5]uintptr) uintptr {
 func goKernel() uintptr { return uintptr(C.go_kernel()) }
 
 //export simGoKernel
-func simGoKernel(id C.ulong, g *C.struct_simGrid, args *unsafe.Pointer, rest *C.size_t, why *C.char, room C.size_t) C.uint {
+func simGoKernel(id C.size_t, g *C.struct_simGrid, args *unsafe.Pointer, rest *C.size_t, why *C.char, room C.size_t) C.uint {
 	return C.uint(runKernel(uintptr(id), (*launched)(unsafe.Pointer(g)), args, (*uintptr)(unsafe.Pointer(rest)), (*byte)(unsafe.Pointer(why)), uintptr(room)))
 }
 

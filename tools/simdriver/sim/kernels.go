@@ -24,7 +24,7 @@ import (
 //
 // BuildKernels runs the C compiler as [Build] does. Its errors hold the compiler's messages.
 func BuildKernels(dir string, files ...string) (string, error) {
-	source, _, err := sources(driver.folder, driver.api)
+	source, _, err := sources("c", "driver")
 	if err != nil {
 		return "", err
 	}
@@ -39,12 +39,13 @@ func BuildKernels(dir string, files ...string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	made := filepath.Join(work, kernelsFile)
-	cc := command.CC("-O2", "-g", "-fPIC", "-shared", "-Wall", "-I", source, "-o", made)
+	on := target()
+	made := filepath.Join(work, on.kernels)
+	cc := command.CC(append(on.flags(on.kernels), "-O2", "-g", "-shared", "-Wall", "-I", source, "-o", made)...)
 	cc.Args = append(append(cc.Args, files...), "-lm")
 	if out, err := cc.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building kernels with %s: %w\n%s", cc.Args[0], err, out)
 	}
-	target := filepath.Join(dir, kernelsFile)
+	target := filepath.Join(dir, on.kernels)
 	return target, os.Rename(made, target)
 }

@@ -5,9 +5,6 @@ import (
 	"path/filepath"
 )
 
-// nvrtcFirst is the name by which programs look for NVRTC first.
-const nvrtcFirst = "libnvrtc.so.13"
-
 // BuildNVRTC builds a double of NVRTC in a directory, as [Build] does, and returns the path of
 // the file. A program that finds it compiles CUDA C++ for the simulated driver without NVRTC:
 // the images name the kernels that the source declares, with the sizes of their parameters as
@@ -21,29 +18,22 @@ func BuildNVRTC(dir, version string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l, err := newLibrary(library{api: "nvrtc", file: nvrtcFile(number), folder: "nvrtc"}, number)
+	on := target()
+	l, err := newLibrary(library{api: "nvrtc", on: on, file: on.nvrtc[number/1000], folder: "nvrtc"}, number)
 	if err != nil {
 		return "", err
 	}
 	file, err := l.build(dir)
-	if err != nil || l.file == nvrtcFirst {
+	if err != nil || number >= 13000 {
 		return file, err
 	}
-	// Programs must not find a newer one elsewhere.
-	first := filepath.Join(dir, nvrtcFirst)
+	// Programs look for the newest first, and must not find one elsewhere.
+	first := filepath.Join(dir, on.nvrtc[13])
 	if err := os.Remove(first); err != nil && !os.IsNotExist(err) {
 		return "", err
 	}
-	return file, os.Symlink(filepath.Base(file), first)
-}
-
-// nvrtcFile is the name of the library of a CUDA version.
-func nvrtcFile(number int) string {
-	switch number / 1000 {
-	case 11:
-		return "libnvrtc.so.11.2"
-	case 12:
-		return "libnvrtc.so.12"
+	if on == windows { // which lets few users make links
+		return file, copyFile(file, first, 0o777)
 	}
-	return nvrtcFirst
+	return file, os.Symlink(filepath.Base(file), first)
 }

@@ -65,12 +65,8 @@ static void *calls(void *worker)
 
 void elsewhere_start(void)
 {
-	pthread_t thread;
-
-	pthread_create(&thread, 0, calls, &hosts);
-	pthread_detach(thread);
-	pthread_create(&thread, 0, calls, &kernels);
-	pthread_detach(thread);
+	os_start(calls, &hosts);
+	os_start(calls, &kernels);
 }
 
 static CUresult push(CUstream handle, struct item *i)

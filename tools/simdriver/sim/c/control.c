@@ -1,5 +1,4 @@
 #include <stdarg.h>
-#include <unistd.h>
 
 #include "sim.h"
 
@@ -8,6 +7,7 @@
 struct sim sim = {
 	.fault_delay = FAULT_DELAY,
 	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.changed = PTHREAD_COND_INITIALIZER,
 	.strict = SIM_VERSION < 13000,
 };
 
@@ -44,13 +44,13 @@ static CUresult due(struct call *c)
 }
 
 /* sit_out waits without the lock for a delay, or until simReset cancels it. */
-static void sit_out(long microseconds)
+static void sit_out(int64_t microseconds)
 {
-	long end = now_ns() + microseconds * 1000, was = resets;
+	int64_t end = now_ns() + microseconds * 1000, was = resets;
 
 	while (resets == was && now_ns() < end) {
 		pthread_mutex_unlock(&sim.lock);
-		usleep(microseconds < 1000 ? microseconds : 1000);
+		os_sleep(microseconds < 1000 ? microseconds : 1000);
 		pthread_mutex_lock(&sim.lock);
 	}
 }
@@ -133,7 +133,7 @@ static void unlock(int *unused)
 
 #define LOCK() pthread_mutex_lock(&sim.lock); int locked_ __attribute__((cleanup(unlock), unused)) = 0
 
-void simFail(const char *function, long nth, unsigned code)
+void simFail(const char *function, int64_t nth, unsigned code)
 {
 	LOCK();
 	struct call *c = call_of(function);
@@ -148,13 +148,13 @@ const char *simFailed(void)
 	return failed;
 }
 
-long simCalls(const char *function)
+int64_t simCalls(const char *function)
 {
 	LOCK();
 	return call_of(function)->calls;
 }
 
-void simDelay(const char *function, long microseconds)
+void simDelay(const char *function, int64_t microseconds)
 {
 	LOCK();
 	call_of(function)->delay = microseconds;
@@ -176,7 +176,7 @@ void simFault(unsigned code)
 		fault(code);
 }
 
-void simFaultDelay(long microseconds)
+void simFaultDelay(int64_t microseconds)
 {
 	LOCK();
 	sim.fault_delay = microseconds * 1000;

@@ -152,11 +152,11 @@ static const struct { int attribute, value; } attributes[] = {
 	{95, 1}, /* cooperative launch */
 	{97, 232448}, /* shared memory a block that asks for it */
 	{99, 1}, /* host memory can be registered */
-	{102, 1}, {103, 1}, /* virtual memory, and files of it */
+	{102, 1}, {103, FILES}, /* virtual memory, and files of it */
 	{106, 32}, /* blocks a multiprocessor */
 	{108, 39321600}, {109, 134213632}, /* persisting L2, access policy window */
 	{111, 1024}, /* reserved shared memory a block */
-	{115, 1}, {119, 1}, /* memory pools, also shared by file descriptors */
+	{115, 1}, {119, FILES}, /* memory pools, also shared by file descriptors */
 	{120, 1}, /* clusters */
 	{122, 1}, {123, 1}, /* 64-bit operations on memory, and waits for NOR */
 	{125, 1}, /* interprocess events */

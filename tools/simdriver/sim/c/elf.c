@@ -1,6 +1,6 @@
-#include <elf.h>
-
 #include "sim.h"
+
+#include "elf64.h"
 
 /* As much of machine code as tells which kernels it has, and with which parameters. It is not run. */
 enum { CUDA_MACHINE = 190, CUDA_ENTRY = 0x10 };       /* of the file, of a symbol's other bits */

@@ -1,5 +1,3 @@
-#include <time.h>
-
 #include "sim.h"
 
 /*
@@ -8,14 +6,6 @@
  * the others alone.
  */
 static struct stream *active; /* that have work */
-
-long now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
-}
 
 void engine_wake(void)
 {
@@ -153,9 +143,9 @@ static void pop(struct stream *s)
 }
 
 /* pass gives each stream a turn, and tells when to look again: 0 now, -1 when something comes. */
-static long pass(void)
+static int64_t pass(void)
 {
-	long again = -1;
+	int64_t again = -1;
 
 	if (sim.fault_at && now_ns() >= sim.fault_at) {
 		fault(sim.fault_code);
@@ -195,7 +185,7 @@ static void *engine(void *unused)
 {
 	pthread_mutex_lock(&sim.lock);
 	for (;;) {
-		long again = pass();
+		int64_t again = pass();
 
 		if (!again) {
 			changed();
@@ -204,9 +194,7 @@ static void *engine(void *unused)
 		} else if (again < 0) {
 			pthread_cond_wait(&sim.work, &sim.lock);
 		} else {
-			struct timespec t = {again / 1000000000, again % 1000000000};
-
-			pthread_cond_timedwait(&sim.work, &sim.lock, &t);
+			os_wait_until(&sim.work, &sim.lock, again);
 		}
 	}
 	return unused;
@@ -214,15 +202,8 @@ static void *engine(void *unused)
 
 void engine_start(void)
 {
-	pthread_t thread;
-	pthread_condattr_t clock;
-
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&sim.work, &clock);
-	pthread_cond_init(&sim.changed, 0);
-	pthread_create(&thread, 0, engine, 0);
-	pthread_detach(thread);
+	os_timed(&sim.work);
+	os_start(engine, 0);
 	elsewhere_start();
 }
 

@@ -1,9 +1,5 @@
 #include "sim.h"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 /*
  * Memory and semaphores of other APIs. Both are files here: memory is what the
  * file contains, and a semaphore is the 64-bit number at its beginning, which
@@ -63,9 +59,9 @@ static struct external *external_new(enum kind kind, int file)
 /* holds tells whether a descriptor is of a file that holds so many bytes. */
 static bool holds(int file, size_t size)
 {
-	struct stat about;
+	int64_t has = os_file_size(file);
 
-	return !fstat(file, &about) && about.st_size > 0 && (size_t)about.st_size >= size;
+	return has > 0 && (size_t)has >= size;
 }
 
 static void external_free(struct external *e)
@@ -79,8 +75,8 @@ static void external_free(struct external *e)
 		if (m->of == e)
 			m->of = 0;
 	if (e->value)
-		munmap((void *)e->value, sizeof *e->value);
-	close(e->file);
+		os_file_unmap((void *)e->value, sizeof *e->value);
+	os_file_close(e->file);
 	handle_end(e->handle);
 	free(e);
 }
@@ -90,7 +86,7 @@ static void unmap(struct mapping **at)
 	struct mapping *m = *at;
 
 	*at = m->next;
-	munmap((void *)m->map, m->whole);
+	os_file_unmap((void *)m->map, m->whole);
 	free(m);
 }
 
@@ -119,7 +115,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *handle, const CUDA_EXTERNAL_ME
 
 	if (!handle || !d || !d->size || d->flags & ~DEDICATED || !zero(d->reserved))
 		return INVALID_VALUE;
-	if (d->type != OPAQUE_FILE)
+	if (!FILES || d->type != OPAQUE_FILE)
 		return NOT_SUPPORTED; /* here */
 	if (!holds(d->fd, d->size))
 		return INVALID_VALUE;
@@ -134,7 +130,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory 
 	ENTER(CURRENT);
 	struct external *e = handle_get(EXTERNAL_MEMORY, handle);
 	struct mapping *m;
-	size_t before, page = sysconf(_SC_PAGESIZE);
+	size_t before, page = 1 << 16;
 	void *map;
 
 	if (!e)
@@ -142,8 +138,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory 
 	if (!address || !d || !d->size || d->flags || !zero(d->reserved) || d->offset > e->size || d->size > e->size - d->offset)
 		return INVALID_VALUE;
 	before = d->offset % page;
-	map = mmap(0, before + d->size, PROT_READ | PROT_WRITE, MAP_SHARED, e->file, d->offset - before);
-	if (map == MAP_FAILED)
+	if (!(map = os_file_map(e->file, d->offset - before, before + d->size)))
 		return OPERATING_SYSTEM;
 	m = calloc(1, sizeof *m);
 	*m = (struct mapping){(uintptr_t)map + before, (uintptr_t)map, d->size, before + d->size, e, current(), mappings};
@@ -197,12 +192,11 @@ CUresult cuImportExternalSemaphore(CUexternalSemaphore *handle, const CUDA_EXTER
 
 	if (!handle || !d || d->flags || !zero(d->reserved))
 		return INVALID_VALUE;
-	if (d->type != OPAQUE_FILE && d->type != TIMELINE_FILE)
+	if (!FILES || (d->type != OPAQUE_FILE && d->type != TIMELINE_FILE))
 		return NOT_SUPPORTED; /* here */
 	if (!holds(d->fd, sizeof *e->value))
 		return INVALID_HANDLE;
-	value = mmap(0, sizeof *e->value, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
-	if (value == MAP_FAILED)
+	if (!(value = os_file_map(d->fd, 0, sizeof *e->value)))
 		return OPERATING_SYSTEM;
 	e = external_new(EXTERNAL_SEMAPHORE, d->fd);
 	e->value = value;

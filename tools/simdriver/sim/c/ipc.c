@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include "sim.h"
 
 /*
@@ -23,7 +21,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ipc, CUdeviceptr address)
 
 	if (!ipc || !b || b->freed || b->place != DEVICE_MEMORY)
 		return INVALID_VALUE;
-	sent = (struct sent){getpid(), b->address, b->size};
+	sent = (struct sent){os_process(), b->address, b->size};
 	memset(ipc, 0, sizeof *ipc);
 	memcpy(ipc, &sent, sizeof sent);
 	return OK;
@@ -38,7 +36,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle ipc, unsigne
 	memcpy(&sent, &ipc, sizeof sent);
 	if (!address || flags != ENABLE_PEERS)
 		return INVALID_VALUE;
-	if (sent.process == (uint64_t)getpid())
+	if (sent.process == (uint64_t)os_process())
 		return INVALID_CONTEXT;
 	if (!sent.process || !sent.size)
 		return INVALID_HANDLE;

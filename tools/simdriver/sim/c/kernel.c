@@ -162,7 +162,7 @@ static bool distance(struct item *i)
 
 static bool spin(struct item *i)
 {
-	long now = now_ns();
+	int64_t now = now_ns();
 
 	if (!i->until)
 		i->until = now + u64(i, 0);

@@ -81,13 +81,13 @@ int simLost(void)
 	return n;
 }
 
-void simList(char *text, unsigned long size)
+void simList(char *text, size_t size)
 {
 	static const char *const all[] = {
 		"primary", "context", "stream", "event", "module", "graph", "exec", "userobject", "physical", "reserved", "linker", "green", "ipc",
 		"pool", "memory", "async", "host", "registered", "array", "texture", "surface", "external",
 	};
-	unsigned long at = 0;
+	size_t at = 0;
 
 	pthread_mutex_lock(&sim.lock);
 	if (size)

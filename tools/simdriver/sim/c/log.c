@@ -1,9 +1,7 @@
 #include "sim.h"
 
 #include <stdarg.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /* CUDA's log: why calls failed, the latest messages of all threads. */
 #define MESSAGES 100
@@ -23,7 +21,7 @@ void logged(const char *format, ...)
 	vsnprintf(text, sizeof text, format, list);
 	va_end(list);
 	strftime(clock, sizeof clock, "%H:%M:%S", localtime_r(&now, &at));
-	snprintf(messages[written++ % MESSAGES], LENGTH, "[%s.000][%ld][CUDA][E] %.200s", clock, syscall(SYS_gettid), text);
+	snprintf(messages[written++ % MESSAGES], LENGTH, "[%s.000][%d][CUDA][E] %.200s", clock, os_thread(), text);
 	violation("%s", text);
 	if (SIM_VERSION < 12090) /* without a log that programs can read */
 		fprintf(stderr, "simulated driver: %s\n", text);

@@ -1,5 +1,3 @@
-#include <sys/mman.h>
-
 #include "sim.h"
 
 /*
@@ -30,12 +28,11 @@ static unsigned long long made;
 static struct arena *arena(int device)
 {
 	struct arena *a = &arenas[device];
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 	if (!a->base) {
-		a->base = mmap(0, SPAN, PROT_READ | PROT_WRITE, flags, -1, 0);
-		a->of = mmap(0, UNITS * sizeof *a->of, PROT_READ | PROT_WRITE, flags, -1, 0);
-		if (a->base == MAP_FAILED || a->of == MAP_FAILED) {
+		a->base = os_reserve(SPAN);
+		a->of = os_memory(UNITS * sizeof *a->of);
+		if (!a->base || !a->of) {
 			fprintf(stderr, "simulated driver: no address space\n");
 			abort();
 		}
@@ -110,6 +107,7 @@ struct block *block_new(enum place place, int device, struct context *c, size_t 
 	b->id = ++made;
 	for (size_t i = 0; i < units; i++)
 		a->of[at + i] = b;
+	os_commit(bytes(b) - UNIT, units * UNIT);
 	memset(bytes(b) - UNIT, GUARD, UNIT);
 	memset(bytes(b) + size, GUARD, whole(b) * UNIT - size + UNIT);
 	memset(bytes(b), POISON, size < SHORT ? size : SHORT);
@@ -143,6 +141,15 @@ void check_guards(void)
 		check_guard(b);
 }
 
+/* forget takes back the room of a block: of what no other block has a part of, on any system. */
+static void forget(struct block *b)
+{
+	uintptr_t page = 1 << 16, from = (b->address + page - 1) / page * page, to = (b->address + b->size) / page * page;
+
+	if (from < to)
+		os_forget((void *)from, to - from);
+}
+
 /* block_free gives a block back. What was it stays known, for those who use it still. */
 void block_free(struct block *b)
 {
@@ -153,7 +160,7 @@ void block_free(struct block *b)
 	if (b->place != HOST_MEMORY)
 		devices[b->device].used -= b->size;
 	if (b->size > SHORT)
-		madvise(bytes(b), whole(b) * UNIT, MADV_DONTNEED);
+		forget(b);
 	else
 		memset(bytes(b), POISON, b->size);
 	free(b->pages);

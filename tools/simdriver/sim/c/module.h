@@ -47,7 +47,7 @@ struct kernel {
 	/* of the program's */
 	struct kernel *next;
 	struct simParameter *told;
-	unsigned long id;
+	size_t id;
 	simRun go;
 	void (*c)(const struct simGrid *g, void **args);
 };

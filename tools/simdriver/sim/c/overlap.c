@@ -1,14 +1,12 @@
 #include "sim.h"
 
-#include <sched.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 /* All flights that matter. Places are taken without the lock, and left with it. */
 enum { PLACES_OF_FLIGHTS = 512 };
 static _Atomic(struct flight *) flights[PLACES_OF_FLIGHTS];
 static atomic_int high;        /* beyond it they are all free */
-static atomic_long window;     /* us */
+static _Atomic(int64_t) window;     /* us */
 
 static __thread struct flight *mine;
 static __thread unsigned turn;
@@ -20,15 +18,15 @@ static __thread int number;
  */
 static void widen(void)
 {
-	long us = atomic_load_explicit(&window, memory_order_relaxed);
+	int64_t us = atomic_load_explicit(&window, memory_order_relaxed);
 
 	if (!us)
 		return;
-	turn = turn * 1103515245 + 12345 + gettid();
+	turn = turn * 1103515245 + 12345 + os_thread();
 	if (turn >> 16 & 15)
-		sched_yield();
+		os_yield();
 	else
-		usleep(us);
+		os_sleep(us);
 }
 
 void flight_begin(struct flight *f)
@@ -36,7 +34,7 @@ void flight_begin(struct flight *f)
 	f->at = -1;
 	if (f->does == ALONE)
 		return;
-	f->thread = number ? number : (number = gettid());
+	f->thread = number ? number : (number = os_thread());
 	f->mode = thread.mode;
 	f->view = current_view();
 	for (int i = 0; i < PLACES_OF_FLIGHTS; i++) {
@@ -270,7 +268,7 @@ void flight_end(struct flight *f)
 		mine = 0;
 }
 
-void simWiden(long microseconds)
+void simWiden(int64_t microseconds)
 {
 	atomic_store(&window, microseconds);
 }

@@ -211,7 +211,7 @@ static bool wrong(const CUmemPoolProps *w)
 {
 	bool host = w->location.type == ON_HOST;
 
-	if (w->shareable & ~POOL_FILE || (SIM_VERSION < 12020 && w->max))
+	if (w->shareable & ~(FILES ? POOL_FILE : 0) || (SIM_VERSION < 12020 && w->max))
 		return true;
 	if (w->type == MANAGED)
 		return SIM_VERSION < 13000 || w->shareable || w->max || w->location.type > ON_NODE;

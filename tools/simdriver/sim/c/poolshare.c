@@ -1,7 +1,4 @@
-#include "sim.h" /* first: it says which of the system's functions there are */
-
-#include <sys/mman.h>
-#include <unistd.h>
+#include "sim.h"
 
 /* What is behind a file descriptor, and in the description of a block. A program may import what it has exported itself. */
 #define MAGIC 0x706f6f6c73696dull
@@ -20,13 +17,8 @@ CUresult cuMemPoolExportToShareableHandle(void *out, CUmemoryPool pool, CUmemAll
 
 	if (!p || !out || flags || type != POOL_FILE || p->imported || !(p->shareable & type))
 		return INVALID_VALUE;
-	fd = memfd_create("simulated memory pool", 0);
-	if (fd < 0)
+	if ((fd = os_file_new(&e, sizeof e)) < 0)
 		return OPERATING_SYSTEM;
-	if (write(fd, &e, sizeof e) != sizeof e) {
-		close(fd);
-		return OPERATING_SYSTEM;
-	}
 	p->exported = true;
 	*(int *)out = fd;
 	return OK;
@@ -40,7 +32,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CU
 
 	if (!pool || flags || type != POOL_FILE)
 		return INVALID_VALUE;
-	if (pread((uintptr_t)handle, &e, sizeof e, 0) != sizeof e || e.magic != MAGIC || !(from = handle_find(POOL, e.pool)))
+	if (!os_file_read((uintptr_t)handle, &e, sizeof e) || e.magic != MAGIC || !(from = handle_find(POOL, e.pool)))
 		return INVALID_VALUE;
 	p = pool_new(from->device);
 	p->imported = true;

@@ -1,9 +1,5 @@
 #include "sim.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <unistd.h>
-
 /*
  * The kernels of the program: functions that it registers, and those of a library
  * in C that lies beside this one. They run on a thread of their own, without the lock.
@@ -100,7 +96,7 @@ static struct kernel *kernel_new(const char *name)
 	return k;
 }
 
-void simKernel(const char *name, unsigned long id, simRun run, const struct simParameter *parameters, int n)
+void simKernel(const char *name, size_t id, simRun run, const struct simParameter *parameters, int n)
 {
 	struct kernel *k;
 
@@ -124,17 +120,14 @@ static void *beside(void)
 {
 	static void *library;
 	static bool tried;
-	char file[PATH_MAX];
-	Dl_info self;
-	const char *end;
+	char why[200];
 
-	if (tried || !dladdr((void *)beside, &self) || !(end = strrchr(self.dli_fname, '/')))
+	if (tried)
 		return library;
-	snprintf(file, sizeof file, "%.*s/" SIM_KERNELS, (int)(end - self.dli_fname), self.dli_fname);
 	tried = true;
-	library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-	if (!library && !access(file, F_OK))
-		logged("the kernels were not loaded: %s", dlerror());
+	library = os_library(SIM_KERNELS, why, sizeof why);
+	if (*why)
+		logged("the kernels were not loaded: %s", why);
 	return library;
 }
 
@@ -146,7 +139,7 @@ static struct kernel *of_program(const char *name)
 
 	while (k && strcmp(k->name, name))
 		k = k->next;
-	if (k || !beside() || !(c = dlsym(beside(), name)))
+	if (k || !beside() || !(c = os_symbol(beside(), name)))
 		return k;
 	k = kernel_new(name);
 	*(void **)&k->c = c;

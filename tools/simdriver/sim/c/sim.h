@@ -10,14 +10,15 @@
 #pragma once
 
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "os.h"
+#define CUgraphConditionalHandle long_handle /* a long, which has 32 bits on Windows */
 #include "ztypes.h"
+#undef CUgraphConditionalHandle
+typedef uint64_t CUgraphConditionalHandle;
 #include "zprotos.h"
 #include "layouts.h"
 
@@ -82,7 +83,7 @@ struct call {
 	struct call *next;
 	bool known;
 	unsigned needs;
-	long calls, delay, fail_at;
+	int64_t calls, delay, fail_at;
 	CUresult fail;
 };
 
@@ -103,9 +104,9 @@ struct call {
 
 CUresult enter_call(struct call *call, struct flight *f);
 void leave_call(struct flight *f);
-void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void violation(const char *format, ...) FORMAT(1);
 /* logged is a violation that also stands in CUDA's log; log.c. */
-void logged(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void logged(const char *format, ...) FORMAT(1);
 
 /* -- the state of all: control.c -- */
 
@@ -117,7 +118,7 @@ extern struct sim {
 	bool initialized, held, strict;
 	CUresult faulted; /* by the work that runs just now */
 	CUresult fault_code; /* the fault that shows then */
-	long fault_at, fault_delay; /* ns; at 0 there is none */
+	int64_t fault_at, fault_delay; /* ns; at 0 there is none */
 	CUresult dead;    /* the code of the fault that has killed the process's contexts */
 	unsigned long long contexts, ids, order;
 } sim;
@@ -201,7 +202,7 @@ struct item;
 struct mark {
 	int refs;
 	bool done;
-	long time; /* ns */
+	int64_t time; /* ns */
 };
 struct mark *mark_new(void);
 void mark_drop(struct mark *m);
@@ -221,7 +222,7 @@ struct item {
 	bool started, finished;
 	bool stuck;            /* it had a fault */
 	bool orphan, spared;   /* by a fault: what no stream holds any more, what does not see it */
-	long until; /* ns: when to look again */
+	int64_t until; /* ns: when to look again */
 	struct item *queued; /* for another thread, such as that of the host functions */
 	struct mark *mark;
 	struct block *block;
@@ -334,7 +335,6 @@ CUresult memop_check(const CUstreamBatchMemOpParams *ops, unsigned n);
 bool memop_alike(const struct item *a, const struct item *b);
 /* changed wakes those who wait for some work. */
 void changed(void);
-long now_ns(void);
 void engine_start(void);
 void engine_wake(void);
 /* elsewhere_push gives an item to the thread that runs host functions, or that of kernels. */

@@ -14,7 +14,7 @@ struct simGrid {
 };
 
 /* How many threads a launch has in all. */
-static inline unsigned long simThreads(const struct simGrid *g)
+static inline unsigned long long simThreads(const struct simGrid *g)
 {
-	return (unsigned long)g->grid[0] * g->grid[1] * g->grid[2] * g->block[0] * g->block[1] * g->block[2];
+	return (unsigned long long)g->grid[0] * g->grid[1] * g->grid[2] * g->block[0] * g->block[1] * g->block[2];
 }

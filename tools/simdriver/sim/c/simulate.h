@@ -2,25 +2,26 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "simkernel.h"
 
 /* The nth call from now of a function (0 for any), 1 being the next, returns code and does nothing. */
-void simFail(const char *function, long nth, unsigned code);
+void simFail(const char *function, int64_t nth, unsigned code);
 /* The function that was made to fail last, "" for none. */
 const char *simFailed(void);
 /* How many calls of a function there were, 0 for all that count for simFail. */
-long simCalls(const char *function);
+int64_t simCalls(const char *function);
 /* Every call of a function takes so much longer, or until simReset. */
-void simDelay(const char *function, long microseconds);
+void simDelay(const char *function, int64_t microseconds);
 /* While it is held, no stream begins new work. */
 void simHold(int on);
 /* Kills the contexts of the process as a bad store does: a little later. */
 void simFault(unsigned code);
 /* How long it takes until a fault shows, 20 ms if this is not called. */
-void simFaultDelay(long microseconds);
+void simFaultDelay(int64_t microseconds);
 /* Calls that crash at once with others last longer: one of 16 for so many microseconds. */
-void simWiden(long microseconds);
+void simWiden(int64_t microseconds);
 /* How many of them have begun and do not wait for work. */
 int simFlying(void);
 /* Takes back failures, delays, a hold, odd nodes, a fault and how late it is, and forgets violations. */
@@ -28,7 +29,7 @@ void simReset(void);
 /* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface external, 0 for all. */
 int simLive(const char *kind);
 /* What is alive, a line each. */
-void simList(char *text, unsigned long size);
+void simList(char *text, size_t size);
 /* Destroys whatever is alive. */
 void simPurge(void);
 /* How many objects went with their context, which no program should leave to it. */
@@ -52,9 +53,9 @@ struct simParameter {
  * A kernel of the program's. args are as in simkernel.h, and rest[k] tells how many bytes there are from the address
  * that is parameter k. A code other than 0 fails the launch, for a reason that is written to why.
  */
-typedef unsigned (*simRun)(unsigned long id, struct simGrid *g, void **args, size_t *rest, char *why, size_t room);
+typedef unsigned (*simRun)(size_t id, struct simGrid *g, void **args, size_t *rest, char *why, size_t room);
 /* Registers a kernel, in place of an older one of that name. */
-void simKernel(const char *name, unsigned long id, simRun run, const struct simParameter *parameters, int n);
+void simKernel(const char *name, size_t id, simRun run, const struct simParameter *parameters, int n);
 /* Forbids this thread to call CUDA, as within a host function, or takes that back. */
 void simInside(int on);
 /* Sets a condition of a graph, as the kernel that runs. Without one, and for another handle, that is a violation. */

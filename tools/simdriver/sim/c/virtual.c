@@ -1,8 +1,5 @@
 #include "sim.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 /*
  * Reserved addresses are of one span that nothing else is ever in, so that use
  * after a release is noticed. Physical memory is a file without a name, which
@@ -20,7 +17,8 @@ enum { READ_WRITE = 3 };
 struct physical {
 	struct z_CUmemAllocationProp prop;
 	size_t size;
-	int file, refs; /* of handles and mappings */
+	intptr_t shared;
+	int refs;       /* of handles and mappings */
 	bool imported;  /* its memory is accounted for elsewhere */
 };
 
@@ -115,11 +113,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t align, CU
 	if (!address || !size || size % HOST_PAGE || hint % HOST_PAGE || align & (align - 1) || flags)
 		return INVALID_VALUE;
 	if (!base) {
-		base = mmap(0, SPAN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (base == MAP_FAILED) {
-			base = 0;
+		if (!(base = os_span(SPAN)))
 			return OUT_OF_MEMORY;
-		}
 		last = (uintptr_t)base;
 	}
 	if (align < GRANULE)
@@ -161,7 +156,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 
 static bool valid(const CUmemAllocationProp *p)
 {
-	if (!p || p->type != PINNED || p->handles & ~POSIX_FILE)
+	if (!p || p->type != PINNED || p->handles & ~(FILES ? POSIX_FILE : 0))
 		return false;
 	if (p->location.type == ON_THE_DEVICE)
 		return device_get(p->location.id);
@@ -188,16 +183,16 @@ static void drop(struct physical *m)
 		return;
 	if (home(m))
 		home(m)->used -= m->size;
-	close(m->file);
+	os_unshare(m->shared);
 	free(m);
 	nphysical--;
 }
 
-static struct physical *physical_new(CUmemGenericAllocationHandle *handle, int file, size_t size, const CUmemAllocationProp *prop)
+static struct physical *physical_new(CUmemGenericAllocationHandle *handle, intptr_t shared, size_t size, const CUmemAllocationProp *prop)
 {
 	struct physical *m = calloc(1, sizeof *m);
 
-	*m = (struct physical){.prop = *prop, .size = size, .file = file, .refs = 1};
+	*m = (struct physical){.prop = *prop, .size = size, .shared = shared, .refs = 1};
 	*handle = (uintptr_t)handle_new(PHYSICAL, m);
 	nphysical++;
 	return m;
@@ -207,22 +202,18 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 {
 	ENTER(0);
 	struct device *d;
-	int file;
+	intptr_t shared;
 
 	if (!handle || !size || size % GRANULE || flags || !valid(prop))
 		return INVALID_VALUE;
 	d = prop->location.type == ON_THE_DEVICE ? device_get(prop->location.id) : 0;
 	if (size > device_memory() || (d && d->used + size > device_memory()))
 		return OUT_OF_MEMORY;
-	file = memfd_create("simulated device memory", MFD_CLOEXEC);
-	if (file < 0 || ftruncate(file, size)) {
-		if (file >= 0)
-			close(file);
+	if ((shared = os_shared(size)) < 0)
 		return OPERATING_SYSTEM;
-	}
 	if (d)
 		d->used += size;
-	physical_new(handle, file, size, prop);
+	physical_new(handle, shared, size, prop);
 	return OK;
 }
 
@@ -256,7 +247,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 		;
 	if (!r || mapped(address, size))
 		return INVALID_VALUE;
-	if (mmap(pointer(address), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->file, 0) == MAP_FAILED)
+	if (!os_map(pointer(address), size, m->shared))
 		return OUT_OF_MEMORY;
 	for (at = &parts; *at && (*at)->at < address; at = &(*at)->next)
 		;
@@ -272,7 +263,7 @@ static void unmap(struct part **at)
 {
 	struct part *p = *at;
 
-	mmap(pointer(p->at), p->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	os_unmap(pointer(p->at), p->size);
 	*at = p->next;
 	drop(p->memory);
 	free(p);
@@ -343,7 +334,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
 
 	if (!out || !m || type != POSIX_FILE || flags || !(m->prop.handles & type))
 		return INVALID_VALUE;
-	if ((file = dup(m->file)) < 0)
+	if ((file = os_file_copy(m->shared)) < 0)
 		return OPERATING_SYSTEM;
 	*(int *)out = file;
 	return OK;
@@ -354,12 +345,12 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 {
 	ENTER(0);
 	CUmemAllocationProp prop = {.type = PINNED, .handles = POSIX_FILE, .location = {.type = ON_THE_DEVICE}};
-	off_t size;
+	int64_t size;
 	int file;
 
 	if (!handle || type != POSIX_FILE)
 		return INVALID_VALUE;
-	if ((size = lseek((int)(uintptr_t)in, 0, SEEK_END)) <= 0 || size % GRANULE || (file = dup((int)(uintptr_t)in)) < 0)
+	if ((size = os_file_size((uintptr_t)in)) <= 0 || size % GRANULE || (file = os_file_copy((uintptr_t)in)) < 0)
 		return INVALID_VALUE;
 	physical_new(handle, file, size, &prop)->imported = true;
 	return OK;

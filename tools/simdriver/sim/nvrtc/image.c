@@ -1,6 +1,6 @@
 #include "nvrtc.h"
 
-#include <elf.h>
+#include "../c/elf64.h"
 
 /* Sizes of a kernel's parameters, if all of them are known. */
 static bool sizes(const struct kernel *k, size_t *to)
@@ -16,9 +16,8 @@ static bool whole(const struct kernel *k) { return !k->template || k->narguments
 
 char *image_ptx(const struct source *s, int arch)
 {
-	char *text;
-	size_t size, known[MOST];
-	FILE *to = open_memstream(&text, &size);
+	size_t known[MOST];
+	FILE *to = text_open();
 
 	fprintf(to, ".version %d.%d\n.target sm_%d\n.address_size 64\n", SIM_PTX / 10, SIM_PTX % 10, arch);
 	for (int i = 0; i < s->n; i++) {
@@ -36,8 +35,7 @@ char *image_ptx(const struct source *s, int arch)
 		}
 		free(name);
 	}
-	fclose(to);
-	return text;
+	return text_close(to);
 }
 
 /* A part of the image that grows. */

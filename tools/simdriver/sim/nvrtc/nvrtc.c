@@ -201,8 +201,6 @@ static bool compile(nvrtcProgram p, const struct options *o, FILE *log)
 nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *list)
 {
 	struct options o = {.arch = SIM_VERSION < 13000 ? 52 : 75};
-	char *text;
-	size_t size;
 	FILE *log;
 	nvrtcResult r = OK;
 
@@ -212,14 +210,13 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *list)
 		return INVALID_INPUT;
 	if (p->flow && p->flow(p->payload, 0))
 		return CANCELLED;
-	log = open_memstream(&text, &size);
+	log = text_open();
 	for (int i = 0; i < n && !r; i++)
 		r = list[i] && option_read(&o, list[i], log) ? OK : INVALID_OPTION;
 	if (!r && !compile(p, &o, log))
 		r = COMPILATION;
-	fclose(log);
 	free(p->log);
-	p->log = text;
+	p->log = text_close(log);
 	p->compiled = true;
 	return r;
 }

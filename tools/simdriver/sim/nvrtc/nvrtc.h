@@ -21,6 +21,18 @@ FUNCTIONS(DECLARE)
 
 #define MOST 64 /* parameters of a kernel or a template */
 
+#ifdef _WIN32
+#define FORMAT(n) __attribute__((format(gnu_printf, n, n + 1)))
+#else
+#define FORMAT(n) __attribute__((format(printf, n, n + 1)))
+#endif
+
+/* -- text of any length: text.c -- */
+
+FILE *text_open(void);
+/* text_close returns what was written. */
+char *text_close(FILE *file);
+
 /* -- what a source declares: source.c -- */
 
 struct kernel {
@@ -43,7 +55,7 @@ struct source {
 
 /* source_read finds the kernels, and writes errors to the log. */
 void source_read(struct source *s);
-void source_error(struct source *s, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void source_error(struct source *s, int line, const char *format, ...) FORMAT(3);
 /* source_instance adds a template with the arguments of an expression, or finds a kernel. It returns its index, or -1. */
 int source_instance(struct source *s, const char *expression);
 

@@ -323,8 +323,8 @@ static void arguments(struct kernel *k, const char *at)
 	for (int depth = 1; *at && depth; at++) {
 		depth += (*at == '<') - (*at == '>');
 		if ((*at == ',' && depth == 1) || !depth) {
-			if (k->narguments < MOST)
-				k->arguments[k->narguments++] = strndup(from, at - from);
+			if (k->narguments < MOST && asprintf(&k->arguments[k->narguments], "%.*s", (int)(at - from), from) >= 0)
+				k->narguments++;
 			from = at + 1;
 		}
 	}

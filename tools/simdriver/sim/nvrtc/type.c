@@ -35,12 +35,12 @@ static bool qualifier(const char *word)
 /* plain writes a type without what does not count, and with one space between words. */
 static void plain(const char *text, char *to, size_t size)
 {
-	char *copy = strdup(text), *rest = copy, *word;
+	char *copy = strdup(text), *rest;
 	size_t n = 0;
 
 	*to = 0;
-	while ((word = strsep(&rest, " \t\n")) && n < size)
-		if (*word && !qualifier(word))
+	for (char *word = strtok_r(copy, " \t\n", &rest); word && n < size; word = strtok_r(0, " \t\n", &rest))
+		if (!qualifier(word))
 			n += snprintf(to + n, size - n, "%s%s", n ? " " : "", word);
 	free(copy);
 }
@@ -111,14 +111,12 @@ static void argument(FILE *to, const char *text)
 
 char *type_lowered(const struct kernel *k)
 {
-	char *name;
-	size_t size;
 	FILE *to;
 	bool nested;
 
 	if (k->c)
 		return strdup(k->name);
-	to = open_memstream(&name, &size);
+	to = text_open();
 	fputs("_Z", to);
 	nested = path(to, k->name);
 	if (k->narguments) {
@@ -128,6 +126,5 @@ char *type_lowered(const struct kernel *k)
 		fputc('E', to);
 	}
 	fputs(nested ? "Ev" : "v", to);
-	fclose(to);
-	return name;
+	return text_close(to);
 }
