@@ -113,7 +113,7 @@ func TestCaptureIsNotStarved(t *testing.T) {
 			}
 			require.NoError(t, r.end())
 			t.Logf("%d captures, %v at most, beside %d calls", n, longest, r.calls.Load())
-			assert.Less(t, int(r.calls.Load())/n, 30_000, "calls that go before a capture")
+			assert.Less(t, int(r.calls.Load())/n, 300_000, "calls that go before a capture")
 			assert.Less(t, longest, atOnce)
 			noViolation(t)
 		})

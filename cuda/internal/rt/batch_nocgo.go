@@ -17,9 +17,6 @@ func (w words) at(i uint32) *uint64 {
 
 func (w words) from(i uint32) words { return words{w.at(i)} }
 
-// host returns the host address that word i is.
-func (w words) host(i uint32) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(w.at(i))) }
-
 // dims returns the configuration of a kernel from its four words, and the number of arguments.
 func (w words) dims() (c driver.CUlaunchConfig, args uint32) {
 	d := (*[8]uint32)(unsafe.Pointer(w.first))
@@ -33,12 +30,13 @@ func (w words) dims() (c driver.CUlaunchConfig, args uint32) {
 // value.
 func (w words) pointInto(params []unsafe.Pointer, n uint32) {
 	for i := range n {
-		params[i] = unsafe.Pointer(w.at(1))
+		params[i] = unseen(unsafe.Pointer(w.at(1)))
 		w = w.from(1 + uint32(*w.first))
 	}
 }
 
-func (w words) launch(stream driver.CUstream) driver.CUresult {
+// launchAlone makes a launch, with attributes or many arguments.
+func (w words) launchAlone(stream driver.CUstream) driver.CUresult {
 	c, args := w.from(1).dims()
 	c.HStream, c.NumAttrs = stream, uint32(*w.at(5))
 	if c.NumAttrs > 0 {
@@ -47,40 +45,65 @@ func (w words) launch(stream driver.CUstream) driver.CUresult {
 	var usual [usualArgs]unsafe.Pointer
 	params := params(&usual, args)
 	w.from(6+attributeWords*c.NumAttrs).pointInto(params, args)
-	return launch(driver.CUfunction(*w.first), &c, params)
+	return code(driver.CuLaunchKernelEx(&c, driver.CUfunction(*w.first), &params[0], nil))
 }
 
-func (w words) copy(stream driver.CUstream) driver.CUresult {
+func (w words) copy(stream driver.CUstream) Copy {
 	c := Copy{Stream: stream, Kind: CopyKind(*w.at(0)), Dst: driver.CUdeviceptr(*w.at(1)), Src: driver.CUdeviceptr(*w.at(2)), Size: *w.at(3)}
-	switch c.Kind {
-	case Peer:
+	if c.Kind == Peer {
 		c.DstContext, c.SrcContext = driver.CUcontext(*w.at(4)), driver.CUcontext(*w.at(5))
-	case HostToDevice:
-		return c.enqueue(w.host(2))
-	case DeviceToHost:
-		return c.enqueue(w.host(1))
 	}
-	return c.enqueue(nil)
+	return c
 }
 
-// do makes a call with the arguments at w.
-func (c Call) do(w words, stream driver.CUstream) driver.CUresult {
-	switch c {
-	case LaunchCall:
-		return w.launch(stream)
-	case CopyCall:
-		return w.copy(stream)
-	case RecordCall:
-		return code(driver.CuEventRecord(driver.CUevent(*w.first), stream))
-	case WaitCall:
-		return code(driver.CuStreamWaitEvent(stream, driver.CUevent(*w.first), 0))
-	case GraphCall:
-		return code(driver.CuGraphLaunch(driver.CUgraphExec(*w.first), stream))
-	case HostCall:
-		return enqueueHost(stream, uintptr(*w.first), int(int32(*w.at(1))))
-	default: // NoCall
-		return 0
+// A chunk is calls of a list that enter C once.
+type chunk struct {
+	n, used int // calls, and elements of params
+	steps   [16]step
+	args    [16]callArgs
+	params  [128]unsafe.Pointer
+	_       [8]uint64 // readable behind all arguments
+}
+
+// add adds the call at w, unless there is no room for it, or it is made alone.
+func (k *chunk) add(w words, stream driver.CUstream) bool {
+	if k.n == len(k.steps) {
+		return false
 	}
+	var fn uintptr
+	n, args, call := 2, &k.args[k.n], Call(uint32(*w.first))
+	switch w = w.from(1); call {
+	case LaunchCall:
+		d := (*[8]uint32)(unsafe.Pointer(w.at(1))) // as in dims
+		params, count := k.params[k.used:], int(d[7])
+		if *w.at(5) > 0 || count >= len(params) {
+			return false
+		}
+		k.used += count + 1
+		w.from(6).pointInto(params, d[7])
+		args.words[0] = *w.first
+		for i, n := range d[:7] {
+			args.words[1+i] = uint64(n)
+		}
+		args.words[8], args.params = uint64(stream), unseen(unsafe.Pointer(&params[0]))
+		fn, n = cu.launchKernel, 11
+	case CopyCall:
+		c := w.copy(stream)
+		fn, n = c.onDevice(&args.words)
+	case RecordCall:
+		fn, args.words[0], args.words[1] = cu.eventRecord, *w.first, uint64(stream)
+	case WaitCall:
+		fn, n, args.words = cu.streamWaitEvent, 3, [9]uint64{uint64(stream), *w.first}
+	case GraphCall:
+		fn, args.words[0], args.words[1] = cu.graphLaunch, *w.first, uint64(stream)
+	case HostCall:
+		fn, n = hostCall(&args.words, stream, uintptr(*w.first), int(int32(*w.at(1))))
+	default: // NoCall
+		return false
+	}
+	k.steps[k.n].set(fn, unsafe.Pointer(args), n)
+	k.n++
+	return true
 }
 
 // run is [Batch].
@@ -90,17 +113,33 @@ func run(context driver.CUcontext, stream driver.CUstream, list *uint64, n int, 
 		return uint64(r)
 	}
 	defer s.end()
-	r := checkStream(stream, outside)
-	w, done := words{list}, 0
-	for ; r == 0 && done < n; done++ {
-		h := *w.first
-		if r = Call(uint32(h)).do(w.from(1), stream); r != 0 {
-			break
+	r, done := driver.CUresult(0), 0
+	if outside || stream <= 1 { // as list.admits
+		r = checkCapturing(stream)
+	}
+	var k chunk
+	for w := (words{list}); r == 0 && done < n; {
+		k.n, k.used = 0, 0
+		for done+k.n < n && k.add(w, stream) {
+			w = w.rest()
 		}
-		w = w.from(uint32(h >> 32))
+		if k.n > 0 {
+			code, made := makeSteps(&k.steps[0], k.n)
+			r, done = driver.CUresult(code), done+made
+			continue
+		}
+		if Call(uint32(*w.first)) == LaunchCall { // else NoCall
+			if r = w.from(1).launchAlone(stream); r != 0 {
+				break
+			}
+		}
+		w, done = w.rest(), done+1
 	}
 	return uint64(done)<<32 | uint64(r)
 }
+
+// rest returns what follows the call at w.
+func (w words) rest() words { return w.from(uint32(*w.first >> 32)) }
 
 // change is [KernelNodes].
 func change(context driver.CUcontext, of uintptr, what NodeCall, n int, list *uint64, nodes *driver.CUgraphNode) uint64 {

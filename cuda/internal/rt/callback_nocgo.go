@@ -5,6 +5,7 @@ package rt
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -74,40 +75,34 @@ var (
 // argument is a token.
 func HostFunction() uintptr { return hostFunction() }
 
-// enqueueHost enqueues a host function. A negative mode selects cuLaunchHostFunc, which has
-// no modes.
-func enqueueHost(stream driver.CUstream, token uintptr, mode int) driver.CUresult {
+// hostCall returns the function that enqueues a host function, and the number of its
+// arguments, which it sets. A negative mode selects cuLaunchHostFunc, which has no modes.
+func hostCall(words *[9]uint64, stream driver.CUstream, token uintptr, mode int) (fn uintptr, n int) {
+	*words = [9]uint64{uint64(stream), uint64(hostFunction()), uint64(token), uint64(uint32(mode))}
 	if mode < 0 {
-		return code(driver.CuLaunchHostFunc(stream, driver.CUhostFn(hostFunction()), token))
+		return cu.launchHostFunc, 3
 	}
-	return code(driver.CuLaunchHostFunc_v2(stream, driver.CUhostFn(hostFunction()), token, uint32(mode)))
+	return cu.launchHostFuncMode, 4
 }
 
 // HostFunc is cuLaunchHostFunc, or cuLaunchHostFunc_v2 if mode is 0 or more, which
 // requires that the driver has it. The driver's thread will call OnHostFunc with the
 // token.
 func HostFunc(context driver.CUcontext, stream driver.CUstream, token uintptr, mode int) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, true); r != 0 {
-		return r
-	}
-	defer s.end()
-	if r := checkLegacy(stream); r != 0 {
-		return r
-	}
-	return enqueueHost(stream, token, mode)
+	var l list
+	l.in(context, true)
+	l.notLegacy(stream)
+	fn, n := hostCall(&l.call.words, stream, token, mode)
+	l.next().set(fn, unsafe.Pointer(&l.call), n)
+	return l.do()
 }
 
 // AddCallback is cuStreamAddCallback, unless the stream is capturing. The driver's thread
 // will call OnStatus with the token.
 func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, true); r != 0 {
-		return r
-	}
-	defer s.end()
-	if r := checkCapturing(stream); r != 0 {
-		return r
-	}
-	return code(driver.CuStreamAddCallback(stream, driver.CUstreamCallback(statusFunction()), token, 0))
+	var l list
+	l.in(context, true)
+	l.notCapturing(stream)
+	l.add(cu.addCallback, uint64(stream), uint64(statusFunction()), uint64(token), 0)
+	return l.do()
 }

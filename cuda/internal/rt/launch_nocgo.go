@@ -3,6 +3,7 @@
 package rt
 
 import (
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -38,33 +39,48 @@ func paramsOf(usual *[usualArgs]unsafe.Pointer, args *Arg, n uint32) []unsafe.Po
 	return params
 }
 
-// unseen returns p, hidden from the compiler's escape analysis.
-func unseen(p unsafe.Pointer) unsafe.Pointer {
-	address := uintptr(p)
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}
-
 // Do is cuLaunchKernel, or cuLaunchKernelEx with attributes. args points to l.Args
 // arguments.
 func (l *Launch) Do(args *Arg) driver.CUresult {
-	var s Scope
-	if r := s.begin(l.Context, true); r != 0 { // loading a kernel lazily would invalidate captures on other threads
-		return r
-	}
-	defer s.end()
-	if r := checkLegacy(l.Config.HStream); r != 0 {
-		return r
-	}
 	var usual [usualArgs]unsafe.Pointer
-	return launch(l.Function, &l.Config, paramsOf(&usual, args, l.Args))
+	params := paramsOf(&usual, args, l.Args)
+	var calls list
+	calls.in(l.Context, true) // loading a kernel lazily would invalidate captures on other threads
+	calls.notLegacy(l.Config.HStream)
+	var with launchExArgs
+	if l.Config.NumAttrs > 0 {
+		with.set(l.Function, &l.Config, params)
+		calls.next().set(cu.launchKernelEx, unsafe.Pointer(&with), 4)
+	} else {
+		calls.call.launch(l.Function, &l.Config, params)
+		calls.next().set(cu.launchKernel, unsafe.Pointer(&calls.call), 11)
+	}
+	r := calls.do()
+	runtime.KeepAlive(&with)
+	runtime.KeepAlive(&usual)
+	runtime.KeepAlive(params)
+	runtime.KeepAlive(args)
+	runtime.KeepAlive(l)
+	return r
 }
 
-func launch(f driver.CUfunction, c *driver.CUlaunchConfig, params []unsafe.Pointer) driver.CUresult {
-	if c.NumAttrs > 0 {
-		return code(driver.CuLaunchKernelEx(c, f, &params[0], nil))
-	}
-	return code(driver.CuLaunchKernel(f, c.GridDimX, c.GridDimY, c.GridDimZ, c.BlockDimX, c.BlockDimY, c.BlockDimZ,
-		c.SharedMemBytes, c.HStream, &params[0], nil))
+// launch makes a the arguments of cuLaunchKernel.
+func (a *callArgs) launch(f driver.CUfunction, c *driver.CUlaunchConfig, params []unsafe.Pointer) {
+	a.words = [9]uint64{uint64(f), uint64(c.GridDimX), uint64(c.GridDimY), uint64(c.GridDimZ),
+		uint64(c.BlockDimX), uint64(c.BlockDimY), uint64(c.BlockDimZ), uint64(c.SharedMemBytes), uint64(c.HStream)}
+	a.params = unseen(unsafe.Pointer(&params[0]))
+}
+
+// launchExArgs are the arguments of cuLaunchKernelEx.
+type launchExArgs struct {
+	config   unsafe.Pointer
+	function driver.CUfunction
+	params   unsafe.Pointer
+	_        [5]uint64
+}
+
+func (a *launchExArgs) set(f driver.CUfunction, c *driver.CUlaunchConfig, params []unsafe.Pointer) {
+	a.config, a.function, a.params = unseen(unsafe.Pointer(c)), f, unseen(unsafe.Pointer(&params[0]))
 }
 
 // nodesOfV1 means that the driver, before CUDA 12.0, has only the first version of the

@@ -3,6 +3,7 @@
 package rt
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -11,80 +12,115 @@ import (
 // Do enqueues a copy or memset, and waits for the stream if c.Wait is set. host is the
 // host side of the copy.
 func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
-	var s Scope
-	if r := s.beginHome(Home{Context: c.Home, ID: c.ID}, c.Context); r != 0 {
-		return r
-	}
-	defer s.end()
-	r := checkLegacy(c.Stream)
-	if r == 0 {
-		r = c.enqueue(host)
-	}
-	if c.Wait == 0 {
-		return r
-	}
-	// Even after an error: a part of the copy may be in flight.
-	w := code(driver.CuStreamSynchronize(c.Stream))
-	if w != 0 {
-		_ = driver.CuStreamSynchronize(c.Stream) // the memory must not be freed during the copy
-	}
-	if r != 0 {
-		return r
-	}
-	return w
-}
-
-// enqueue enqueues the copy or memset in the current context.
-func (c *Copy) enqueue(host unsafe.Pointer) driver.CUresult {
+	var l list
+	l.inHome(Home{Context: c.Home, ID: c.ID}, c.Context)
+	l.notLegacy(c.Stream)
+	var with hostArgs
+	enqueue := l.next()
 	switch c.Kind {
 	case HostToDevice:
-		return code(driver.CuMemcpyHtoDAsync(c.Dst, host, c.Size, c.Stream))
+		with = hostArgs{first: uint64(c.Dst), host: host, rest: [8]uint64{c.Size, uint64(c.Stream)}}
+		enqueue.set(cu.copyHtoD, unsafe.Pointer(&with.first), 4)
 	case DeviceToHost:
-		return code(driver.CuMemcpyDtoHAsync(host, c.Src, c.Size, c.Stream))
-	case DeviceToDevice:
-		return code(driver.CuMemcpyDtoDAsync(c.Dst, c.Src, c.Size, c.Stream))
-	case Peer:
-		return code(driver.CuMemcpyPeerAsync(c.Dst, c.DstContext, c.Src, c.SrcContext, c.Size, c.Stream))
-	case HostToHost: // both ends are pinned, so that they have addresses of the device
-		return code(driver.CuMemcpyAsync(c.Dst, c.Src, c.Size, c.Stream))
-	case Set8:
-		return code(driver.CuMemsetD8Async(c.Dst, uint8(c.Src), c.Size, c.Stream))
-	case Set16:
-		return code(driver.CuMemsetD16Async(c.Dst, uint16(c.Src), c.Size, c.Stream))
+		with = hostArgs{host: host, rest: [8]uint64{uint64(c.Src), c.Size, uint64(c.Stream)}}
+		enqueue.set(cu.copyDtoH, unsafe.Pointer(&with.host), 4)
 	default:
-		return code(driver.CuMemsetD32Async(c.Dst, uint32(c.Src), c.Size, c.Stream))
+		fn, n := c.onDevice(&l.call.words)
+		enqueue.set(fn, unsafe.Pointer(&l.call), n)
+	}
+	var wait *step
+	if c.Wait != 0 {
+		wait = l.waitAfter(enqueue, c.Stream)
+	}
+	r := l.do()
+	runtime.KeepAlive(&with)
+	if r != 0 || wait == nil {
+		return r
+	}
+	if enqueue.result != 0 {
+		return driver.CUresult(enqueue.result)
+	}
+	return driver.CUresult(wait.result)
+}
+
+// waitAfter waits for the stream if the call has been made, even with an error: a part of
+// the copy may be in flight. If the wait fails it waits once more, as the memory must not be
+// freed during the copy.
+func (l *list) waitAfter(enqueue *step, stream driver.CUstream) *step {
+	const notMade = ^uint64(0)
+	enqueue.result, enqueue.flags = notMade, anyResult
+	l.stream = uint64(stream)
+	wait := l.next().set(cu.streamSynchronize, unsafe.Pointer(&l.stream), 1).unless(&enqueue.result, notMade)
+	wait.flags = anyResult
+	l.next().set(cu.streamSynchronize, unsafe.Pointer(&l.stream), 1).unless(&wait.result, 0).flags = anyResult
+	return wait
+}
+
+// hostArgs are the arguments of a copy from the host, from first on, or to it, from host on.
+type hostArgs struct {
+	first uint64
+	host  unsafe.Pointer
+	rest  [8]uint64
+}
+
+// onDevice returns the function of a copy whose host memory is not Go's, or of a memset, and
+// the number of its arguments, which it sets.
+func (c *Copy) onDevice(words *[9]uint64) (fn uintptr, n int) {
+	*words = [9]uint64{uint64(c.Dst), uint64(c.Src), c.Size, uint64(c.Stream)}
+	switch c.Kind {
+	case HostToDevice:
+		return cu.copyHtoD, 4
+	case DeviceToHost:
+		return cu.copyDtoH, 4
+	case DeviceToDevice:
+		return cu.copyDtoD, 4
+	case HostToHost: // both ends are pinned, so that they have addresses of the device
+		return cu.copyHtoH, 4
+	case Peer:
+		*words = [9]uint64{uint64(c.Dst), uint64(c.DstContext), uint64(c.Src), uint64(c.SrcContext), c.Size, uint64(c.Stream)}
+		return cu.copyPeer, 6
+	case Set8:
+		return cu.set8, 4
+	case Set16:
+		return cu.set16, 4
+	default:
+		return cu.set32, 4
 	}
 }
 
 // Do is cuMemAllocAsync or cuMemAllocFromPoolAsync, and sets a.Address.
 func (a *Alloc) Do() driver.CUresult {
-	var s Scope
-	if r := s.beginHome(a.Home, a.CallContext); r != 0 {
-		return r
-	}
-	defer s.end()
+	var l list
+	l.inHome(a.Home, a.CallContext)
 	if a.Captured == 0 && a.Complete == 0 {
-		if r := checkCapturing(a.Stream); r != 0 {
-			return r
-		}
+		l.notCapturing(a.Stream)
 	}
-	return a.allocate()
-}
-
-func (a *Alloc) allocate() (r driver.CUresult) {
+	l.address = (*uint64)(unseen(unsafe.Pointer(&l.allocated)))
 	if a.Pool != 0 {
-		r = code(driver.CuMemAllocFromPoolAsync(&a.Address, a.Size, a.Pool, a.Stream))
+		l.call.words = [9]uint64{a.Size, uint64(a.Pool), uint64(a.Stream)}
+		l.next().set(cu.allocFromPool, unsafe.Pointer(&l.address), 4)
 	} else {
-		r = code(driver.CuMemAllocAsync(&a.Address, a.Size, a.Stream))
+		l.call.words = [9]uint64{a.Size, uint64(a.Stream)}
+		l.next().set(cu.alloc, unsafe.Pointer(&l.address), 3)
 	}
+	var query, wait *step
+	if a.Complete != 0 {
+		l.stream = uint64(a.Stream)
+		query = l.next().set(cu.streamQuery, unsafe.Pointer(&l.stream), 1)
+		query.flags = anyResult
+		wait = l.next().set(cu.streamSynchronize, unsafe.Pointer(&l.stream), 1).unless(&query.result, uint64(driver.CUDA_ERROR_NOT_READY))
+		wait.flags = anyResult | unlessEqual
+	}
+	r := l.do()
+	a.Address = driver.CUdeviceptr(l.allocated)
 	if r != 0 || a.Complete == 0 {
 		return r
 	}
-	if r = code(driver.CuStreamQuery(a.Stream)); r == driver.CUDA_ERROR_NOT_READY {
-		r = code(driver.CuStreamSynchronize(a.Stream))
+	if r = driver.CUresult(query.result); r == driver.CUDA_ERROR_NOT_READY {
+		r = driver.CUresult(wait.result)
 	}
 	if r != 0 {
-		_ = driver.CuMemFreeAsync(a.Address, a.Stream)
+		a.Home.Free(a.Address, a.Stream)
 	}
 	return r
 }
@@ -100,15 +136,11 @@ func (h Home) Free(address driver.CUdeviceptr, stream driver.CUstream) driver.CU
 }
 
 func (h Home) free(address driver.CUdeviceptr, stream driver.CUstream, captures bool) driver.CUresult {
-	var s Scope
-	if r := s.beginHome(h, h.CallContext); r != 0 {
-		return r
-	}
-	defer s.end()
+	var l list
+	l.inHome(h, h.CallContext)
 	if captures {
-		if r := checkCapturing(stream); r != 0 {
-			return r
-		}
+		l.notCapturing(stream)
 	}
-	return code(driver.CuMemFreeAsync(address, stream))
+	l.add(cu.free, uint64(address), uint64(stream))
+	return l.do()
 }

@@ -4,42 +4,13 @@ package rt
 
 import (
 	"runtime"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Without cgo and on Windows, a call of this package makes several calls of CUDA, and each
-// enters C by itself. The goroutine is locked to its thread meanwhile.
-
-// hasContextID means that the driver has cuCtxGetId: from CUDA 12.0 on.
-var hasContextID bool
-
-// required are the driver's functions used here.
-var required = []string{
-	"cuCtxGetCurrent", "cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode",
-	"cuStreamIsCapturing", "cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamCreateWithPriority",
-	"cuEventQuery", "cuEventRecord", "cuEventRecordWithFlags", "cuLaunchKernel", "cuLaunchKernelEx",
-	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyAsync", "cuMemcpyPeerAsync",
-	"cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async",
-	"cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemFreeAsync",
-	"cuMemImportFromShareableHandle", "cuMemPoolImportFromShareableHandle",
-	"cuLaunchHostFunc", "cuStreamAddCallback",
-	"cuGraphCreate", "cuGraphDestroy", "cuGraphLaunch", "cuGraphUpload",
-}
-
-// bind returns the name of a function that the loaded driver lacks.
-func bind(file string) (missing string) {
-	for _, name := range required {
-		if driver.Find(name) != nil {
-			return name
-		}
-	}
-	hasContextID = driver.Find("cuCtxGetId") == nil
-	if missing := bindNodes(); missing != "" {
-		return missing
-	}
-	return bindSystem(file)
-}
+// Without cgo and on Windows, the functions that programs call often make their calls of CUDA
+// as a [list]. Others make them one by one, with the goroutine locked to its thread.
 
 // code returns the code of a call of the raw package.
 func code(err error) driver.CUresult {
@@ -122,7 +93,7 @@ func (s *Scope) end() {
 // checkHome returns CodeReset if the context no longer has the id. An id of 0 is not
 // compared.
 func checkHome(context driver.CUcontext, id uint64) driver.CUresult {
-	if id == 0 || !hasContextID || InCallback() {
+	if id == 0 || cu.ctxGetID == 0 || InCallback() {
 		return 0
 	}
 	now := id
@@ -141,15 +112,6 @@ func checkCapturing(stream driver.CUstream) driver.CUresult {
 		return CodeCapturing
 	}
 	return r
-}
-
-// checkLegacy is checkCapturing for the legacy stream, whose use invalidates captures of
-// blocking streams, and 0 for others.
-func checkLegacy(stream driver.CUstream) driver.CUresult {
-	if stream > 1 {
-		return 0
-	}
-	return checkCapturing(stream)
 }
 
 // Enter makes a context current on this thread, to which the goroutine must be locked,
@@ -218,160 +180,128 @@ func (h Home) DestroyGraph(graph driver.CUgraph) driver.CUresult {
 // Query returns whether the stream's work has completed. It does not query a capturing
 // stream, which would invalidate the capture.
 func Query(context driver.CUcontext, stream driver.CUstream) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, true); r != 0 {
-		return r
-	}
-	defer s.end()
-	if r := checkCapturing(stream); r != 0 {
-		return r
-	}
-	return code(driver.CuStreamQuery(stream))
+	var l list
+	l.in(context, true)
+	l.notCapturing(stream)
+	l.add(cu.streamQuery, uint64(stream))
+	return l.do()
 }
 
 // Capturing returns whether the stream is capturing.
 func Capturing(context driver.CUcontext, stream driver.CUstream) bool {
-	var s Scope
-	if s.begin(context, false) != 0 {
-		return false
-	}
-	defer s.end()
-	return checkCapturing(stream) == CodeCapturing
+	var l list
+	l.in(context, false)
+	l.askCapturing(stream)
+	l.do()
+	return l.capturing()
 }
 
 // Mark records event after the stream's work and returns driver.CUDA_ERROR_NOT_READY, or
 // 0 if the work has completed.
 func Mark(context driver.CUcontext, stream driver.CUstream, event driver.CUevent) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, true); r != 0 {
+	var l list
+	l.in(context, true)
+	return l.mark(stream, event)
+}
+
+// Mark is the function Mark.
+func (h Home) Mark(stream driver.CUstream, event driver.CUevent) driver.CUresult {
+	var l list
+	l.inHome(h, h.CallContext)
+	return l.mark(stream, event)
+}
+
+func (l *list) mark(stream driver.CUstream, event driver.CUevent) driver.CUresult {
+	l.notCapturing(stream)
+	l.call.words = [9]uint64{uint64(event), uint64(stream)}
+	query := l.next().set(cu.streamQuery, unsafe.Pointer(&l.call.words[1]), 1)
+	query.flags = anyResult
+	l.next().set(cu.eventRecord, unsafe.Pointer(&l.call), 2).unless(&query.result, uint64(driver.CUDA_ERROR_NOT_READY)).flags = unlessEqual
+	if r := l.do(); r != 0 {
 		return r
 	}
-	defer s.end()
-	if r := checkCapturing(stream); r != 0 {
-		return r
-	}
-	r := code(driver.CuStreamQuery(stream))
-	if r != driver.CUDA_ERROR_NOT_READY {
-		return r
-	}
-	if r := code(driver.CuEventRecord(event, stream)); r != 0 {
-		return r
-	}
-	return driver.CUDA_ERROR_NOT_READY
+	return driver.CUresult(query.result)
 }
 
 // Record is cuEventRecord, unless the stream is capturing.
 func Record(context driver.CUcontext, event driver.CUevent, stream driver.CUstream) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, false); r != 0 {
-		return r
-	}
-	defer s.end()
-	if r := checkCapturing(stream); r != 0 {
-		return r
-	}
-	return code(driver.CuEventRecord(event, stream))
+	var l list
+	l.in(context, false)
+	l.notCapturing(stream)
+	l.add(cu.eventRecord, uint64(event), uint64(stream))
+	return l.do()
 }
 
 // RecordWith is cuEventRecord, or cuEventRecordWithFlags with flags. It also records on a
 // capturing stream, and then returns CodeCaptured.
 func RecordWith(context driver.CUcontext, event driver.CUevent, stream driver.CUstream, flags uint32) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, false); r != 0 {
+	var l list
+	l.in(context, false)
+	if stream <= 1 {
+		l.notCapturing(stream)
+	} else {
+		l.askCapturing(stream).flags = anyResult
+	}
+	if flags != 0 {
+		l.add(cu.eventRecordFlags, uint64(event), uint64(stream), uint64(flags))
+	} else {
+		l.add(cu.eventRecord, uint64(event), uint64(stream))
+	}
+	if r := l.do(); r != 0 || !l.capturing() {
 		return r
 	}
-	defer s.end()
-	captured := checkCapturing(stream)
-	if captured != 0 && stream <= 1 {
-		return captured
-	}
-	var r driver.CUresult
-	if flags != 0 {
-		r = code(driver.CuEventRecordWithFlags(event, stream, flags))
-	} else {
-		r = code(driver.CuEventRecord(event, stream))
-	}
-	if r == 0 && captured == CodeCapturing {
-		return CodeCaptured
-	}
-	return r
+	return CodeCaptured
 }
 
 // WaitEvent is cuStreamWaitEvent. If outside is set, the event was recorded outside of
 // captures, and a capturing stream cannot wait for it.
 func WaitEvent(context driver.CUcontext, stream driver.CUstream, event driver.CUevent, flags uint32, outside bool) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, false); r != 0 {
-		return r
-	}
-	defer s.end()
-	if r := checkStream(stream, outside); r != 0 {
-		return r
-	}
-	return code(driver.CuStreamWaitEvent(stream, event, flags))
-}
-
-// checkStream is checkCapturing for work outside of captures, else checkLegacy.
-func checkStream(stream driver.CUstream, outside bool) driver.CUresult {
-	if outside {
-		return checkCapturing(stream)
-	}
-	return checkLegacy(stream)
+	var l list
+	l.in(context, false)
+	l.admits(stream, outside)
+	l.add(cu.streamWaitEvent, uint64(stream), uint64(event), uint64(flags))
+	return l.do()
 }
 
 // EventQuery queries an event for up to spin nanoseconds.
 func EventQuery(context driver.CUcontext, event driver.CUevent, spin int64) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, true); r != 0 {
-		return r
-	}
-	defer s.end()
 	var start int64
 	if spin != 0 {
 		start = now()
 	}
 	for {
-		r := code(driver.CuEventQuery(event))
+		var l list
+		l.in(context, true)
+		l.add(cu.eventQuery, uint64(event))
+		r := l.do()
 		if r != driver.CUDA_ERROR_NOT_READY || spin == 0 || now()-start >= spin {
 			return r
 		}
 	}
 }
 
-// Mark is the function Mark.
-func (h Home) Mark(stream driver.CUstream, event driver.CUevent) driver.CUresult {
-	if r := checkHome(h.Context, h.ID); r != 0 {
-		return r
-	}
-	return Mark(h.CallContext, stream, event)
-}
-
 // EventQuery queries an event.
 func (h Home) EventQuery(event driver.CUevent) driver.CUresult {
-	if r := checkHome(h.Context, h.ID); r != 0 {
-		return r
-	}
-	return EventQuery(h.CallContext, event, 0)
+	var l list
+	l.inHome(h, h.CallContext)
+	l.add(cu.eventQuery, uint64(event))
+	return l.do()
 }
 
 // GraphLaunch is cuGraphLaunch, unless the stream is capturing.
 func GraphLaunch(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
-	return withGraph(context, exec, stream, driver.CuGraphLaunch)
+	return withGraph(context, exec, stream, cu.graphLaunch)
 }
 
 // GraphUpload is cuGraphUpload, unless the stream is capturing.
 func GraphUpload(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream) driver.CUresult {
-	return withGraph(context, exec, stream, driver.CuGraphUpload)
+	return withGraph(context, exec, stream, cu.graphUpload)
 }
 
-func withGraph(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream, call func(driver.CUgraphExec, driver.CUstream) error) driver.CUresult {
-	var s Scope
-	if r := s.begin(context, true); r != 0 {
-		return r
-	}
-	defer s.end()
-	if r := checkCapturing(stream); r != 0 {
-		return r
-	}
-	return code(call(exec, stream))
+func withGraph(context driver.CUcontext, exec driver.CUgraphExec, stream driver.CUstream, fn uintptr) driver.CUresult {
+	var l list
+	l.in(context, true)
+	l.notCapturing(stream)
+	l.add(fn, uint64(exec), uint64(stream))
+	return l.do()
 }

@@ -56,36 +56,17 @@ func (a *Alarm) Wake() {
 	}
 }
 
-// The functions that take a file descriptor as a pointer: in Go, such a small number must
-// not be one.
-var importMemory, importPool uintptr
-
-// bindSystem finds them in the loaded driver.
-func bindSystem(file string) (missing string) {
-	const noLoad = 4
-	lib, err := purego.Dlopen(file, purego.RTLD_LAZY|noLoad)
-	if err != nil {
-		return file
-	}
-	for name, f := range map[string]*uintptr{"cuMemImportFromShareableHandle": &importMemory, "cuMemPoolImportFromShareableHandle": &importPool} {
-		if *f, err = purego.Dlsym(lib, name); err != nil {
-			return name
-		}
-	}
-	return ""
-}
-
 const fileDescriptor = uintptr(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 
-// ImportMemory is cuMemImportFromShareableHandle for a file descriptor, which must never
-// be a pointer in Go. It needs a current context.
+// ImportMemory is cuMemImportFromShareableHandle for a file descriptor. The driver takes it
+// as a pointer, but such a small number must never be one in Go. It needs a current context.
 func ImportMemory(memory *driver.CUmemGenericAllocationHandle, fd uintptr) driver.CUresult {
-	r, _, _ := purego.SyscallN(importMemory, uintptr(unsafe.Pointer(memory)), fd, fileDescriptor)
+	r, _, _ := purego.SyscallN(cu.importMemory, uintptr(unsafe.Pointer(memory)), fd, fileDescriptor)
 	return driver.CUresult(uint32(r))
 }
 
 // ImportPool is cuMemPoolImportFromShareableHandle for a file descriptor.
 func ImportPool(pool *driver.CUmemoryPool, fd uintptr) driver.CUresult {
-	r, _, _ := purego.SyscallN(importPool, uintptr(unsafe.Pointer(pool)), fd, fileDescriptor, 0)
+	r, _, _ := purego.SyscallN(cu.importPool, uintptr(unsafe.Pointer(pool)), fd, fileDescriptor, 0)
 	return driver.CUresult(uint32(r))
 }

@@ -74,8 +74,6 @@ func (a *Alarm) Wake() {
 	}
 }
 
-func bindSystem(string) (missing string) { return "" }
-
 // ImportMemory returns CUDA_ERROR_NOT_SUPPORTED: Windows has no file descriptors.
 func ImportMemory(*driver.CUmemGenericAllocationHandle, uintptr) driver.CUresult {
 	return driver.CUDA_ERROR_NOT_SUPPORTED
