@@ -8,9 +8,11 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -82,4 +84,25 @@ func TestNoFiles(t *testing.T) {
 	} {
 		assert.ErrorIs(t, call(), safe.ErrNotSupported, name)
 	}
+}
+
+// TestAllWaitForHostFunc: Go does not take a program for dead in which all goroutines wait for
+// a host function. The child has no timer, as tests with a timeout have.
+func TestAllWaitForHostFunc(t *testing.T) {
+	const alone = "CUDABIND_TEST_ALONE"
+	if os.Getenv(alone) == "" {
+		self, err := os.Executable()
+		require.NoError(t, err)
+		cmd := command.Built(self, "-test.v", "-test.run=^TestAllWaitForHostFunc$", "-test.timeout=0")
+		cmd.Env = append(os.Environ(), alone+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	x := open(t, 0)
+	s, b, told := stream(t, x), newBatch(t, x), make(chan bool)
+	require.NoError(t, b.Launch(kernel(t, x, "spin"), one, safe.Val(uint64(300*time.Millisecond))))
+	require.NoError(t, b.LaunchHostFunc(func() { told <- true }, safe.HostFuncOptions{}))
+	require.NoError(t, b.Submit(s))
+	<-told
 }

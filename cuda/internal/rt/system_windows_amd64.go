@@ -1,6 +1,7 @@
 package rt
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -11,7 +12,14 @@ import (
 )
 
 // newCallback returns the address of a C function that calls f. It is never released.
-func newCallback(f any) uintptr { return syscall.NewCallback(f) }
+func newCallback(f any) uintptr {
+	expectCalls()
+	return syscall.NewCallback(f)
+}
+
+// expectCalls starts a timer that never ends. Without any timer, Go ends a program whose
+// goroutines all wait, since it does not know that the driver's thread will call it.
+var expectCalls = sync.OnceFunc(func() { time.AfterFunc(math.MaxInt64, func() {}) })
 
 var (
 	kernel32      = syscall.NewLazyDLL("kernel32.dll")
