@@ -31,6 +31,7 @@ type call struct {
 	compute             cublas.CublasComputeType_t
 	lt                  matmulCall // of Matmul
 
+	views   [3]view // the operands, where functions get them by pointer
 	uses    []safe.Arg
 	space   *workspace
 	capture uint64 // in which space may be used
@@ -65,7 +66,10 @@ func (c *call) free() {
 }
 
 // use lists memory that the call uses.
-func (c *call) use(args ...safe.Arg) { c.uses = append(c.uses, args...) }
+func (c *call) use(a safe.Arg) { c.uses = append(c.uses, a) }
+
+// use3 lists the memory of three operands.
+func (c *call) use3(a, b, d safe.Arg) { c.uses = append(c.uses, a, b, d) }
 
 // submit enqueues the call with a workspace of its stream, or of its capture.
 func (c *call) submit() error {

@@ -139,14 +139,12 @@ func (p *matmulCall) array(q *call, name string, array Array, want *kind, n int,
 		return fmt.Errorf("%w: %s", safe.ErrClosed, name)
 	}
 	v := view{kind: want, address: address, rows: 1, cols: n, stride: n}
-	for _, m := range []struct {
-		*view
-		name string
-	}{{a, "a"}, {b, "b"}, {d, "d"}} {
-		if out || m.view == d {
-			if err := apart(&v, name, m.view, m.name); err != nil {
-				return err
-			}
+	if err := apart(d, "d", &v, name); err != nil {
+		return err
+	}
+	for i, m := range [...]*view{a, b} {
+		if err := apart(&v, name, m, "ab"[i:i+1]); out && err != nil {
+			return err
 		}
 	}
 	p.addresses[to] = address

@@ -44,7 +44,7 @@ func gemm[T Element](q *call, m Math, alpha complex128, a, b Matrix[T], beta com
 	if err := q.product(m, &va, &vb, &vc, alpha, beta); err != nil || vc.empty() {
 		return err
 	}
-	q.use(a.Buffer.Arg(), b.Buffer.Arg(), c.Buffer.Arg())
+	q.use3(a.Buffer.Arg(), b.Buffer.Arg(), c.Buffer.Arg())
 	q.do = enqueueGemm
 	return q.submit()
 }
@@ -102,7 +102,7 @@ func gemmStrided[T Element](q *call, m Math, alpha complex128, a, b Stack[T], be
 		q.stepX, q.stepY = q.stepY, q.stepX
 	}
 	q.count = int64(c.Count)
-	q.use(a.Buffer.Arg(), b.Buffer.Arg(), c.Buffer.Arg())
+	q.use3(a.Buffer.Arg(), b.Buffer.Arg(), c.Buffer.Arg())
 	q.do = enqueueStrided
 	return q.submit()
 }

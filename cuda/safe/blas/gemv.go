@@ -74,7 +74,7 @@ func gemv[T Element](q *call, m Math, alpha complex128, a Matrix[T], x Vector[T]
 	if vy.empty() {
 		return nil
 	}
-	q.use(a.Buffer.Arg(), x.Buffer.Arg(), y.Buffer.Arg())
+	q.use3(a.Buffer.Arg(), x.Buffer.Arg(), y.Buffer.Arg())
 	return q.submit()
 }
 

@@ -148,12 +148,12 @@ func vectors[T Element](op string, h *Handle, s *safe.Stream, x, y Vector[T], se
 }
 
 func withVectors[T Element](q *call, x, y Vector[T], set func(q *call, vx, vy *view) error) error {
-	vx, err := x.view("x")
-	if err != nil {
+	vx, vy := &q.views[0], &q.views[1]
+	var err error
+	if *vx, err = x.view("x"); err != nil {
 		return err
 	}
-	vy, err := y.view("y")
-	if err != nil {
+	if *vy, err = y.view("y"); err != nil {
 		return err
 	}
 	if x.N != y.N {
@@ -161,8 +161,9 @@ func withVectors[T Element](q *call, x, y Vector[T], set func(q *call, vx, vy *v
 	}
 	q.kind, q.n, q.x, q.y = vx.kind, int64(x.N), vx.address, vy.address
 	q.ldx, q.ldy = int64(x.step()), int64(y.step())
-	q.use(x.Buffer.Arg(), y.Buffer.Arg())
-	if err := set(q, &vx, &vy); err != nil || x.N == 0 && !q.toDevice {
+	q.use(x.Buffer.Arg())
+	q.use(y.Buffer.Arg())
+	if err := set(q, vx, vy); err != nil || x.N == 0 && !q.toDevice {
 		return err
 	}
 	return q.submit()

@@ -57,6 +57,7 @@ func run(m *testing.M) (int, error) {
 		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
 			return 0, err
 		}
+		os.Setenv("CUDABIND_SIM", file) // for a test in a process of its own
 	}
 	if err := driver.Open(file); err != nil {
 		return 0, err

@@ -81,40 +81,39 @@ func matmul[A, B, D Number](q *call, m Math, alpha complex128, a Matrix[A], b Ma
 	if q.core.ltError != nil {
 		return q.core.ltError
 	}
-	va, err := a.view("a")
-	if err != nil {
+	va, vb, vd := &q.views[0], &q.views[1], &q.views[2]
+	var err error
+	if *va, err = a.view("a"); err != nil {
 		return err
 	}
-	vb, err := b.view("b")
-	if err != nil {
+	if *vb, err = b.view("b"); err != nil {
 		return err
 	}
-	vd, err := d.view("d")
-	if err != nil {
+	if *vd, err = d.view("d"); err != nil {
 		return err
 	}
-	if err := apart(&vd, "d", &va, "a"); err != nil {
+	if err := apart(vd, "d", va, "a"); err != nil {
 		return err
 	}
-	if err := apart(&vd, "d", &vb, "b"); err != nil {
+	if err := apart(vd, "d", vb, "b"); err != nil {
 		return err
 	}
 	p := &q.lt
 	*p = matmulCall{}
-	if err := p.types(q, m, &va, &vb, &vd, beta); err != nil {
+	if err := p.types(q, m, va, vb, vd, beta); err != nil {
 		return err
 	}
-	if err := q.product(m, &va, &vb, &vd, alpha, beta); err != nil {
+	if err := q.product(m, va, vb, vd, alpha, beta); err != nil {
 		return err
 	}
-	if err := p.order(q.core.capability, &va, &vb); err != nil {
+	if err := p.order(q.core.capability, va, vb); err != nil {
 		return err
 	}
-	if err := p.arrays(q, o, &va, &vb, &vd); err != nil || vd.empty() {
+	if err := p.arrays(q, o, va, vb, vd); err != nil || vd.empty() {
 		return err
 	}
-	p.problem(q, &va, &vb, &vd)
-	q.use(a.Buffer.Arg(), b.Buffer.Arg(), d.Buffer.Arg())
+	p.problem(q, va, vb, vd)
+	q.use3(a.Buffer.Arg(), b.Buffer.Arg(), d.Buffer.Arg())
 	q.doLt = enqueueMatmul
 	return q.submit()
 }
@@ -197,10 +196,10 @@ func narrow(a, b *view, sideBySide bool, multiple int) error {
 	if sideBySide && (a.byColumn || !b.byColumn) {
 		return fmt.Errorf("%w: for %v, a must be stored by row and b by column: multiply by the T() of a matrix whose rows are the columns of b", safe.ErrInvalidArgument, a.kind)
 	}
-	for name, v := range map[string]*view{"a": a, "b": b} {
+	for i, v := range [...]*view{a, b} {
 		if v.stride%multiple != 0 || uint64(v.address)%uint64(multiple) != 0 || a.cols%multiple != 0 {
 			return fmt.Errorf("%w: for %v, address, stride and number of the elements that are summed must be multiples of %d: %s is %v with stride %d",
-				safe.ErrInvalidArgument, v.kind, multiple, name, v, v.stride)
+				safe.ErrInvalidArgument, v.kind, multiple, "ab"[i:i+1], v.String(), v.stride)
 		}
 	}
 	return nil

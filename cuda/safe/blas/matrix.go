@@ -257,7 +257,7 @@ func apart(out *view, outName string, in *view, inName string) error {
 	if !out.overlap(in) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s (%v) and %s (%v): cuBLAS would read what it has overwritten", safe.ErrOverlap, outName, out, inName, in)
+	return fmt.Errorf("%w: %s (%v) and %s (%v): cuBLAS would read what it has overwritten", safe.ErrOverlap, outName, out.String(), inName, in.String())
 }
 
 func (v *view) String() string {
