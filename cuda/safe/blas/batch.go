@@ -1,6 +1,7 @@
 package blas
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -28,7 +29,10 @@ type Batch[T Element] struct {
 // shape, stride and order, and so have all of b and all of c. It copies the addresses to the
 // device and returns when they are there.
 //
-// It returns [safe.ErrInvalidArgument] if the lengths or shapes do not fit, [safe.ErrRange]
+// Matrices of 16-bit types begin at multiples of 16 bytes, and so do all where the Handle's
+// [Math] allows tensor cores for float32.
+//
+// It returns [safe.ErrInvalidArgument] if the lengths, shapes or addresses do not fit, [safe.ErrRange]
 // if a matrix is not within its buffer, [safe.ErrOverlap] if a result overlaps another
 // matrix, and [safe.ErrClosed].
 func NewBatch[T Element](h *Handle, a, b, c []Matrix[T]) (*Batch[T], error) {
@@ -61,7 +65,7 @@ func NewBatch[T Element](h *Handle, a, b, c []Matrix[T]) (*Batch[T], error) {
 	for i := range all {
 		addresses[i] = uint64(all[i].address)
 	}
-	if err := disjoint(all); err != nil {
+	if err := errors.Join(aligned(all, h.math), disjoint(all)); err != nil {
 		return nil, fail(op, err)
 	}
 	p.remember(a, b, c)
@@ -113,6 +117,20 @@ func place[T Element](all []placed, name string, list []Matrix[T]) ([]placed, er
 		all = append(all, placed{v, name, i})
 	}
 	return all, nil
+}
+
+// aligned checks what kernels for tensor cores rely on: they fault otherwise, which ends the
+// process's use of CUDA.
+func aligned(all []placed, m Math) error {
+	if all[0].kind.size > 2 && (m == Float32 || m == Pedantic) {
+		return nil
+	}
+	for i := range all {
+		if v := &all[i]; v.address%16 != 0 {
+			return fmt.Errorf("%w: %s[%d] is %dx%d %v at an address that is no multiple of 16 bytes", safe.ErrInvalidArgument, v.name, v.index, v.rows, v.cols, v.kind)
+		}
+	}
+	return nil
 }
 
 // disjoint checks that no result overlaps another matrix.

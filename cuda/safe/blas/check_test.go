@@ -81,6 +81,11 @@ func TestRefused(t *testing.T) {
 	}
 	assert.ErrorContains(t, batch([]M{m}, nil, []M{out}), "there are 1 a, 0 b and 1 c")
 	assert.ErrorContains(t, batch([]M{m, blas.Rows(b, 2, 3)}, []M{m, m}, []M{out, out}), "a[1] is 2x3 float32, but a[0] is 2x2 float32")
+	half := blas.Rows(buffer(t, x, make([]safe.Float16, 40)), 2, 2)
+	odd := half
+	odd.Offset = 7
+	_, err = blas.NewBatch(h, []blas.Matrix[safe.Float16]{half}, []blas.Matrix[safe.Float16]{odd}, []blas.Matrix[safe.Float16]{half})
+	assert.ErrorContains(t, err, "b[0] is 2x2 Float16 at an address that is no multiple of 16")
 	assert.ErrorContains(t, batch([]M{m, m}, []M{m, m}, []M{out, out}), "c[0] (2x2 float32 at")
 	assert.ErrorContains(t, batch([]M{m, m}, []M{m, out}, []M{out, {Buffer: other, Rows: 2, Cols: 2, Offset: 50}}), "source and destination overlap")
 	for _, o := range []blas.Options{{Workspace: -1}, {Handles: -1}, {Math: 7}} {
@@ -146,18 +151,17 @@ func TestViews(t *testing.T) {
 
 // FuzzOverlap: the check agrees with a comparison of every pair of elements.
 func FuzzOverlap(f *testing.F) {
-	f.Add(uint8(2), uint8(2), uint8(4), uint8(0), uint8(2), uint8(2), uint8(2))
-	f.Add(uint8(3), uint8(1), uint8(5), uint8(4), uint8(2), uint8(2), uint8(6))
+	f.Add(uint8(2), uint8(2), uint8(4), uint8(0), uint8(2), uint8(2))
+	f.Add(uint8(3), uint8(1), uint8(5), uint8(4), uint8(2), uint8(6))
+	f.Add(uint8(4), uint8(3), uint8(6), uint8(9), uint8(4), uint8(1))
 	x := open(f)
 	h, s := handle(f, x, blas.Options{}), stream(f, x)
 	b := buffer(f, x, make([]float32, 300))
-	f.Fuzz(func(t *testing.T, rows, cols, stride, offset, rows2, cols2, offset2 uint8) {
-		a := blas.Matrix[float32]{Buffer: b, Rows: int(rows%5) + 1, Cols: int(cols%5) + 1, Offset: int(offset % 40)}
-		a.Stride = a.Cols + int(stride%7)
-		c := blas.Matrix[float32]{Buffer: b, Rows: int(rows2%5) + 1, Cols: int(cols2%5) + 1, Offset: int(offset2 % 40), Stride: a.Stride}
-		if c.Stride < c.Cols {
-			t.Skip()
-		}
+	f.Fuzz(func(t *testing.T, rows, colsA, stride, offsetA, colsC, offsetC uint8) {
+		a := blas.Matrix[float32]{Buffer: b, Rows: int(rows%5) + 1, Cols: int(colsA%5) + 1, Offset: int(offsetA % 40)}
+		c := blas.Matrix[float32]{Buffer: b, Rows: a.Rows, Cols: int(colsC%5) + 1, Offset: int(offsetC % 40)}
+		a.Stride = max(a.Cols, c.Cols) + int(stride%7)
+		c.Stride = a.Stride
 		shared := false
 		for i := range a.Rows * a.Cols {
 			for j := range c.Rows * c.Cols {
@@ -165,18 +169,10 @@ func FuzzOverlap(f *testing.F) {
 			}
 		}
 		far := blas.Matrix[float32]{Buffer: b, Rows: a.Cols, Cols: c.Cols, Offset: 200}
-		if a.Rows != c.Rows {
-			a.Rows, far.Rows = a.Cols, a.Rows // only the memory matters
-			a = blas.Matrix[float32]{Buffer: b, Rows: far.Rows, Cols: a.Rows, Offset: a.Offset, Stride: a.Stride}
-			t.Skip()
-		}
-		err := blas.Gemm(h, s, 1, a, far, 0, c)
-		if shared {
+		if err := blas.Gemm(h, s, 1, a, far, 0, c); shared {
 			assert.ErrorIs(t, err, safe.ErrOverlap)
-		} else if err != nil {
-			assert.ErrorIs(t, err, safe.ErrOverlap)
-			// Only where the lines of both interleave beyond the last line of one.
-			assert.Greater(t, a.Rows+c.Rows, 2)
+		} else {
+			assert.NoError(t, err)
 		}
 	})
 }

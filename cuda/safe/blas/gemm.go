@@ -193,6 +193,9 @@ func (q *call) product(m Math, a, b, c *view, alpha, beta complex128) error {
 	}
 	q.m, q.n, q.k = int64(z.rows), int64(z.cols), int64(x.cols)
 	q.x, q.y, q.z = x.address, y.address, z.address
+	if q.k == 0 {
+		q.x, q.y = q.z, q.z // any address: nothing is read
+	}
 	q.ldx, q.ldy, q.ldz = x.leading(), y.leading(), z.leading()
 	q.kind, q.compute = c.kind, m.compute(c.kind)
 	return q.factors(c.kind, alpha, beta)

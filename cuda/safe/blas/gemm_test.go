@@ -82,7 +82,7 @@ func check[T blas.Number](t *testing.T, what string, alpha complex128, a, b dens
 
 func TestGemm(t *testing.T) {
 	x := open(t)
-	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	h, s := handle(t, x, blas.Options{FullReduction: true}), stream(t, x)
 	forEach(t, x, h, s, func(t *testing.T, e each) { e.gemm(t, e) })
 }
 
@@ -167,7 +167,7 @@ func stepOf[T blas.Number](s blas.Stack[T]) int {
 
 func TestGemmStrided(t *testing.T) {
 	x := open(t)
-	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	h, s := handle(t, x, blas.Options{FullReduction: true}), stream(t, x)
 	forEach(t, x, h, s, func(t *testing.T, e each) { e.strided(t, e) })
 }
 
@@ -200,7 +200,7 @@ func testBatched[T blas.Element](t *testing.T, e each) {
 
 func TestGemmBatched(t *testing.T) {
 	x := open(t)
-	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	h, s := handle(t, x, blas.Options{FullReduction: true}), stream(t, x)
 	forEach(t, x, h, s, func(t *testing.T, e each) { e.batched(t, e) })
 }
 

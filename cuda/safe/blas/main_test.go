@@ -170,18 +170,21 @@ func download[T any](t testing.TB, b *safe.Buffer[T]) []T {
 type entry struct{ op, handle, stream, workspace, size string }
 
 // logged returns what the doubles have logged since f began.
-func logged(t testing.TB, f func()) (entries []entry) {
+func logged(t testing.TB, f func()) []entry {
 	t.Helper()
-	before, err := os.ReadFile(logFile)
-	if !errors.Is(err, os.ErrNotExist) {
-		require.NoError(t, err)
-	}
+	before := len(lines(t))
 	f()
-	after, err := os.ReadFile(logFile)
+	return lines(t)[before:]
+}
+
+// lines is the whole log.
+func lines(t testing.TB) (entries []entry) {
+	t.Helper()
+	text, err := os.ReadFile(logFile)
 	if !errors.Is(err, os.ErrNotExist) {
 		require.NoError(t, err)
 	}
-	for _, line := range strings.Split(string(after[len(before):]), "\n") {
+	for _, line := range strings.Split(string(text), "\n") {
 		if f := strings.Fields(line); len(f) == 5 {
 			entries = append(entries, entry{f[0], f[1], f[2], f[3], f[4]})
 		}

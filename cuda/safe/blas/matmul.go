@@ -54,8 +54,9 @@ type MatmulOptions struct {
 // With int8 and 8-bit floating-point numbers, the elements that are multiplied must lie side
 // by side: a is stored by row and b by column. That is, with weights that are stored by row
 // with a row for each output, b is weights.T(). GPUs of compute capability 10.0 take any
-// order of 8-bit floating-point numbers. Addresses and strides of these are multiples of 16
-// elements, and those of int8 multiples of 4.
+// order of 8-bit floating-point numbers. For these, the addresses, the strides, and the
+// lengths of stored rows or columns are multiples of 16 for all matrices; for int8 they are
+// multiples of 4.
 //
 // d must be stored by row if an epilogue or an array is set; those need a, b and d of real
 // floating-point numbers.
@@ -106,7 +107,7 @@ func matmul[A, B, D Number](q *call, m Math, alpha complex128, a Matrix[A], b Ma
 	if err := q.product(m, va, vb, vd, alpha, beta); err != nil {
 		return err
 	}
-	if err := p.order(q.core.capability, va, vb); err != nil {
+	if err := p.order(q.core.capability, va, vb, vd); err != nil {
 		return err
 	}
 	if err := p.arrays(q, o, va, vb, vd); err != nil || vd.empty() {
@@ -180,26 +181,26 @@ func (p *matmulCall) types(q *call, m Math, a, b, d *view, beta complex128) erro
 func (k *kind) float8() bool { return k == kindFloat8E4M3 || k == kindFloat8E5M2 }
 
 // order checks what 8-bit types need.
-func (p *matmulCall) order(capability int, a, b *view) error {
+func (p *matmulCall) order(capability int, a, b, d *view) error {
 	switch major := capability / 10; {
 	case a.kind == kindInt8:
-		return narrow(a, b, true, 4)
+		return narrow(a, b, d, true, 4)
 	case a.kind.float8() && capability < 89:
 		return fmt.Errorf("%w: products of 8-bit floating-point numbers need compute capability 8.9, this GPU has %d.%d", safe.ErrNotSupported, major, capability%10)
 	case a.kind.float8():
-		return narrow(a, b, major < 10 || major > 11, 16)
+		return narrow(a, b, d, major < 10 || major > 11, 16)
 	}
 	return nil
 }
 
-func narrow(a, b *view, sideBySide bool, multiple int) error {
+func narrow(a, b, d *view, sideBySide bool, multiple int) error {
 	if sideBySide && (a.byColumn || !b.byColumn) {
 		return fmt.Errorf("%w: for %v, a must be stored by row and b by column: multiply by the T() of a matrix whose rows are the columns of b", safe.ErrInvalidArgument, a.kind)
 	}
-	for i, v := range [...]*view{a, b} {
-		if v.stride%multiple != 0 || uint64(v.address)%uint64(multiple) != 0 || a.cols%multiple != 0 {
-			return fmt.Errorf("%w: for %v, address, stride and number of the elements that are summed must be multiples of %d: %s is %v with stride %d",
-				safe.ErrInvalidArgument, v.kind, multiple, "ab"[i:i+1], v.String(), v.stride)
+	for i, v := range [...]*view{a, b, d} {
+		if _, length := v.lines(); v.stride%multiple != 0 || uint64(v.address)%uint64(multiple) != 0 || length%multiple != 0 {
+			return fmt.Errorf("%w: for products of %v, addresses, strides and the lengths of stored rows or columns must be multiples of %d: %s is %v with stride %d",
+				safe.ErrInvalidArgument, a.kind, multiple, "abd"[i:i+1], v.String(), v.stride)
 		}
 	}
 	return nil

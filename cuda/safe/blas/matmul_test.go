@@ -31,7 +31,7 @@ func fp8(t *testing.T) *safe.Context {
 // TestMatmulTypes: every combination of types, against gonum.
 func TestMatmulTypes(t *testing.T) {
 	x := open(t)
-	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	h, s := handle(t, x, blas.Options{FullReduction: true}), stream(t, x)
 	for name, f := range map[string]func(t *testing.T, h *blas.Handle, s *safe.Stream){
 		"Float16":               testMatmul[safe.Float16, safe.Float16, safe.Float16],
 		"Float16 to float32":    testMatmul[safe.Float16, safe.Float16, float32],
@@ -310,6 +310,7 @@ func TestMatmulRefused(t *testing.T) {
 		{safe.ErrInvalidArgument, "cuBLAS does not multiply int8 by float32 with a result of float32", blas.Matmul(h, s, 1, i(4, 4), b, 0, d, blas.MatmulOptions{})},
 		{safe.ErrInvalidArgument, "for int8, a must be stored by row and b by column", blas.Matmul(h, s, 1, i(4, 4), i(4, 4), 0, d, blas.MatmulOptions{})},
 		{safe.ErrInvalidArgument, "must be multiples of 4: a is 4x6 int8", blas.Matmul(h, s, 1, i(4, 6), i(4, 6).T(), 0, d, blas.MatmulOptions{})},
+		{safe.ErrInvalidArgument, "must be multiples of 4: d is 4x6 float32", blas.Matmul(h, s, 1, i(4, 4), i(6, 4).T(), 0, f(4, 6), blas.MatmulOptions{})},
 		{safe.ErrInvalidArgument, "Bias has 5 elements, but must have 4", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Bias: five})},
 		{safe.ErrInvalidArgument, "Bias must be a Buffer of float32", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Bias: double})},
 		{safe.ErrClosed, "Bias", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Bias: closed})},
@@ -326,7 +327,7 @@ func TestMatmulRefused(t *testing.T) {
 		assert.ErrorIs(t, c.got, c.want, c.text)
 		assert.ErrorContains(t, c.got, c.text)
 	}
-	require.NoError(t, blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{SumB: four}), "nothing half done")
+	require.NoError(t, blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Bias: four}), "nothing half done")
 	var code driver.CUresult
 	assert.NotErrorAs(t, blas.Matmul(h, s, 1, a, b, 0, a, blas.MatmulOptions{}), &code)
 }

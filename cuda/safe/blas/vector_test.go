@@ -58,7 +58,7 @@ func testGemv[T blas.Element](t *testing.T, e each) {
 
 func TestGemv(t *testing.T) {
 	x := open(t)
-	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	h, s := handle(t, x, blas.Options{FullReduction: true}), stream(t, x)
 	forEach(t, x, h, s, func(t *testing.T, e each) { e.gemv(t, e) })
 }
 
@@ -123,7 +123,7 @@ func testLevel1[T blas.Element](t *testing.T, e each) {
 
 func TestLevel1(t *testing.T) {
 	x := open(t)
-	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	h, s := handle(t, x, blas.Options{FullReduction: true}), stream(t, x)
 	forEach(t, x, h, s, func(t *testing.T, e each) { e.level1(t, e) })
 }
 
