@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{gemm(blas.Rows(b, 2, 3), blas.Rows(b, 4, 5), blas.Rows(other, 2, 5)), safe.ErrInvalidArgument, "cuda: blas.Gemm: invalid argument: a (2x3) times b (4x5) does not make c (2x5)"},
 		{gemm(m, m, blas.Rows(other, 2, 3)), safe.ErrInvalidArgument, "does not make c (2x3)"},
-		{gemm(blas.Rows(b, 20, 6), m, out), safe.ErrRange, "a is 20x6 float32 from value 0 on, but its buffer has 100 values"},
+		{gemm(blas.Rows(b, 20, 6), m, out), safe.ErrRange, "cuda: blas.Gemm: out of range: a is 20x6 float32 from value 0 on, but its buffer has 100 values"},
 		{gemm(M{Buffer: b, Rows: 2, Cols: 2, Offset: 97}, m, out), safe.ErrRange, "from value 97 on"},
 		{gemm(M{Buffer: b, Rows: 2, Cols: 2, Offset: -1}, m, out), safe.ErrRange, "begins before its buffer"},
 		{gemm(m.Sub(1, 1, 2, 1), m, out), safe.ErrRange, "a Sub, Row or Col beyond its matrix"},
@@ -69,7 +69,7 @@ func TestRefused(t *testing.T) {
 		{blas.GemmStrided(h, s, 1, blas.Stack[float32]{Matrix: m, Count: 2, Step: 97}, blas.Stack[float32]{Matrix: m, Count: 1}, 0, blas.Stack[float32]{Matrix: out, Count: 2}),
 			safe.ErrRange, "a is 2 of 2x2 float32 with step 97 from value 0 on, but its buffer has 100 values"},
 		{blas.GemmStrided(h, s, 1, blas.Stack[float32]{Matrix: m, Count: 3}, blas.Stack[float32]{Matrix: m, Count: 1}, 0, blas.Stack[float32]{Matrix: out, Count: 3, Step: 3}),
-			safe.ErrOverlap, "c is 3 of 2x2 float32 with step 3: matrices 0 and 1"},
+			safe.ErrOverlap, "cuda: blas.GemmStrided: source and destination overlap: c is 3 of 2x2 float32 with step 3: matrices 0 and 1"},
 	} {
 		assert.ErrorIs(t, c.got, c.want, c.text)
 		assert.ErrorContains(t, c.got, c.text)
