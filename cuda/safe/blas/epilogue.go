@@ -48,59 +48,75 @@ func auxStride(e Epilogue, cols int) int {
 	return (cols + 7) &^ 7
 }
 
+// option is an array of the options, as the operation needs it.
+type option struct {
+	name  string
+	array Array
+	kind  *kind
+	n     int
+	out   bool
+	to    int // which address of the call
+}
+
 // arrays checks the arrays of the options and lists them.
 func (p *matmulCall) arrays(q *call, o *MatmulOptions, a, b, d *view) error {
 	epilogue, err := o.epilogue()
 	if err != nil {
 		return err
 	}
-	k := &p.key
-	k.epilogue = epilogue
-	if epilogue != cublaslt.CUBLASLT_EPILOGUE_DEFAULT {
-		if !d.byColumn && !d.kind.complex() && a.kind != kindInt8 {
-			k.bias = d.kind.data
-		} else {
-			return fmt.Errorf("%w: an epilogue or an array needs real floating-point numbers, and a result that is stored by row", safe.ErrInvalidArgument)
-		}
+	if epilogue != cublaslt.CUBLASLT_EPILOGUE_DEFAULT && (d.byColumn || d.kind.complex() || a.kind == kindInt8) {
+		return fmt.Errorf("%w: an epilogue or an array needs real floating-point numbers, and a result that is stored by row", safe.ErrInvalidArgument)
+	}
+	if !a.kind.float8() && (o.ScaleA != nil || o.ScaleB != nil || o.FastAccumulation) || !d.kind.float8() && (o.ScaleD != nil || o.AmaxD != nil) {
+		return fmt.Errorf("%w: scales, AmaxD and FastAccumulation are for matrices of 8-bit floating-point numbers", safe.ErrInvalidArgument)
 	}
 	vector := d.kind
 	if a.kind.float8() && d.kind != kindFloat16 {
 		vector = kindBFloat16
 	}
-	k.bias = vector.data
-	for _, v := range []struct {
-		name  string
-		array Array
-		kind  *kind
-		n     int
-		out   bool
-		to    int
-	}{
+	k := &p.key
+	k.epilogue, k.bias, k.fast = epilogue, vector.data, o.FastAccumulation
+	if o.Aux != nil {
+		k.auxStride = int64(auxStride(o.Epilogue, d.cols))
+	}
+	scaleX, scaleY := o.ScaleB, o.ScaleA
+	if d.byColumn {
+		scaleX, scaleY = scaleY, scaleX
+	}
+	auxLen, writesAux := AuxLen(o.Epilogue, d.rows, d.cols), o.Epilogue == ReLU || o.Epilogue == GELU
+	options := [...]option{
 		{"Bias", o.Bias, vector, d.cols, false, addressBias},
 		{"BiasGrad", o.BiasGrad, vector, d.cols, true, addressBias},
 		{"SumA", o.SumA, vector, d.rows, true, addressBias},
 		{"SumB", o.SumB, vector, d.cols, true, addressBias},
-		{"Aux", o.Aux, o.auxKind(d), AuxLen(o.Epilogue, d.rows, d.cols), o.Epilogue == ReLU || o.Epilogue == GELU, addressAux},
-		{"ScaleA", array(o.ScaleA), kindFloat32, 1, false, scaleOf(d, addressScaleY)},
-		{"ScaleB", array(o.ScaleB), kindFloat32, 1, false, scaleOf(d, addressScaleX)},
+		{"Aux", o.Aux, o.auxKind(d), auxLen, writesAux, addressAux},
+		{"a scale", array(scaleX), kindFloat32, 1, false, addressScaleX},
+		{"a scale", array(scaleY), kindFloat32, 1, false, addressScaleY},
 		{"ScaleD", array(o.ScaleD), kindFloat32, 1, false, addressScaleD},
 		{"AmaxD", array(o.AmaxD), kindFloat32, 1, true, addressAmax},
-	} {
-		if v.array == nil {
+	}
+	for i := range options {
+		if options[i].array == nil {
 			continue
 		}
-		if err := p.array(q, v.name, v.array, v.kind, v.n, v.out, v.to, a, b, d); err != nil {
+		if err := p.array(q, &options[i], a, b, d); err != nil {
 			return err
 		}
-	}
-	if o.Aux != nil {
-		k.auxStride = int64(auxStride(o.Epilogue, d.cols))
-	}
-	k.fast = o.FastAccumulation
-	if !a.kind.float8() && (o.ScaleA != nil || o.ScaleB != nil || o.FastAccumulation) || !d.kind.float8() && (o.ScaleD != nil || o.AmaxD != nil) {
-		return fmt.Errorf("%w: scales, AmaxD and FastAccumulation are for matrices of 8-bit floating-point numbers", safe.ErrInvalidArgument)
+		for j := range i {
+			if one, other := &options[i], &options[j]; other.array != nil && (one.out || other.out) {
+				v, w := one.view(), other.view()
+				if err := apart(&v, one.name, &w, other.name); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
+}
+
+func (o *option) view() view {
+	n := o.array.Len()
+	return view{kind: o.kind, address: o.array.Raw(), rows: 1, cols: n, stride: n}
 }
 
 // array converts a nil Buffer to a nil Array.
@@ -111,14 +127,6 @@ func array(b *safe.Buffer[float32]) Array {
 	return b
 }
 
-// scaleOf exchanges the scales of x and y for a result that is stored by column.
-func scaleOf(d *view, which int) int {
-	if d.byColumn {
-		return addressScaleX + addressScaleY - which
-	}
-	return which
-}
-
 func (o *MatmulOptions) auxKind(d *view) *kind {
 	if o.Epilogue == ReLU || o.Epilogue == DReLU {
 		return kindUint8
@@ -127,28 +135,30 @@ func (o *MatmulOptions) auxKind(d *view) *kind {
 }
 
 // array checks an array and lists it.
-func (p *matmulCall) array(q *call, name string, array Array, want *kind, n int, out bool, to int, a, b, d *view) error {
-	if have := kindOfArray(array); have != want {
-		return fmt.Errorf("%w: %s must be a Buffer of %v", safe.ErrInvalidArgument, name, want)
+func (p *matmulCall) array(q *call, o *option, a, b, d *view) error {
+	if have := kindOfArray(o.array); have != o.kind {
+		return fmt.Errorf("%w: %s must be a Buffer of %v", safe.ErrInvalidArgument, o.name, o.kind)
 	}
-	if array.Len() != n {
-		return fmt.Errorf("%w: %s has %d elements, but must have %d", safe.ErrInvalidArgument, name, array.Len(), n)
+	if o.array.Len() != o.n {
+		return fmt.Errorf("%w: %s has %d elements, but must have %d", safe.ErrInvalidArgument, o.name, o.array.Len(), o.n)
 	}
-	address := array.Raw()
-	if n > 0 && address == 0 {
-		return fmt.Errorf("%w: %s", safe.ErrClosed, name)
+	v := o.view()
+	if o.n > 0 && v.address == 0 {
+		return fmt.Errorf("%w: %s", safe.ErrClosed, o.name)
 	}
-	v := view{kind: want, address: address, rows: 1, cols: n, stride: n}
-	if err := apart(d, "d", &v, name); err != nil {
+	if err := apart(d, "d", &v, o.name); err != nil {
 		return err
 	}
 	for i, m := range [...]*view{a, b} {
-		if err := apart(&v, name, m, "ab"[i:i+1]); out && err != nil {
+		if !o.out {
+			break
+		}
+		if err := apart(&v, o.name, m, "ab"[i:i+1]); err != nil {
 			return err
 		}
 	}
-	p.addresses[to] = address
-	q.use(array.Arg())
+	p.addresses[o.to] = v.address
+	q.use(o.array.Arg())
 	return nil
 }
 

@@ -254,6 +254,9 @@ func (c *core) Destroy(wait bool) error {
 	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
 		return lifetime.ErrLater
 	}
+	if errors.Is(err, safe.ErrReset) {
+		err = nil // which has destroyed everything
+	}
 	return errors.Join(err, c.workspaces.close(), c.anchor.Close())
 }
 

@@ -341,6 +341,29 @@ func TestClosedContext(t *testing.T) {
 	assert.EqualValues(t, 4, download(t, m[2].Buffer)[0])
 }
 
+// TestKindsOfStreams: the legacy stream, a borrowed one, and branches of a fork.
+func TestKindsOfStreams(t *testing.T) {
+	x := open(t)
+	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	borrowed, err := s.Borrow()
+	require.NoError(t, err)
+	for name, s := range map[string]*safe.Stream{"legacy": legacy, "borrowed": borrowed, "own": s} {
+		m := square(t, x, 4)
+		require.NoError(t, multiply(h, s, m), name)
+		assert.EqualValues(t, 4, download(t, m[2].Buffer)[0], name)
+	}
+	require.NoError(t, borrowed.Close())
+	for range 20 {
+		m := [2][3]blas.Matrix[float32]{square(t, x, 4), square(t, x, 4)}
+		require.NoError(t, s.Fork(2, func(branches []*safe.Stream) error {
+			return errors.Join(multiply(h, branches[0], m[0]), multiply(h, branches[1], m[1]))
+		}))
+		assert.EqualValues(t, 4, download(t, m[1][2].Buffer)[0])
+	}
+}
+
 // TestOtherContext: streams and memory of other devices are refused.
 func TestOtherContext(t *testing.T) {
 	devices, err := safe.Devices()
@@ -372,8 +395,8 @@ func TestNoLibrary(t *testing.T) {
 	}, "CUDABIND_TEST_NO_CUBLAS=1", "CUDA_HOME=", "CUDA_PATH=", "VIRTUAL_ENV=", "CONDA_PREFIX=", "XDG_CACHE_HOME="+t.TempDir(), "LD_LIBRARY_PATH=")
 }
 
-// TestAllocations: calls allocate nothing.
-func TestAllocations(t *testing.T) {
+// TestNoAllocations: calls allocate nothing.
+func TestNoAllocations(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		t.Skip("the race detector makes sync.Pool forget")
 	}

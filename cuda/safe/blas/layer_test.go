@@ -18,7 +18,9 @@ func TestLayers(t *testing.T) {
 	type T = safe.BFloat16
 	const samples, inputs, hidden, outputs = 16, 24, 32, 8
 	r := rand.New(rand.NewPCG(25, 26))
-	m := func(rows, cols int) blas.Matrix[T] { return blas.Rows(buffer(t, x, random[T](r, rows*cols)), rows, cols) }
+	m := func(rows, cols int) blas.Matrix[T] {
+		return blas.Rows(buffer(t, x, random[T](r, rows*cols)), rows, cols)
+	}
 	newLayer := func(in, out int) *layer {
 		return &layer{m(out, in), m(out, in), buffer(t, x, random[T](r, out)), buffer(t, x, make([]T, out)),
 			buffer(t, x, make([]T, blas.AuxLen(blas.GELU, samples, out)))}

@@ -302,6 +302,7 @@ func TestMatmulRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	double := buffer(t, x, make([]float64, 4))
+	aux := buffer(t, x, make([]float32, blas.AuxLen(blas.GELU, 4, 4)))
 	for _, c := range []struct {
 		want error
 		text string
@@ -323,6 +324,7 @@ func TestMatmulRefused(t *testing.T) {
 		{safe.ErrOverlap, "d (4x4 float32 at", blas.Matmul(h, s, 1, a, b, 0, a, blas.MatmulOptions{})},
 		{safe.ErrOverlap, "SumB", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{SumB: part(t, b.Buffer, 4)})},
 		{safe.ErrOverlap, "Bias", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Bias: part(t, d.Buffer, 4)})},
+		{safe.ErrOverlap, "Aux (1x32 float32 at", blas.Matmul(h, s, 1, a, b, 0, d, blas.MatmulOptions{Epilogue: blas.GELU, Aux: aux, Bias: part(t, aux, 4)})},
 	} {
 		assert.ErrorIs(t, c.got, c.want, c.text)
 		assert.ErrorContains(t, c.got, c.text)
