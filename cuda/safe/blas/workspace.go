@@ -112,7 +112,10 @@ func (w *workspaces) take(s *safe.Stream, capture uint64) (*workspace, error) {
 		return nil, err
 	}
 	space.used.Store(w.clock.Add(1))
-	return space, w.keep(space)
+	if err := w.keep(space); err != nil {
+		return nil, errors.Join(err, w.put(space))
+	}
+	return space, nil
 }
 
 func (w *workspaces) find(s *safe.Stream, capture uint64) *workspace {
