@@ -88,7 +88,7 @@ test-windows: ## run the tests of the raw packages under wine
 
 test-arm64: ## run the tests of the raw driver package, with and without cgo, and of package safe under qemu
 	$(say) 'raw packages and package safe on arm64, under qemu'
-	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe
+	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe ./cuda/safe/blas
 	$(ARM64) CGO_ENABLED=0 $(GO) test $(SOME) -tags cudabind_nocgo -exec '$(QEMU)' ./cuda/generated/driver
 	$(GO) test -run '^TestProofWays$$/^linux_arm64/^(driver|runtime|curand)$$' ./gen
 
