@@ -94,8 +94,8 @@ type handle struct {
 	device bool       // results go to device memory
 }
 
-// Open creates handles of cuBLAS in a context. That waits for all work of the context, and
-// may take much of a second: call Open once.
+// Open creates handles of cuBLAS in a context. That is slow, and may wait for all work of the
+// context: call Open once.
 //
 // It returns [safe.ErrCapturing] while a stream of the context is capturing: call it before.
 // It returns an error that matches [safe.ErrNotSupported] and lists where it has looked if
@@ -183,8 +183,8 @@ func (c *core) create(o Options) error {
 	})
 }
 
-// With returns the same Handle with another arithmetic. Its own Close does nothing. It
-// returns a Handle whose calls return [safe.ErrInvalidArgument] if m is no constant of Math.
+// With returns the same Handle with another arithmetic. Its own Close does nothing. If m is no
+// constant of Math, its calls return [safe.ErrInvalidArgument].
 func (h *Handle) With(m Math) *Handle {
 	if h == nil {
 		return nil
