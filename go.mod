@@ -7,6 +7,7 @@ require (
 	github.com/ebitengine/purego v0.11.3
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/mod v0.42.0
+	gonum.org/v1/gonum v0.17.0
 	modernc.org/cc/v4 v4.31.0
 )
 

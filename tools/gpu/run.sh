@@ -110,6 +110,7 @@ tests driver driver
 tests runtime runtime -test.skip='^TestDocs$' # reads the sources
 tests safe safe
 tests compile compile
+tests blas blas -test.bench=.
 tests tour tour
 tests images images
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
@@ -121,6 +122,7 @@ program storm -seconds "$seconds" -out "$results/storm"
 for p in cudainfo vectoradd imageserver samples conjugategradients reduction bench peers; do
 	cat "$results/$p.log"
 done
+grep "^Benchmark" "$results/blas.log"
 tail -n 1 "$results/storm.log"
 test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
 exit $failures

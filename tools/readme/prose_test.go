@@ -85,7 +85,7 @@ func commands(text string) string {
 // TestMessages: what the texts show a program to say is what tests expect.
 func TestMessages(t *testing.T) {
 	tests := ""
-	for _, text := range declarations(t, "examples/tour", "examples/vectoradd", "cuda/generated/driver") {
+	for _, text := range declarations(t, "examples/tour", "examples/vectoradd", "cuda/safe/blas", "cuda/generated/driver") {
 		if !strings.Contains(tests, text) {
 			tests += text
 		}

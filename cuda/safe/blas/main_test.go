@@ -1,0 +1,193 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Test setup: the driver and the libraries, shared helpers.
+
+package blas_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/cublas"
+	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests run on the simulated driver with doubles of cuBLAS and cuBLASLt, or with
+// CUDABIND_REQUIRE_GPU=1 on the machine's driver with its libraries.
+var (
+	onGPU     = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
+	simulated sim.Control
+	logFile   string // of the doubles
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	if onGPU {
+		return m.Run(), nil
+	}
+	dir, err := os.MkdirTemp("", "blas")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	file := os.Getenv("CUDABIND_SIM")
+	if file == "" {
+		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
+			return 0, err
+		}
+		os.Setenv("CUDABIND_SIM", file) // for a test in a process of its own
+	}
+	if err := driver.Open(file); err != nil {
+		return 0, err
+	}
+	if simulated, err = sim.Attach(file); err != nil {
+		return 0, err
+	}
+	if os.Getenv("CUDABIND_TEST_NO_CUBLAS") != "" { // a test in a process of its own
+		return m.Run(), nil
+	}
+	logFile = filepath.Join(dir, "calls")
+	if err := errors.Join(
+		double(dir, "cublas", file, cublas.Open),
+		double(dir, "cublaslt", file, cublaslt.Open)); err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	return code, leftOver()
+}
+
+// double builds and opens the double of a library.
+func double(dir, name, driver string, open func(string) error) error {
+	file := filepath.Join(dir, "lib"+name+".so")
+	_, self, _, _ := runtime.Caller(0)
+	source := filepath.Join(filepath.Dir(self), "testdata", "double", name+".c")
+	generated := filepath.Join(filepath.Dir(self), "..", "..", "generated")
+	cc := command.CC("-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-DDRIVER="+strconv.Quote(driver), "-DLOG="+strconv.Quote(logFile),
+		"-I", generated, "-o", file, source, "-lm", "-ldl")
+	if out, err := cc.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the double of %s: %w\n%s", name, err, out)
+	}
+	return open(file)
+}
+
+// leftOver returns an error if the tests have leaked objects or broken rules of the driver.
+func leftOver() error {
+	for end := time.Now().Add(time.Minute); simulated.Live("") > 0 && time.Now().Before(end); {
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n := simulated.Live(""); n != 0 {
+		return fmt.Errorf("%d objects are alive:\n%s", n, simulated.List())
+	}
+	if v := simulated.Violation(); v != "" {
+		return errors.New(v)
+	}
+	return nil
+}
+
+// needsDouble skips a test that reads what the doubles have logged.
+func needsDouble(t testing.TB) {
+	t.Helper()
+	if onGPU {
+		t.Skip("needs the double of cuBLAS")
+	}
+}
+
+func needsGPU(t testing.TB) {
+	t.Helper()
+	if !onGPU {
+		t.Skip("needs cuBLAS and a GPU")
+	}
+}
+
+func open(t testing.TB) *safe.Context {
+	t.Helper()
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	return x
+}
+
+// handle opens cuBLAS with small workspaces on the simulated driver.
+func handle(t testing.TB, x *safe.Context, o blas.Options) *blas.Handle {
+	t.Helper()
+	if !onGPU && o.Workspace == 0 {
+		o.Workspace = 4096
+	}
+	h, err := blas.Open(x, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return h
+}
+
+func stream(t testing.TB, x *safe.Context) *safe.Stream {
+	t.Helper()
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func buffer[T any](t testing.TB, x *safe.Context, values []T) *safe.Buffer[T] {
+	t.Helper()
+	b, err := safe.NewBuffer[T](x, len(values))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	require.NoError(t, b.CopyFromHost(values))
+	return b
+}
+
+func download[T any](t testing.TB, b *safe.Buffer[T]) []T {
+	t.Helper()
+	values, err := b.Download()
+	require.NoError(t, err)
+	return values
+}
+
+// entry is a line of the doubles' log.
+type entry struct{ op, handle, stream, workspace, size string }
+
+// logged returns what the doubles have logged since f began.
+func logged(t testing.TB, f func()) []entry {
+	t.Helper()
+	before := len(lines(t))
+	f()
+	return lines(t)[before:]
+}
+
+// lines is the whole log.
+func lines(t testing.TB) (entries []entry) {
+	t.Helper()
+	text, err := os.ReadFile(logFile)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		if f := strings.Fields(line); len(f) == 5 {
+			entries = append(entries, entry{f[0], f[1], f[2], f[3], f[4]})
+		}
+	}
+	return entries
+}

@@ -1,0 +1,237 @@
+package blas
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+	"weak"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// workspaces are what cuBLAS computes in. A workspace belongs to one stream, whose order keeps
+// its calls apart; in a capture it belongs to one stream of that capture, and the graph
+// retains it, so that no other graph gets it. A limited number of streams have one at the
+// same time: a further stream gets the memory of the one that was used least recently, in the
+// order that CUDA's memory pool sees to.
+type workspaces struct {
+	x     *safe.Context
+	pool  *safe.Pool // nil if the device has no pools
+	size  int
+	limit int
+	clock atomic.Uint64
+
+	mu  sync.Mutex
+	all []*workspace
+}
+
+type workspace struct {
+	memory  *safe.Buffer[byte]
+	stream  weak.Pointer[safe.Stream] // weak, so that dropped streams are collected
+	key     uintptr                   // its address, to compare first
+	capture uint64                    // the ID of the capture, or 0
+	used    atomic.Uint64             // when, by the clock
+	calls   int                       // in flight; mu is held
+	kept    bool                      // in all; mu is held
+}
+
+func (w *workspaces) open(x *safe.Context, size, limit int) error {
+	w.x, w.size, w.limit = x, size, limit
+	pool, err := safe.NewPool(x, safe.PoolOptions{})
+	if errors.Is(err, safe.ErrNotSupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	w.pool = pool
+	return pool.SetReleaseThreshold(everything)
+}
+
+func (w *workspaces) close() (err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.all {
+		err = errors.Join(err, s.memory.Close())
+	}
+	w.all = nil
+	if w.pool != nil {
+		err = errors.Join(err, w.pool.Close())
+	}
+	return err
+}
+
+func (w *workspaces) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.all)
+}
+
+// of returns whether w belongs to s.
+func (w *workspace) of(s *safe.Stream) bool {
+	return w.key == uintptr(unsafe.Pointer(s)) && w.stream.Value() == s
+}
+
+// last returns the workspace that s used last, for one call, or nil.
+func (w *workspaces) last(s *safe.Stream) *workspace {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var last *workspace
+	for _, have := range w.all {
+		if have.of(s) && (last == nil || have.used.Load() > last.used.Load()) {
+			last = have
+		}
+	}
+	if last != nil {
+		last.calls++
+		last.used.Store(w.clock.Add(1))
+	}
+	return last
+}
+
+// take returns a workspace for one call on s in a capture, or in none. It allocates if there
+// is none, and closes those of captures that are over.
+func (w *workspaces) take(s *safe.Stream, capture uint64) (*workspace, error) {
+	if have := w.find(s, capture); have != nil {
+		return have, nil
+	}
+	if err := w.prune(s, capture); err != nil {
+		return nil, err
+	}
+	space := &workspace{stream: weak.Make(s), key: uintptr(unsafe.Pointer(s)), capture: capture, calls: 1}
+	var err error
+	if capture != 0 || w.pool == nil { // memory of a stream's order would become a node, which limits the graph
+		space.memory, err = safe.NewBuffer[byte](w.x, w.size)
+	} else {
+		space.memory, err = safe.NewBufferFrom[byte](w.pool, s, w.size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	space.used.Store(w.clock.Add(1))
+	if err := w.keep(space); err != nil {
+		return nil, errors.Join(err, w.put(space))
+	}
+	return space, nil
+}
+
+func (w *workspaces) find(s *safe.Stream, capture uint64) *workspace {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, have := range w.all {
+		if have.capture == capture && have.of(s) {
+			have.calls++
+			have.used.Store(w.clock.Add(1))
+			return have
+		}
+	}
+	return nil
+}
+
+// keep adds a workspace in the place of an idle one if there are too many. If all are in
+// use, the new one serves a single call.
+func (w *workspaces) keep(space *workspace) error {
+	w.mu.Lock()
+	var least *workspace
+	n := 0
+	for _, have := range w.all {
+		if (have.capture != 0) != (space.capture != 0) {
+			continue
+		}
+		n++
+		if have.calls == 0 && (least == nil || have.used.Load() < least.used.Load()) {
+			least = have
+		}
+	}
+	full := n >= w.limit
+	if !full || least != nil {
+		space.kept = true
+		w.all = append(w.all, space)
+	}
+	if full && least != nil {
+		w.drop(least)
+	} else {
+		least = nil
+	}
+	w.mu.Unlock()
+	if least == nil {
+		return nil
+	}
+	return least.memory.Close() // in the order of its stream; of a capture, with the graph
+}
+
+// drop removes a workspace. mu is held.
+func (w *workspaces) drop(space *workspace) {
+	w.all = slices.DeleteFunc(w.all, func(have *workspace) bool { return have == space })
+	space.kept = false
+}
+
+// put ends a call.
+func (w *workspaces) put(space *workspace) error {
+	w.mu.Lock()
+	space.calls--
+	over := space.calls == 0 && !space.kept
+	w.mu.Unlock()
+	if over {
+		return space.memory.Close()
+	}
+	return nil
+}
+
+// prune closes workspaces of captures that are over. s is in the capture, or in none.
+func (w *workspaces) prune(s *safe.Stream, capture uint64) (err error) {
+	var captured []*workspace
+	w.mu.Lock()
+	for _, have := range w.all {
+		if have.capture != 0 && have.capture != capture && have.calls == 0 {
+			captured = append(captured, have)
+		}
+	}
+	w.mu.Unlock()
+	for _, have := range captured {
+		if !have.of(s) && have.capturing() {
+			continue
+		}
+		w.mu.Lock()
+		idle := have.calls == 0 && have.kept
+		if idle {
+			w.drop(have)
+		}
+		w.mu.Unlock()
+		if idle {
+			err = errors.Join(err, have.memory.Close())
+		}
+	}
+	return err
+}
+
+// capturing returns whether the workspace's stream is capturing still.
+func (w *workspace) capturing() bool {
+	s := w.stream.Value()
+	if s == nil {
+		return false
+	}
+	status, err := s.CaptureStatus()
+	return err == nil && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE
+}
+
+// captureOf returns the ID of the capture that a stream takes part in, or 0. It is for
+// functions that enqueue work, when no capture begins or ends.
+func captureOf(raw driver.CUstream) (uint64, error) {
+	var status driver.CUstreamCaptureStatus
+	if err := driver.CuStreamIsCapturing(raw, &status); err != nil || status == driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		return 0, err
+	}
+	var id uint64
+	err := driver.CuStreamGetCaptureInfo_v2(raw, &status, &id, nil, nil, nil)
+	if errors.Is(err, driver.CUDA_ERROR_LOSSY_QUERY) {
+		err = driver.CuStreamGetCaptureInfo_v3(raw, &status, &id, nil, nil, nil, nil)
+	}
+	if err == nil && status != driver.CU_STREAM_CAPTURE_STATUS_ACTIVE {
+		err = driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+	}
+	return id, err
+}
