@@ -36,6 +36,7 @@ var public = []string{
 	"cuda/generated/nvml",
 	"cuda/generated/nvrtc",
 	"cuda/safe",
+	"cuda/safe/collective",
 	"cuda/safe/compile",
 	"tools/simdriver/sim",
 }
