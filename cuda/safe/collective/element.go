@@ -14,8 +14,8 @@ type Element interface {
 		safe.Float16 | safe.BFloat16 | safe.Float8E4M3 | safe.Float8E5M2
 }
 
-// bytes is the type of values that are moved only.
-const bytes = nccl.NcclUint8
+// anyBytes is the type of values that are moved only.
+const anyBytes = nccl.NcclUint8
 
 // elementOf returns NCCL's number for a type.
 func elementOf[T Element]() nccl.NcclDataType_t {

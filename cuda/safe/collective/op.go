@@ -118,7 +118,7 @@ func reducing[T Element](op string, c *Comm, s *safe.Stream, k *call, with Op, s
 
 // moving checks and starts an operation that copies values, as bytes.
 func moving(op string, c *Comm, s *safe.Stream, k *call, sh shape) error {
-	k.element = bytes
+	k.element = anyBytes
 	return k.check(op, c, s, &sh)
 }
 

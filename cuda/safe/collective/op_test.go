@@ -62,7 +62,9 @@ func ofType[T Element](of func(v float32) T, number nccl.NcclDataType_t) func(t 
 	}
 }
 
-func number[T int8 | uint8 | int32 | uint32 | int64 | uint64 | float32 | float64](v float32) T { return T(v) }
+func number[T int8 | uint8 | int32 | uint32 | int64 | uint64 | float32 | float64](v float32) T {
+	return T(v)
+}
 
 func TestElements(t *testing.T) {
 	w := newWorld(t)

@@ -19,9 +19,10 @@ type session struct {
 
 // members are the ranks in other processes.
 type members interface {
-	fail(cause error) // tells them that this rank has failed
-	leave()           // tells them that this rank ends in order
-	deserted() <-chan struct{}
+	fail(cause error)          // tells them that this rank has failed
+	leave()                    // tells them that this rank ends in order
+	end()                      // ends the connections
+	deserted() <-chan struct{} // closed when no other rank is left
 }
 
 func newSession() *session { return &session{comms: map[*core]struct{}{}} }
@@ -43,8 +44,9 @@ func (s *session) remove(c *core) {
 	delete(s.comms, c)
 	last := len(s.comms) == 0
 	s.mu.Unlock()
-	if last {
-		s.leave()
+	if last && s.peers != nil {
+		s.peers.leave()
+		s.peers.end()
 	}
 }
 
