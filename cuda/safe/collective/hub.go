@@ -274,4 +274,9 @@ func (h *hub) end() {
 			s.finish()
 		}
 	}
+	for _, s := range ranks {
+		if s != nil {
+			<-s.closed
+		}
+	}
 }

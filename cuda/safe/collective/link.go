@@ -61,6 +61,21 @@ func (l *link) finish() {
 	l.signal()
 }
 
+// linger is how long the other end has to close its end.
+const linger = 2 * time.Second
+
+// hangUp tells the other end that nothing follows, and waits until it hangs up, too: a
+// connection that is closed with something unread loses what was sent.
+func (l *link) hangUp() {
+	if c, ok := l.conn.(*net.TCPConn); !ok || c.CloseWrite() != nil {
+		return
+	}
+	select {
+	case <-l.closed: // by the reader
+	case <-time.After(linger):
+	}
+}
+
 func (l *link) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -89,6 +104,7 @@ func (l *link) write() {
 			}
 		}
 		if last {
+			l.hangUp()
 			return
 		}
 		select {

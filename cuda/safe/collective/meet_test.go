@@ -160,11 +160,11 @@ func TestMeetRefused(t *testing.T) {
 		require.NoError(t, err)
 		_, err = conn.Write([]byte(garbage))
 		require.NoError(t, err)
-		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-		_, err = readFrame(conn)
-		require.NoError(t, err, "the greeting")
-		if f, err := readFrame(conn); err == nil {
-			assert.Equal(t, frameRefusal, f.kind)
+		_ = conn.(*net.TCPConn).CloseWrite()      // which fails if rank 0 has hung up
+		if _, err = readFrame(conn); err == nil { // the greeting
+			if f, err := readFrame(conn); err == nil {
+				assert.Equal(t, frameRefusal, f.kind)
+			}
 		}
 		conn.Close()
 	}

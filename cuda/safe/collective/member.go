@@ -162,4 +162,5 @@ func (m *member) end() {
 	m.ended = true
 	m.mu.Unlock()
 	m.finish()
+	<-m.closed
 }

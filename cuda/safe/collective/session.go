@@ -21,7 +21,7 @@ type session struct {
 type members interface {
 	fail(cause error)          // tells them that this rank has failed
 	leave()                    // tells them that this rank ends in order
-	end()                      // ends the connections
+	end()                      // ends the connections, and waits until everything is sent
 	deserted() <-chan struct{} // closed when no other rank is left
 }
 
@@ -42,12 +42,15 @@ func (s *session) add(c *core) error {
 func (s *session) remove(c *core) {
 	s.mu.Lock()
 	delete(s.comms, c)
-	last := len(s.comms) == 0
+	last, failed := len(s.comms) == 0, s.err != nil
 	s.mu.Unlock()
-	if last && s.peers != nil {
-		s.peers.leave()
-		s.peers.end()
+	if !last || s.peers == nil {
+		return
 	}
+	if !failed {
+		s.peers.leave()
+	}
+	s.peers.end()
 }
 
 // leave tells the other processes that this one ends in order.
@@ -67,13 +70,19 @@ func (s *session) only(c *core) bool {
 
 // fail aborts all communicators because of an error in this process, and tells the others.
 func (s *session) fail(cause error) {
-	if s.lose(cause) && s.peers != nil {
-		s.peers.fail(cause)
-	}
+	s.end(cause, func() {
+		if s.peers != nil {
+			s.peers.fail(cause)
+		}
+	})
 }
 
-// lose aborts all communicators. It returns false if they were aborted before.
-func (s *session) lose(cause error) bool {
+// lose aborts all communicators because of another process. It returns false if they were
+// aborted before.
+func (s *session) lose(cause error) bool { return s.end(cause, func() {}) }
+
+// end aborts all communicators, once. It calls tell before the connections can end.
+func (s *session) end(cause error, tell func()) bool {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
@@ -83,6 +92,7 @@ func (s *session) lose(cause error) bool {
 	comms := s.comms
 	s.comms = map[*core]struct{}{}
 	s.mu.Unlock()
+	tell()
 	for c := range comms {
 		c.abort(s.err)
 	}
