@@ -110,6 +110,7 @@ tests driver driver
 tests runtime runtime -test.skip='^TestDocs$' # reads the sources
 tests safe safe
 tests compile compile
+tests collective collective
 tests tour tour
 tests images images
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"

@@ -166,12 +166,18 @@ func (g *Calls) release(n int) {
 	}
 }
 
+func (g *Calls) unlock() {
+	for _, c := range g.cores {
+		c.mu.Unlock()
+	}
+}
+
 // pass passes the operations to NCCL. The streams are admitted.
 func (g *Calls) pass() error {
 	for _, c := range g.cores {
 		c.mu.Lock()
-		defer c.mu.Unlock()
 	}
+	defer g.unlock()
 	for _, c := range g.cores {
 		if err := c.session.usable(); err != nil {
 			return err

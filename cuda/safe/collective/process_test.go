@@ -58,6 +58,12 @@ var roles = map[string]func(c *Comm, s *safe.Stream, b *safe.Buffer[float32]) er
 		}
 		return s.Synchronize()
 	},
+	"measure": func(c *Comm, s *safe.Stream, b *safe.Buffer[float32]) error {
+		if err := measured(c, s, b.Context()); err != nil {
+			return err
+		}
+		return c.Shutdown(context.Background())
+	},
 	"idle": func(*Comm, *safe.Stream, *safe.Buffer[float32]) error { select {} },
 	"abort": func(c *Comm, s *safe.Stream, b *safe.Buffer[float32]) error {
 		_, _ = fmt.Scanln() // the other rank has joined
