@@ -359,8 +359,6 @@ func TestMulticast(t *testing.T) {
 	assert.Zero(t, told.get(&told.Multicast), "off unless NCCL_NVLS_ENABLE is set")
 }
 
-var pool = sync.Pool{New: func() any { return new([8]int) }}
-
 // TestAllocations: a call on a warm path allocates nothing of its own.
 func TestAllocations(t *testing.T) {
 	w := newWorld(t)
@@ -380,7 +378,12 @@ func TestAllocations(t *testing.T) {
 		})
 	}
 	on, nothing := []safe.RawWork{{Stream: s, Uses: []safe.Arg{v.Arg()}}}, func() error { return nil }
-	if testing.AllocsPerRun(100, func() { pool.Put(pool.Get()) }) > 0 {
+	made := 0
+	pool := sync.Pool{New: func() any { made++; return new([8]int) }}
+	for range 100 {
+		pool.Put(pool.Get())
+	}
+	if made > 10 {
 		t.Skip("sync.Pool drops values on purpose in this build")
 	}
 	least := measure(func() error { return safe.EnqueueRaw(nothing, on...) })

@@ -54,6 +54,7 @@ struct comm {
 	struct world *world;
 	int rank, busy, color, key;
 	bool aborted, finalized, splitting, calls;
+	void *context;
 	volatile uint32_t *flag; /* 1 while no work of the rank is unfinished */
 	struct step *pending, **tail;
 	struct comm **child;
@@ -69,6 +70,8 @@ static int (*launch)(stream_t, void (*)(void *), void *);
 static int (*wait_value)(stream_t, uint64_t, uint32_t, unsigned);
 static int (*host_alloc)(void **, size_t, unsigned);
 static int (*host_free)(void *);
+static int (*current)(void **);
+static int (*make_current)(void *);
 
 static void *driver(const char *name)
 {
@@ -254,9 +257,12 @@ static void arrive(void *of)
 
 static int submit(struct work *w)
 {
-	if (launch(w->stream, arrive, w))
-		return CUDA_FAILED;
-	return wait_value(w->stream, (uint64_t)(uintptr_t)w->comm->flag, 1, 1) ? CUDA_FAILED : SUCCESS;
+	void *before = 0;
+	current(&before);
+	make_current(w->comm->context); /* a group has several */
+	bool failed = launch(w->stream, arrive, w) || wait_value(w->stream, (uint64_t)(uintptr_t)w->comm->flag, 1, 1);
+	make_current(before);
+	return failed ? CUDA_FAILED : SUCCESS;
 }
 
 static int add(struct comm *c, stream_t stream, struct step s)
@@ -375,7 +381,7 @@ int ncclGetUniqueId(id_t128 *id)
 	return SUCCESS;
 }
 
-static struct comm *new_comm(struct world *w, int rank)
+static struct comm *new_comm(struct world *w, int rank, void *context)
 {
 	struct comm *c = calloc(1, sizeof *c);
 	c->world = w;
@@ -384,9 +390,14 @@ static struct comm *new_comm(struct world *w, int rank)
 	w->ranks[rank] = c;
 	w->joined++;
 	control->live++;
+	void *before = 0;
+	current(&before);
+	make_current(context);
 	host_alloc((void **)&c->flag, 4, 0);
+	make_current(before);
 	*c->flag = 1;
 	c->busy = control->busy;
+	c->context = context;
 	return c;
 }
 
@@ -411,11 +422,14 @@ int ncclCommInitRankConfig(struct comm **out, int size, id_t128 id, int rank, co
 	wait_value = driver("cuStreamWaitValue32_v2");
 	host_alloc = driver("cuMemHostAlloc");
 	host_free = driver("cuMemFreeHost");
-	if (!launch || !wait_value || !host_alloc || !host_free)
+	current = driver("cuCtxGetCurrent");
+	make_current = driver("cuCtxSetCurrent");
+	void *context = 0;
+	if (!launch || !wait_value || !host_alloc || !host_free || !current || !make_current || current(&context) || !context)
 		return SYSTEM;
 	pthread_mutex_lock(&lock);
 	control->blocking += cfg->blocking;
-	*out = new_comm(world_of(&id, size), rank);
+	*out = new_comm(world_of(&id, size), rank, context);
 	pthread_mutex_unlock(&lock);
 	return IN_PROGRESS;
 }
@@ -449,7 +463,7 @@ static void split(struct world *w)
 			same[at] = o;
 		}
 		for (int p = 0; p < new->size; p++)
-			*same[p]->child = new_comm(new, p);
+			*same[p]->child = new_comm(new, p, same[p]->context);
 	}
 }
 
