@@ -7,6 +7,7 @@ package collective
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
@@ -112,6 +113,13 @@ func TestGroupFails(t *testing.T) {
 	assert.Nil(t, (*Comm)(nil).In(nil))
 }
 
+// warm has NCCL connect the ranks, which it does at the first operation.
+func (w *world) warm(t *testing.T, b []*safe.Buffer[int32]) {
+	t.Helper()
+	require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Max) }))
+	w.wait(t)
+}
+
 // stuck enqueues an all-reduce of rank 0 alone.
 func (w *world) stuck(t *testing.T) {
 	t.Helper()
@@ -119,6 +127,7 @@ func (w *world) stuck(t *testing.T) {
 		t.Skip("needs two devices")
 	}
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	w.warm(t, b)
 	require.NoError(t, AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum))
 }
 
@@ -248,6 +257,7 @@ func TestShutdownEnds(t *testing.T) {
 func TestExecutablesAfterAbort(t *testing.T) {
 	w := newWorld(t)
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	w.warm(t, b)
 	e, err := w.streams[0].CaptureExecutable(func() error { return AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum) })
 	require.NoError(t, err)
 	defer e.Close()
@@ -256,10 +266,11 @@ func TestExecutablesAfterAbort(t *testing.T) {
 	assert.ErrorIs(t, e.Launch(w.streams[0]), safe.ErrClosed)
 }
 
-// TestAbortWaitsForCaptures: NCCL must not synchronize streams that are captured.
+// TestAbortInCapture: NCCL must not synchronize streams that are captured.
 func TestAbortInCapture(t *testing.T) {
 	w := newWorld(t)
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	w.warm(t, b)
 	cause := errors.New("enough")
 	_, err := w.streams[0].Capture(func() error {
 		if err := AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum); err != nil {
@@ -371,13 +382,14 @@ func TestAllocations(t *testing.T) {
 		c = alone[0]
 	}
 	measure := func(f func() error) float64 {
-		return testing.AllocsPerRun(50, func() {
+		n := testing.AllocsPerRun(10, func() {
 			if err := f(); err != nil {
 				t.Error(err)
 			}
 		})
+		require.NoError(t, c.Wait(soon(t), s)) // else later calls may have to wait for room
+		return n
 	}
-	on, nothing := []safe.RawWork{{Stream: s, Uses: []safe.Arg{v.Arg()}}}, func() error { return nil }
 	made := 0
 	pool := sync.Pool{New: func() any { made++; return new([8]int) }}
 	for range 100 {
@@ -386,8 +398,11 @@ func TestAllocations(t *testing.T) {
 	if made > 10 {
 		t.Skip("sync.Pool drops values on purpose in this build")
 	}
-	least := measure(func() error { return safe.EnqueueRaw(nothing, on...) })
-	n := measure(func() error { return AllReduce(c, s, v, v, Sum) })
-	require.NoError(t, c.Wait(soon(t), s))
-	assert.Less(t, n, least+1, "EnqueueRaw alone allocates %v times", least)
+	on, nothing := []safe.RawWork{{Stream: s, Uses: []safe.Arg{v.Arg()}}}, func() error { return nil }
+	least, n := math.Inf(1), math.Inf(1)
+	for range 20 { // as other goroutines allocate, too
+		least = min(least, measure(func() error { return safe.EnqueueRaw(nothing, on...) }))
+		n = min(n, measure(func() error { return AllReduce(c, s, v, v, Sum) }))
+	}
+	assert.LessOrEqual(t, n, least)
 }

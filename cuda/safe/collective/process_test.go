@@ -126,6 +126,10 @@ func TestRank(t *testing.T) {
 	defer b.Close()
 	c, err := Join(soon(t), x, o)
 	require.NoError(t, err)
+	if onGPU { // NCCL connects the ranks at the first operation
+		require.NoError(t, AllReduce(c, s, b, b, Sum))
+		require.NoError(t, c.Wait(soon(t), s))
+	}
 	say("joined", c)
 	require.NoError(t, roles[role](c, s, b))
 	say("done")
