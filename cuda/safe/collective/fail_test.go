@@ -224,9 +224,10 @@ func TestBusyAborted(t *testing.T) {
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
 	tell(t, &told.Busy, 1<<30)
 	cause := errors.New("enough")
+	before := told.get(&told.Operations)
 	done := make(chan error)
 	go func() { done <- Broadcast(w.comms[0], w.streams[0], b[0], 0) }()
-	for before := told.get(&told.Operations); told.get(&told.Operations) == before; {
+	for told.get(&told.Operations) == before {
 		runtime.Gosched()
 	}
 	w.comms[0].Abort(cause)

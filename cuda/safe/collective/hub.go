@@ -91,10 +91,10 @@ func (h *hub) serve(l *link) {
 	}()
 	rank, s, err := h.meet(l)
 	if err != nil {
-		_ = l.put(refusal(err.Error()))
 		h.mu.Lock()
 		h.refused = err
 		h.mu.Unlock()
+		_ = l.put(refusal(err.Error()))
 		return
 	}
 	go l.write()
