@@ -154,10 +154,16 @@ func (g *Calls) sort() {
 	for i := range g.calls {
 		g.cores = append(g.cores, g.calls[i].core)
 	}
-	if len(g.cores) > 1 {
-		slices.SortFunc(g.cores, func(a, b *core) int { return cmp.Compare(a.number, b.number) })
-		g.cores = slices.Compact(g.cores)
+	g.cores = inOrder(g.cores)
+}
+
+// inOrder sorts communicators in the order of their locks, each once.
+func inOrder(cores []*core) []*core {
+	if len(cores) > 1 {
+		slices.SortFunc(cores, func(a, b *core) int { return cmp.Compare(a.number, b.number) })
+		cores = slices.Compact(cores)
 	}
+	return cores
 }
 
 func (g *Calls) release(n int) {
@@ -187,16 +193,7 @@ func (g *Calls) pass() error {
 	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(g.calls) == 1 {
 		return explained(err) // NCCL has refused it, and the communicator works as before
 	}
-	if err == nil || err == error(nccl.NcclInProgress) {
-		waits := err
-		err = nil
-		for _, c := range g.cores {
-			if e := c.settle(context.Background(), waits); err == nil {
-				err = e
-			}
-		}
-	}
-	if err == nil {
+	if err = settle(context.Background(), g.cores, err); err == nil {
 		return nil
 	}
 	err = explained(err)

@@ -287,18 +287,25 @@ func (c *core) ask() error {
 	return nil
 }
 
-// settle waits until a call that returned err has completed. It returns early if ctx or the
-// communicator ends. mu is held.
-func (c *core) settle(ctx context.Context, err error) error {
+// settle waits until calls that returned err have completed on all of cores, or one fails. It
+// returns early if ctx or a communicator ends. mu of all is held.
+func settle(ctx context.Context, cores []*core, err error) error {
 	for n := 0; err == error(nccl.NcclInProgress); n++ {
-		if end := c.err(); end != nil {
-			return end
+		for _, c := range cores {
+			if end := c.err(); end != nil {
+				return end
+			}
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		nap(n)
-		err = c.ask()
+		err = nil
+		for _, c := range cores {
+			if state := c.ask(); state != nil && (err == nil || err == error(nccl.NcclInProgress)) {
+				err = state
+			}
+		}
 	}
 	return err
 }

@@ -81,6 +81,7 @@ func TestRefused(t *testing.T) {
 		{"a nil context", func() error { _, err := Open(soon(t), nil); return err }(), safe.ErrClosed, "context 0"},
 		{"a device twice", func() error { _, err := Open(soon(t), x, x); return err }(), safe.ErrInvalidArgument, "contexts 0 and 1 are both on device 0"},
 		{"no colors", func() error { _, err := w.comms.Split(soon(t), 1); return err }(), safe.ErrInvalidArgument, "1 colors for 2 ranks"},
+		{"a rank twice", func() error { _, err := Comms{c, c}.Split(soon(t), 0, 0); return err }(), safe.ErrInvalidArgument, "a communicator is listed twice"},
 		{"a color", func() error { _, err := w.comms.Split(soon(t), 0, -2); return err }(), safe.ErrRange, "color -2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -242,6 +243,16 @@ func TestOpenEnds(t *testing.T) {
 	defer cancel()
 	_, err := Open(ctx, contexts...)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestOpenFails(t *testing.T) {
+	tell(t, &told.Busy, 10)
+	tell(t, &told.Async, int32(nccl.NcclSystemError))
+	_, err := Open(soon(t), open(t, 2)...)
+	assert.ErrorIs(t, err, nccl.NcclSystemError)
+	assert.ErrorContains(t, err, "collective.Open: ")
+	assert.ErrorContains(t, err, "told by a test")
 	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
 }
 

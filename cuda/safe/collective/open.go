@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -184,14 +185,16 @@ func begin(id nccl.NcclUniqueId, cores []*core) error {
 
 // finish waits until all ranks are connected.
 func finish(ctx context.Context, cores []*core) error {
+	cores = inOrder(slices.Clone(cores))
 	for _, c := range cores {
 		c.mu.Lock()
-		err := c.settle(ctx, nccl.NcclInProgress)
-		c.ready = err == nil
-		c.mu.Unlock()
-		if err != nil {
-			return explained(err)
-		}
+		defer c.mu.Unlock()
+	}
+	if err := settle(ctx, cores, nccl.NcclInProgress); err != nil {
+		return explained(err)
+	}
+	for _, c := range cores {
+		c.ready = true
 	}
 	return nil
 }

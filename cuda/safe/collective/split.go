@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
@@ -58,6 +59,9 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 		}
 		defer r.Release()
 		p[i], contexts[i] = r, r.x
+	}
+	if len(inOrder(slices.Clone(p))) < len(p) {
+		return nil, refuse(op, safe.ErrInvalidArgument, "a communicator is listed twice")
 	}
 	children := make([]*core, len(p))
 	for i, c := range p {
@@ -120,13 +124,14 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 
 // settled waits until the new communicators are ready, and asks for their numbers.
 func settled(ctx context.Context, children []*core) error {
-	for _, c := range children {
-		if *c.raw == 0 {
-			continue
-		}
-		if err := finish(ctx, []*core{c}); err != nil {
-			return err
-		}
+	made := slices.DeleteFunc(slices.Clone(children), func(c *core) bool { return *c.raw == 0 })
+	if len(made) == 0 {
+		return nil
+	}
+	if err := finish(ctx, made); err != nil {
+		return err
+	}
+	for _, c := range made {
 		var rank, size int32
 		if err := both(nccl.NcclCommUserRank(*c.raw, &rank), nccl.NcclCommCount(*c.raw, &size)); err != nil {
 			return explained(err)
