@@ -238,7 +238,15 @@ func (r *submission) lockExec(e *execCore) bool {
 	if r.locked == len(r.execs) || e.ctx.shared.reset.Load() || !e.mu.TryLock() {
 		return false
 	}
-	if r.locked == 0 && executables.stripe(r.streamCore).enter(&executables) != nil {
+	stripe := executables.stripe(r.streamCore)
+	if r.locked == 0 && stripe.enter(&executables) != nil {
+		e.mu.Unlock()
+		return false
+	}
+	if e.unrevoked(opSubmit) != nil { // a single call returns the error
+		if r.locked == 0 {
+			stripe.leave()
+		}
 		e.mu.Unlock()
 		return false
 	}

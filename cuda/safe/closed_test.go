@@ -22,6 +22,7 @@ func streamUses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[i
 		"Context.WithoutCaptures":   func() error { return x.WithoutCaptures(func() error { return nil }) },
 		"Stream.EnqueueRaw":         func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }) },
 		"EnqueueRaw":                func() error { return safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: s}) },
+		"NewResource":               func() error { _, err := safe.NewResource(x, func() {}); return err },
 		"Context.ID":                func() error { _, err := x.ID(); return err },
 		"Context.Flags":             func() error { _, err := x.Flags(); return err },
 		"Context.Limit":             func() error { _, err := x.Limit(0); return err },

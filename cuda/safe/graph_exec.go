@@ -38,6 +38,9 @@ type execCore struct {
 	known   map[*streamCore]struct{} // streams that the buffers know as their users
 	latest  *streamCore              // the latest of known
 	retired []releaser               // used by launches so far, not by later ones
+
+	revocations int64 // of the process, when revoked was computed
+	revoked     bool  // kept has a resource that was revoked
 }
 
 // A releaser is a retained or a graphRetained.
@@ -248,6 +251,9 @@ func (e *GraphExec) once(op string, s *Stream, launches bool, call func(driver.C
 		return err
 	}
 	defer c.leave(executables.stripe(sc))
+	if err := c.unrevoked(op); err != nil {
+		return err
+	}
 	c.note(sc)
 	code := call(c.raw, sc.raw, sc.callContext)
 	if code == 0 && launches {
@@ -382,8 +388,9 @@ func (e *execCore) changed(before releaser) {
 	}
 }
 
-// forgetUsers has the next launch on each stream record that as a user of all buffers.
-func (e *execCore) forgetUsers() { e.known, e.latest = nil, nil }
+// forgetUsers has the next launch on each stream record that as a user of all buffers, and
+// look for revoked resources.
+func (e *execCore) forgetUsers() { e.known, e.latest, e.revocations = nil, nil, 0 }
 
 // retire starts the release of what is retired so far.
 func (e *execCore) retire() (again bool) {

@@ -34,6 +34,8 @@ type block struct {
 	last    pendingWork        // the work that a release waits for
 	view    *mappedView        // of virtual memory: the part that the block covers
 
+	resource *resource // of a Resource, which has no memory
+
 	streamUses
 }
 
@@ -204,9 +206,17 @@ func collect() {
 	lifetime.Drain(time.Second)
 }
 
-func (b *block) Kind() string { return "block of memory" }
+func (b *block) Kind() string {
+	if b.resource != nil {
+		return "Resource"
+	}
+	return "block of memory"
+}
 
 func (b *block) Destroy(wait bool) error {
+	if b.resource != nil {
+		return b.destroyResource()
+	}
 	if b.free == nil {
 		b.owner = nil
 		b.view.close()

@@ -12,7 +12,8 @@ import (
 // RawWork is work that a function enqueues on one of several streams: see [EnqueueRaw].
 type RawWork struct {
 	Stream *Stream
-	// Uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each.
+	// Uses lists the memory, textures, surfaces and resources that the work uses: buf.Arg() for
+	// each.
 	Uses []Arg
 }
 
@@ -22,8 +23,8 @@ type RawWork struct {
 // is RELAXED, so that f may allocate memory during captures. EnqueueRaw restores the thread
 // and releases the stream even if f panics or ends its goroutine.
 //
-// uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each. As
-// at [Kernel.Launch], they are retained until the work has completed, even if they are
+// uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each, and
+// other objects of the library as a [Resource]. As at [Kernel.Launch], they are retained until the work has completed, even if they are
 // closed in the meantime, and synchronous copies wait for the work. Work on other streams
 // does not: order streams by events.
 //

@@ -159,6 +159,14 @@ func (a *Array[T]) String() string {
 	return fmt.Sprintf("%s: %v values on %v%s", kind, a.extent, a.memory.ctx.device, closedText(a.memory.Closed()))
 }
 
+// String describes the resource for messages.
+func (r *Resource) String() string {
+	if r == nil || r.memory == nil {
+		return neverOpened("Resource")
+	}
+	return "Resource on " + r.memory.ctx.device.String() + closedText(r.memory.Closed())
+}
+
 // String describes the texture for messages.
 func (t *Texture) String() string {
 	if t == nil || t.memory == nil {

@@ -50,6 +50,7 @@ func texts(t *testing.T) map[string]text {
 	surface, err := safe.NewSurface(array)
 	require.NoError(t, err)
 	closing(t, surface)
+	r, _ := resource(t, x)
 	p, g, l := pool(t, x, safe.PoolOptions{}), newGraph(t, x), linker(t, x, safe.LoadOptions{})
 	addNode(t, g, safe.EmptyNode())
 	exec := executable(t, g)
@@ -64,6 +65,7 @@ func texts(t *testing.T) map[string]text {
 		"Pitched":    {box, `Pitched\[float32\]: 3x4x1 values on device 0`, box.Close},
 		"Array":      {array, `Array\[float32\]: 5x6x1 values on device 0`, array.Close},
 		"Texture":    {texture, "Texture" + handle, texture.Close},
+		"Resource":   {r, "Resource on device 0", r.Close},
 		"Surface":    {surface, "Surface" + handle, surface.Close},
 		"Pool":       {p, "Pool" + handle, p.Close},
 		"Module":     {m, "Module" + handle, m.Close},
@@ -164,7 +166,8 @@ var zeros = map[string][]fmt.Stringer{
 	"Event": {(*safe.Event)(nil), &safe.Event{}}, "Buffer[int]": {(*safe.Buffer[int])(nil), &safe.Buffer[int]{}},
 	"Pinned[int]": {(*safe.Pinned[int])(nil), &safe.Pinned[int]{}}, "Pitched[int]": {(*safe.Pitched[int])(nil), &safe.Pitched[int]{}},
 	"Array[int8]": {(*safe.Array[int8])(nil), &safe.Array[int8]{}}, "Texture": {(*safe.Texture)(nil), &safe.Texture{}},
-	"Surface": {(*safe.Surface)(nil), &safe.Surface{}}, "Pool": {(*safe.Pool)(nil), &safe.Pool{}},
+	"Resource": {(*safe.Resource)(nil), &safe.Resource{}},
+	"Surface":  {(*safe.Surface)(nil), &safe.Surface{}}, "Pool": {(*safe.Pool)(nil), &safe.Pool{}},
 	"AddressRange": {(*safe.AddressRange)(nil), &safe.AddressRange{}}, "PhysicalMemory": {(*safe.PhysicalMemory)(nil), &safe.PhysicalMemory{}},
 	"Module": {(*safe.Module)(nil), &safe.Module{}}, "Kernel": {(*safe.Kernel)(nil), &safe.Kernel{}},
 	"Linker": {(*safe.Linker)(nil), &safe.Linker{}}, "Graph": {(*safe.Graph)(nil), &safe.Graph{}},

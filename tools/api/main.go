@@ -37,6 +37,7 @@ var public = []string{
 	"cuda/generated/nvrtc",
 	"cuda/safe",
 	"cuda/safe/blas",
+	"cuda/safe/collective",
 	"cuda/safe/compile",
 	"tools/simdriver/sim",
 }

@@ -111,6 +111,7 @@ tests runtime runtime -test.skip='^TestDocs$' # reads the sources
 tests safe safe
 tests compile compile
 tests blas blas -test.bench=.
+tests collective collective
 tests tour tour
 tests images images
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"

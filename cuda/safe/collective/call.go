@@ -1,0 +1,223 @@
+package collective
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// A kind is one of NCCL's operations.
+type kind uint8
+
+const (
+	allReduce kind = iota
+	reduce
+	reduceScatter
+	allGather
+	broadcast
+	allToAll
+	gather
+	scatter
+	send
+	recv
+)
+
+// A call is an operation of one rank that has been checked.
+type call struct {
+	kind     kind
+	core     *core
+	stream   *safe.Stream
+	dst, src driver.CUdeviceptr
+	count    uint64 // of elements, as NCCL counts them for the operation
+	bytes    uint64 // of count elements
+	element  nccl.NcclDataType_t
+	op       nccl.NcclRedOp_t
+	peer     int32       // or the root
+	uses     [3]safe.Arg // used of them
+	used     int
+}
+
+// pointer returns a device address as C takes it. Go must not use it.
+func pointer(address driver.CUdeviceptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
+
+// enqueue passes the call to NCCL.
+func (k *call) enqueue() error {
+	src, dst, c, s := pointer(k.src), pointer(k.dst), *k.core.raw, k.stream.Raw()
+	switch k.kind {
+	case allReduce:
+		return nccl.NcclAllReduce(src, dst, k.count, k.element, k.op, c, s)
+	case reduce:
+		return nccl.NcclReduce(src, dst, k.count, k.element, k.op, k.peer, c, s)
+	case reduceScatter:
+		return nccl.NcclReduceScatter(src, dst, k.count, k.element, k.op, c, s)
+	case allGather:
+		return nccl.NcclAllGather(src, dst, k.count, k.element, c, s)
+	case broadcast:
+		return nccl.NcclBroadcast(src, dst, k.count, k.element, k.peer, c, s)
+	case send:
+		return nccl.NcclSend(src, k.count, k.element, k.peer, c, s)
+	case recv:
+		return nccl.NcclRecv(dst, k.count, k.element, k.peer, c, s)
+	}
+	return k.messages()
+}
+
+// messages makes an operation of sends and receives: NCCL before 2.28 has no others. All of
+// them form one group, in which a rank may also send to itself.
+func (k *call) messages() error {
+	err := nccl.NcclGroupStart()
+	if err != nil {
+		return err
+	}
+	root := int32(k.core.rank) == k.peer
+	for peer := range int32(k.core.size) {
+		at := driver.CUdeviceptr(uint64(peer) * k.bytes)
+		switch k.kind {
+		case allToAll:
+			err = errors.Join(err, k.sends(k.src+at, peer), k.receives(k.dst+at, peer))
+		case gather:
+			if root {
+				err = errors.Join(err, k.receives(k.dst+at, peer))
+			}
+			if peer == k.peer {
+				err = errors.Join(err, k.sends(k.src, peer))
+			}
+		case scatter:
+			if root {
+				err = errors.Join(err, k.sends(k.src+at, peer))
+			}
+			if peer == k.peer {
+				err = errors.Join(err, k.receives(k.dst, peer))
+			}
+		}
+	}
+	return both(err, nccl.NcclGroupEnd())
+}
+
+func (k *call) sends(from driver.CUdeviceptr, peer int32) error {
+	return nccl.NcclSend(pointer(from), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
+}
+
+func (k *call) receives(to driver.CUdeviceptr, peer int32) error {
+	return nccl.NcclRecv(pointer(to), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
+}
+
+// both returns the first error, or else the second. In a group of NCCL, the first is that of
+// an operation and tells more.
+func both(first, second error) error {
+	if first != nil && !errors.Is(first, nccl.NcclInProgress) {
+		return first
+	}
+	return second
+}
+
+// run enqueues the operations in one group.
+func (g *Calls) run(op string) error {
+	g.sort()
+	for i, c := range g.cores {
+		err := c.session.usable()
+		if err == nil && !c.Acquire() {
+			err = safe.ErrClosed
+		}
+		if err != nil {
+			g.release(i)
+			return named(op, err)
+		}
+	}
+	defer g.release(len(g.cores))
+	for i := range g.calls {
+		k := &g.calls[i]
+		g.on = append(g.on, safe.RawWork{Stream: k.stream, Uses: k.uses[:k.used]})
+	}
+	err := safe.EnqueueRaw(g.enqueue, g.on...)
+	if err == nil {
+		return nil
+	}
+	for _, c := range g.cores { // which tells why calls and uses fail
+		if end := c.err(); end != nil {
+			return named(op, end)
+		}
+	}
+	return named(op, err)
+}
+
+// sort lists the communicators, each once, in the order of their locks.
+func (g *Calls) sort() {
+	for i := range g.calls {
+		g.cores = append(g.cores, g.calls[i].core)
+	}
+	g.cores = inOrder(g.cores)
+}
+
+// inOrder sorts communicators in the order of their locks, each once.
+func inOrder(cores []*core) []*core {
+	if len(cores) > 1 {
+		slices.SortFunc(cores, func(a, b *core) int { return cmp.Compare(a.number, b.number) })
+		cores = slices.Compact(cores)
+	}
+	return cores
+}
+
+func (g *Calls) release(n int) {
+	for _, c := range g.cores[:n] {
+		c.Release()
+	}
+}
+
+func (g *Calls) unlock() {
+	for _, c := range g.cores {
+		c.mu.Unlock()
+	}
+}
+
+// pass passes the operations to NCCL. The streams are admitted.
+func (g *Calls) pass() error {
+	for _, c := range g.cores {
+		c.mu.Lock()
+	}
+	defer g.unlock()
+	for _, c := range g.cores {
+		if err := c.session.usable(); err != nil {
+			return err
+		}
+	}
+	err := g.group()
+	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(g.calls) == 1 {
+		return explained(err) // NCCL has refused it, and the communicator works as before
+	}
+	if err = settle(context.Background(), g.cores, err); err == nil {
+		return nil
+	}
+	err = explained(err)
+	for _, c := range g.cores {
+		if c.err() == nil {
+			c.session.fail(err)
+		}
+	}
+	return err
+}
+
+// group passes the operations to NCCL, several of them as a group.
+func (g *Calls) group() error {
+	if len(g.calls) == 1 {
+		return g.calls[0].enqueue()
+	}
+	if err := nccl.NcclGroupStart(); err != nil {
+		return err
+	}
+	var err error
+	for i := range g.calls {
+		if err = both(g.calls[i].enqueue(), nil); err != nil {
+			break
+		}
+	}
+	return both(err, nccl.NcclGroupEnd())
+}

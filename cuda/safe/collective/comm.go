@@ -1,0 +1,320 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Comm is one rank of a communicator: a GPU that exchanges data with the GPUs of the other
+// ranks. [Open] and [Join] make it. Any number of goroutines may use it at once, but all
+// ranks must enqueue the same operations in the same order.
+type Comm struct {
+	core    *core
+	calls   *Calls // that operations join: see In
+	cleanup runtime.Cleanup
+	whole   *Comm // with calls: the one that the program holds
+}
+
+// core is the part of a Comm that stays when the program has dropped it.
+type core struct {
+	lifetime.Handle
+	number     uint64 // in the order of creation: the order of locks
+	rank, size int
+	x          *safe.Context  // of its own, open until NCCL has released the communicator
+	uses       *safe.Resource // that all work lists
+	major      int            // compute capability
+	session    *session
+	ending     sync.Once
+	gone       chan struct{} // closed when NCCL has released the communicator
+
+	life  context.Context // ends with the communicator; the cause is the error of later calls
+	leave context.CancelCauseFunc
+
+	mu    sync.Mutex // NCCL allows one call at a time. No lock is taken under it
+	raw   *nccl.NcclComm_t
+	pin   runtime.Pinner
+	ready bool // NCCL may be asked for errors
+	state nccl.NcclResult_t
+}
+
+var numbers atomic.Uint64
+
+// newCore makes a core whose handle NCCL has yet to make, in the primary context of the
+// device that x is on.
+func newCore(op string, x *safe.Context, s *session, rank, size int) (*core, error) {
+	c := &core{number: numbers.Add(1), rank: rank, size: size, session: s, gone: make(chan struct{}), raw: new(nccl.NcclComm_t)}
+	own, err := safe.Open(x.Device().Ordinal())
+	if err != nil {
+		return nil, named(op, err)
+	}
+	if own.Raw() != x.Raw() {
+		return nil, errors.Join(refuse(op, safe.ErrContextMismatch, "NCCL works in the primary context of %v: use one of safe.Open", x.Device()), own.Close())
+	}
+	c.x = own
+	c.life, c.leave = context.WithCancelCause(context.Background())
+	if c.major, _, err = own.Device().ComputeCapability(); err == nil {
+		c.uses, err = safe.NewResource(own, c.begin)
+	}
+	if err == nil {
+		err = c.Open(c, nil)
+	}
+	if err == nil {
+		err = s.add(c)
+	}
+	if err != nil {
+		c.ending.Do(func() {}) // there is nothing to end
+		return nil, errors.Join(named(op, err), c.uses.Close(), own.Close())
+	}
+	c.pin.Pin(c.raw)
+	watch(c)
+	return c, nil
+}
+
+// user returns what the program gets.
+func (c *core) user() *Comm {
+	u := &Comm{core: c}
+	u.cleanup = lifetime.Cleanup(u, &c.Handle)
+	return u
+}
+
+// Kind implements lifetime.Object.
+func (c *core) Kind() string { return "Comm" }
+
+// Destroy implements lifetime.Object: no call is in flight. What is enqueued, and graphs,
+// may still use the communicator.
+func (c *core) Destroy(bool) error { return c.uses.Close() }
+
+// err returns why the communicator has ended, or nil.
+func (c *core) err() error {
+	if c.life.Err() == nil {
+		return nil
+	}
+	return context.Cause(c.life)
+}
+
+// acquire acquires c for a call.
+func (c *Comm) acquire(op string) (*core, error) {
+	if c == nil || c.core == nil {
+		return nil, &safe.Error{Op: op, Err: safe.ErrClosed}
+	}
+	if err := c.core.err(); err != nil { // which tells more than that it is closed
+		return nil, named(op, err)
+	}
+	if !c.core.Acquire() {
+		return nil, &safe.Error{Op: op, Err: safe.ErrClosed}
+	}
+	return c.core, nil
+}
+
+// Rank returns the number of this rank, from 0 to Size-1.
+func (c *Comm) Rank() int {
+	if c == nil || c.core == nil {
+		return 0
+	}
+	return c.core.rank
+}
+
+// Size returns the number of ranks.
+func (c *Comm) Size() int {
+	if c == nil || c.core == nil {
+		return 0
+	}
+	return c.core.size
+}
+
+// Device returns the device of this rank.
+func (c *Comm) Device() safe.Device {
+	if c == nil || c.core == nil {
+		return safe.Device{}
+	}
+	return c.core.x.Device()
+}
+
+// String describes the communicator for messages.
+func (c *Comm) String() string {
+	if c == nil || c.core == nil {
+		return "Comm (never opened)"
+	}
+	text := fmt.Sprintf("Comm: rank %d of %d on %v", c.core.rank, c.core.size, c.core.x.Device())
+	if err := c.Err(); err != nil && !errors.Is(err, safe.ErrClosed) {
+		return text + " (" + err.Error() + ")"
+	}
+	if c.core.Closed() {
+		return text + " (closed)"
+	}
+	return text
+}
+
+// Raw returns NCCL's handle for calls of package nccl, or 0 once the communicator is closed
+// or aborted. Make such calls by safe.EnqueueRaw or safe.Context.WithoutCaptures, while no
+// other goroutine uses the communicator, and expect nccl.NcclInProgress: the communicator is
+// non-blocking.
+func (c *Comm) Raw() nccl.NcclComm_t {
+	if c == nil || c.core == nil || c.core.Closed() || c.core.err() != nil {
+		return 0
+	}
+	return *c.core.raw
+}
+
+// Done returns a channel that is closed when the communicator has been aborted, or closed
+// and released by NCCL. [Comm.Err] then tells which.
+func (c *Comm) Done() <-chan struct{} {
+	if c == nil || c.core == nil {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return c.core.life.Done()
+}
+
+// Err returns nil while the communicator works. Once it was aborted, Err returns an error
+// that matches [ErrAborted] and wraps the cause, such as a [*PeerError]. Once NCCL has
+// released it in order, Err returns safe.ErrClosed.
+func (c *Comm) Err() error {
+	if c == nil || c.core == nil {
+		return safe.ErrClosed
+	}
+	return c.core.err()
+}
+
+// Wait waits until the current work of the stream has completed, as safe.Stream.Wait does.
+// It returns an error that matches [ErrAborted] at once if the communicator is aborted, for
+// instance because another rank is lost. If ctx ends first, Wait aborts the communicator: an
+// operation that waits for a rank that never comes would occupy the GPU for ever.
+//
+// Use it instead of safe.Stream.Wait for streams with collective operations: these also
+// complete when the communicator is aborted, with undefined results.
+func (c *Comm) Wait(ctx context.Context, s *safe.Stream) error {
+	const op = "Comm.Wait"
+	r, err := c.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.life, cancel)()
+	err = s.Wait(either)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		r.session.fail(context.Cause(ctx))
+	}
+	if end := r.err(); end != nil {
+		return named(op, end)
+	}
+	return err
+}
+
+// Abort aborts the communicator: operations that wait for other ranks end, with undefined
+// results, and all later calls return an error that wraps [ErrAborted] and cause. The other
+// ranks learn of it and abort, too, and so do communicators that were split from it and,
+// with [Open], those of the other devices. Executables of graphs that have captured
+// operations return safe.ErrClosed from then on.
+//
+// Abort returns at once. NCCL releases the communicator in the background, once no stream of
+// the device is capturing. It does nothing if the communicator was aborted or closed before.
+// Source: ncclCommAbort.
+func (c *Comm) Abort(cause error) {
+	if c == nil || c.core == nil || !c.core.Acquire() {
+		return
+	}
+	defer c.core.Release()
+	if cause == nil {
+		cause = errors.New("by the program")
+	}
+	c.core.session.fail(cause)
+}
+
+// Close closes the communicator and returns at once. Calls return safe.ErrClosed from now
+// on. NCCL finalizes and releases the communicator in the background: after the work that
+// uses it has completed, and after graphs with its operations and their executables are
+// closed. Closing again does nothing.
+//
+// Other ranks may then not enqueue operations either. A program that ends should call
+// [Comm.Shutdown], as other ranks may need this process until all work is complete. Errors
+// of the release go to the function of safe.OnError.
+// Source: ncclCommFinalize, ncclCommDestroy.
+func (c *Comm) Close() error {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	if c.whole != nil {
+		return c.whole.Close()
+	}
+	c.cleanup.Stop()
+	return c.core.Close()
+}
+
+// Shutdown closes the communicator and waits until NCCL has released it, which it does when
+// all ranks close theirs. If ctx ends first, Shutdown aborts the communicator and returns
+// the cause. It returns the error that the communicator was aborted with, if it was.
+func (c *Comm) Shutdown(ctx context.Context) error {
+	const op = "Comm.Shutdown"
+	if c == nil || c.core == nil {
+		return nil
+	}
+	if err := c.Close(); err != nil {
+		return named(op, err)
+	}
+	select {
+	case <-c.core.gone:
+	case <-ctx.Done():
+		c.core.session.fail(context.Cause(ctx))
+		return named(op, context.Cause(ctx))
+	}
+	if err := c.core.err(); !errors.Is(err, safe.ErrClosed) {
+		return named(op, err)
+	}
+	return nil
+}
+
+// ask asks NCCL for the state of the communicator. mu is held.
+func (c *core) ask() error {
+	if err := nccl.NcclCommGetAsyncError(*c.raw, &c.state); err != nil {
+		return err
+	}
+	if c.state != nccl.NcclSuccess {
+		return c.state
+	}
+	return nil
+}
+
+// settle waits until calls that returned err have completed on all of cores, or one fails. It
+// returns early if ctx or a communicator ends. mu of all is held.
+func settle(ctx context.Context, cores []*core, err error) error {
+	for n := 0; err == error(nccl.NcclInProgress); n++ {
+		for _, c := range cores {
+			if end := c.err(); end != nil {
+				return end
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		nap(n)
+		err = nil
+		for _, c := range cores {
+			if state := c.ask(); state != nil && (err == nil || err == error(nccl.NcclInProgress)) {
+				err = state
+			}
+		}
+	}
+	return err
+}
+
+// nap waits before the nth question: not at all at first, for a millisecond at last.
+func nap(n int) {
+	if n < 100 {
+		runtime.Gosched()
+		return
+	}
+	time.Sleep(min(time.Duration(n)*time.Microsecond/5, time.Millisecond))
+}

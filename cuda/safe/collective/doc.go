@@ -1,0 +1,40 @@
+// Package collective exchanges data between GPUs by NVIDIA's library NCCL: sums over all of
+// them, copies, messages. The GPUs may belong to one process, to several, and to several
+// machines; docs/scale.md says what to start and what to set.
+//
+//	comms, err := collective.Open(ctx, contexts...) // all GPUs of this process
+//
+//	o, err := collective.FromEnv()                  // one GPU for each process
+//	c, err := collective.Join(ctx, x, o)
+//
+//	err = collective.AllReduce(c, stream, sum, values, collective.Sum)
+//	err = c.Wait(ctx, stream)
+//
+// # Operations
+//
+// Operations are functions over a [Comm], a stream and buffers of package safe. They enqueue
+// work and follow the rules of safe.Stream.EnqueueRaw: any goroutine may call them, they
+// retain their buffers, synchronous copies wait for them, and captures take them in. Lengths,
+// devices, ranks and closed objects are checked before NCCL sees the call. All ranks must
+// enqueue the same operations in the same order; NCCL does not compare them.
+//
+// NCCL connects the ranks at their first operations. Such a call waits for the other ranks;
+// [Comm.Abort] ends it. So run each kind of operation once before you capture it. A
+// goroutine that serves several ranks puts their operations into one [Group].
+//
+// # Failures
+//
+// All communicators are non-blocking for NCCL, and one goroutine of the package watches them
+// while there are any. A rank that is lost, an error of NCCL, an ended context of [Comm.Wait]
+// and [Comm.Abort] abort a communicator on all ranks. Its calls then return an error that
+// matches [ErrAborted], and executables of graphs with its operations return safe.ErrClosed.
+// Streams go on, with undefined results: wait by [Comm.Wait], which tells.
+//
+// Without an NCCL library, [Open] and [Join] return an error that lists where it was looked
+// for and matches errors.ErrUnsupported.
+//
+// # NVLink multicast
+//
+// The package sets NCCL_NVLS_ENABLE=0 in the environment before it first calls NCCL, unless
+// that variable is set: multicast over NVLink needs a setup that not every machine has.
+package collective

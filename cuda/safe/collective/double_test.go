@@ -1,0 +1,51 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+package collective
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// control has the fields of testdata/nccl/control.h.
+type control struct {
+	Busy, Async, Fail, Hang, Absent, HangsInit, HangsFinal       int32
+	Live, Destroyed, Aborted, Finalized                          int32
+	Overlapped, Blocking, Element, Operations, Groups, Multicast int32
+}
+
+// told is what the double of NCCL in this process is told.
+var told *control
+
+// newControl maps a file, whose name the double finds in its environment.
+func newControl(path string) (*control, error) {
+	if err := os.WriteFile(path, make([]byte, unsafe.Sizeof(control{})), 0o600); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, err := syscall.Mmap(int(f.Fd()), 0, int(unsafe.Sizeof(control{})), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	os.Setenv("NCCL_DOUBLE", path)
+	return (*control)(unsafe.Pointer(unsafe.SliceData(m))), nil
+}
+
+func (*control) get(field *int32) int32 { return atomic.LoadInt32(field) }
+
+// tell sets a field until the end of the test.
+func tell(t *testing.T, field *int32, value int32) {
+	t.Helper()
+	if onGPU {
+		t.Skip("needs the double of NCCL")
+	}
+	atomic.StoreInt32(field, value)
+	t.Cleanup(func() { atomic.StoreInt32(field, 0) })
+}

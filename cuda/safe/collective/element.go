@@ -1,0 +1,76 @@
+package collective
+
+import (
+	"fmt"
+
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Element is a type of numbers that NCCL reduces. The two formats of 8 bits need compute
+// capability 9.0. Operations that only move values take any type that a safe.Buffer has.
+type Element interface {
+	int8 | uint8 | int32 | uint32 | int64 | uint64 | float32 | float64 |
+		safe.Float16 | safe.BFloat16 | safe.Float8E4M3 | safe.Float8E5M2
+}
+
+// anyBytes is the type of values that are moved only.
+const anyBytes = nccl.NcclUint8
+
+// elementOf returns NCCL's number for a type.
+func elementOf[T Element]() nccl.NcclDataType_t {
+	switch any(T(0)).(type) {
+	case int8:
+		return nccl.NcclInt8
+	case uint8:
+		return nccl.NcclUint8
+	case int32:
+		return nccl.NcclInt32
+	case uint32:
+		return nccl.NcclUint32
+	case int64:
+		return nccl.NcclInt64
+	case uint64:
+		return nccl.NcclUint64
+	case float32:
+		return nccl.NcclFloat32
+	case safe.Float16:
+		return nccl.NcclFloat16
+	case safe.BFloat16:
+		return nccl.NcclBfloat16
+	case safe.Float8E4M3:
+		return nccl.NcclFloat8e4m3
+	case safe.Float8E5M2:
+		return nccl.NcclFloat8e5m2
+	}
+	return nccl.NcclFloat64
+}
+
+// Op is how a reduction combines the values of the ranks. Integers wrap around. The order
+// of additions is NCCL's choice, so that sums of floats may differ in the last bits between
+// machines.
+type Op int
+
+// The reductions. Average is the sum divided by the number of ranks, for integers rounded
+// towards zero.
+const (
+	Sum Op = iota
+	Product
+	Min
+	Max
+	Average
+)
+
+var opNames = [...]string{Sum: "Sum", Product: "Product", Min: "Min", Max: "Max", Average: "Average"}
+
+var opCodes = [...]nccl.NcclRedOp_t{Sum: nccl.NcclSum, Product: nccl.NcclProd, Min: nccl.NcclMin, Max: nccl.NcclMax, Average: nccl.NcclAvg}
+
+func (o Op) known() bool { return o >= 0 && int(o) < len(opNames) }
+
+// String returns the name of the constant, or the number.
+func (o Op) String() string {
+	if !o.known() {
+		return fmt.Sprintf("Op(%d)", int(o))
+	}
+	return opNames[o]
+}

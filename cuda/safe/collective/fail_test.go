@@ -1,0 +1,420 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Failures: what is refused, what aborts a communicator, and what comes after.
+
+package collective
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRefused(t *testing.T) {
+	w := newWorld(t)
+	if len(w.comms) < 2 {
+		t.Skip("needs two devices")
+	}
+	c, s, x := w.comms[0], w.streams[0], w.contexts[0]
+	b := func(n int) *safe.Buffer[int32] {
+		b, err := safe.NewBuffer[int32](x, n)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, b.Close()) })
+		return b
+	}
+	b4, b5, b8, there := b(4), b(5), b(8), filled(t, w, 8, func(int, int) int32 { return 0 })[1]
+	gone := b(4)
+	require.NoError(t, gone.Close())
+	closedStream, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	require.NoError(t, closedStream.Close())
+	low, err := b8.Slice(0, 4)
+	require.NoError(t, err)
+	mid, err := b8.Slice(2, 6)
+	require.NoError(t, err)
+	high, err := b8.Slice(4, 8)
+	require.NoError(t, err)
+	before := int32(0)
+	if !onGPU {
+		before = told.Operations
+	}
+	for _, test := range []struct {
+		name string
+		err  error
+		want error
+		says string
+	}{
+		{"lengths", AllReduce(c, s, b4, b5, Sum), safe.ErrRange, "collective.AllReduce: out of range: the destination has 4 values, the source 5"},
+		{"a reduction", AllReduce(c, s, b4, b4, 7), safe.ErrInvalidArgument, "Op(7) is no reduction"},
+		{"a negative one", AllReduce(c, s, b4, b4, -1), safe.ErrInvalidArgument, "Op(-1)"},
+		{"a partial overlap", AllReduce(c, s, mid, low, Sum), safe.ErrOverlap, "16 bytes at"},
+		{"no communicator", AllReduce(nil, s, b4, b4, Sum), safe.ErrClosed, ""},
+		{"a zero one", AllReduce(&Comm{}, s, b4, b4, Sum), safe.ErrClosed, ""},
+		{"no stream", AllReduce(c, nil, b4, b4, Sum), safe.ErrClosed, "the stream"},
+		{"a closed stream", AllReduce(c, closedStream, b4, b4, Sum), safe.ErrClosed, "the stream"},
+		{"another's stream", AllReduce(c, w.streams[1], b4, b4, Sum), safe.ErrContextMismatch, "the stream is on device 1, the communicator on device 0"},
+		{"no destination", AllReduce(c, s, nil, b4, Sum), safe.ErrClosed, "the destination"},
+		{"a closed source", AllReduce(c, s, b4, gone, Sum), safe.ErrClosed, "the source"},
+		{"another's memory", AllReduce(c, s, b8, there, Sum), safe.ErrContextMismatch, "the source is on device 1"},
+		{"a negative root", Broadcast(c, s, b4, -1), safe.ErrRange, "rank -1 of 2"},
+		{"a root", Reduce(c, s, b4, b4, Sum, 2), safe.ErrRange, "rank 2 of 2"},
+		{"a peer", Send(c, s, b4, 2), safe.ErrRange, "rank 2 of 2"},
+		{"a sender", Recv(c, s, b4, 9), safe.ErrRange, "rank 9 of 2"},
+		{"no parts", AllToAll(c, s, b5, b5), safe.ErrRange, "5 values have no equal parts for 2 ranks"},
+		{"in place", AllToAll(c, s, b4, b4), safe.ErrOverlap, ""},
+		{"too short", AllGather(c, s, b5, b4), safe.ErrRange, "the destination has 5 values, but needs 4 for each of 2 ranks"},
+		{"the wrong part", AllGather(c, s, b8, high), safe.ErrOverlap, ""},
+		{"too long", ReduceScatter(c, s, b4, b5, Sum), safe.ErrRange, "the source has 5 values, but needs 4 for each of 2 ranks"},
+		{"no destination at the root", Gather(c, s, nil, b4, 0), safe.ErrClosed, "the destination"},
+		{"in place at the root", Gather(c, s, b8, low, 0), safe.ErrOverlap, ""},
+		{"no source at the root", Scatter(c, s, b4, nil, 0), safe.ErrClosed, "the source"},
+		{"no context", func() error { _, err := Open(soon(t)); return err }(), safe.ErrInvalidArgument, "no context"},
+		{"a nil context", func() error { _, err := Open(soon(t), nil); return err }(), safe.ErrClosed, "context 0"},
+		{"a device twice", func() error { _, err := Open(soon(t), x, x); return err }(), safe.ErrInvalidArgument, "contexts 0 and 1 are both on device 0"},
+		{"no colors", func() error { _, err := w.comms.Split(soon(t), 1); return err }(), safe.ErrInvalidArgument, "1 colors for 2 ranks"},
+		{"a rank twice", func() error { _, err := Comms{c, c}.Split(soon(t), 0, 0); return err }(), safe.ErrInvalidArgument, "a communicator is listed twice"},
+		{"a color", func() error { _, err := w.comms.Split(soon(t), 0, -2); return err }(), safe.ErrRange, "color -2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			assert.ErrorIs(t, test.err, test.want)
+			assert.ErrorContains(t, test.err, test.says)
+			var e *safe.Error
+			assert.ErrorAs(t, test.err, &e)
+		})
+	}
+	if !onGPU {
+		assert.Equal(t, before, told.Operations, "NCCL sees none of them")
+	}
+	require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return nil }), "an empty group")
+	assert.NoError(t, c.Err())
+}
+
+func TestGroupFails(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	wrong := errors.New("wrong")
+	var late *Comm
+	err := Group(func(g *Calls) error {
+		late = w.comms[0].In(g).In(g)
+		assert.NoError(t, AllReduce(late, w.streams[0], b[0], b[0], Sum))
+		return wrong
+	})
+	assert.Equal(t, wrong, err)
+	assert.ErrorIs(t, AllReduce(late, w.streams[0], b[0], b[0], Sum), safe.ErrInvalidArgument)
+	w.wait(t) // nothing was enqueued
+	assert.Nil(t, (*Comm)(nil).In(nil))
+}
+
+// warm has NCCL connect the ranks, which it does at the first operation.
+func (w *world) warm(t *testing.T, b []*safe.Buffer[int32]) {
+	t.Helper()
+	require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Max) }))
+	w.wait(t)
+}
+
+// stuck enqueues an all-reduce of rank 0 alone.
+func (w *world) stuck(t *testing.T) {
+	t.Helper()
+	if len(w.comms) < 2 {
+		t.Skip("needs two devices")
+	}
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	w.warm(t, b)
+	require.NoError(t, AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum))
+}
+
+// aborted checks what comes after an abort because of cause.
+func (w *world) aborted(t *testing.T, cause error) {
+	t.Helper()
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	for i, c := range w.comms {
+		<-c.Done()
+		for name, err := range map[string]error{
+			"Err":    c.Err(),
+			"Wait":   c.Wait(soon(t), w.streams[i]),
+			"call":   Broadcast(c, w.streams[i], b[i], 0),
+			"group":  Group(func(g *Calls) error { return Broadcast(c.In(g), w.streams[i], b[i], 0) }),
+			"Split":  func() error { _, err := c.Split(soon(t), 0, 0); return err }(),
+			"closed": c.Shutdown(soon(t)),
+		} {
+			assert.ErrorIs(t, err, ErrAborted, name)
+			assert.ErrorIs(t, err, cause, name)
+		}
+		assert.Zero(t, c.Raw())
+		assert.Contains(t, c.String(), "aborted")
+		require.NoError(t, w.streams[i].Synchronize(), "the stream goes on")
+	}
+}
+
+func TestAbort(t *testing.T) {
+	w := newWorld(t)
+	w.stuck(t)
+	cause := errors.New("enough")
+	w.comms[1].Abort(cause)
+	w.comms[0].Abort(errors.New("too late"))
+	w.aborted(t, cause)
+}
+
+func TestAbortWithoutCause(t *testing.T) {
+	w := newWorld(t)
+	w.comms[0].Abort(nil)
+	assert.ErrorContains(t, w.comms[0].Err(), "by the program")
+	(*Comm)(nil).Abort(nil)
+}
+
+// TestWaitEnds: a rank never comes.
+func TestWaitEnds(t *testing.T) {
+	w := newWorld(t)
+	w.stuck(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cause := errors.New("too long")
+	time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
+	err := w.comms[0].Wait(ctx, w.streams[0])
+	assert.ErrorIs(t, err, cause)
+	w.aborted(t, cause)
+}
+
+// TestAsyncError: NCCL finds a failure while nobody asks it.
+func TestAsyncError(t *testing.T) {
+	w := newWorld(t)
+	w.stuck(t)
+	tell(t, &told.Async, int32(nccl.NcclRemoteError))
+	assert.ErrorIs(t, w.comms[0].Wait(soon(t), w.streams[0]), nccl.NcclRemoteError)
+	assert.ErrorContains(t, w.comms[0].Err(), "told by a test")
+	w.aborted(t, nccl.NcclRemoteError)
+}
+
+func TestOperationFails(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	tell(t, &told.Fail, int32(nccl.NcclInvalidArgument))
+	err := Broadcast(w.comms[0], w.streams[0], b[0], 0)
+	assert.ErrorIs(t, err, nccl.NcclInvalidArgument)
+	assert.NoError(t, w.comms[0].Err(), "NCCL refused a call, and nothing more")
+	told.Fail = int32(nccl.NcclSystemError)
+	err = w.each(func(c *Comm, s *safe.Stream, i int) error { return Broadcast(c, s, b[i], 0) })
+	assert.ErrorIs(t, err, nccl.NcclSystemError)
+	w.aborted(t, nccl.NcclSystemError)
+}
+
+// TestBusy: everything takes its time.
+func TestBusy(t *testing.T) {
+	tell(t, &told.Busy, 300)
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	for range 3 {
+		require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Sum) }))
+	}
+	w.wait(t)
+	assert.EqualValues(t, len(w.comms)*len(w.comms)*len(w.comms), contents(t, b[0])[3])
+	require.NoError(t, w.comms.Shutdown(soon(t)))
+}
+
+// TestBusyAborted: an abort ends a call that NCCL does not complete.
+func TestBusyAborted(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	tell(t, &told.Busy, 1<<30)
+	cause := errors.New("enough")
+	before := told.get(&told.Operations)
+	done := make(chan error)
+	go func() { done <- Broadcast(w.comms[0], w.streams[0], b[0], 0) }()
+	for told.get(&told.Operations) == before {
+		runtime.Gosched()
+	}
+	w.comms[0].Abort(cause)
+	assert.ErrorIs(t, <-done, cause)
+	w.aborted(t, cause)
+}
+
+func TestOpenEnds(t *testing.T) {
+	tell(t, &told.HangsInit, 1)
+	contexts := open(t, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := Open(ctx, contexts...)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestOpenFails(t *testing.T) {
+	tell(t, &told.Busy, 10)
+	tell(t, &told.Async, int32(nccl.NcclSystemError))
+	_, err := Open(soon(t), open(t, 2)...)
+	assert.ErrorIs(t, err, nccl.NcclSystemError)
+	assert.ErrorContains(t, err, "collective.Open: ")
+	assert.ErrorContains(t, err, "told by a test")
+	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestShutdownEnds(t *testing.T) {
+	w := newWorld(t)
+	tell(t, &told.HangsFinal, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, w.comms.Shutdown(ctx), context.DeadlineExceeded)
+	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+}
+
+// TestExecutablesAfterAbort: a graph that holds an aborted communicator must not run.
+func TestExecutablesAfterAbort(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	w.warm(t, b)
+	e, err := w.streams[0].CaptureExecutable(func() error { return AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum) })
+	require.NoError(t, err)
+	defer e.Close()
+	w.comms[0].Abort(errors.New("enough"))
+	w.comms[0].Shutdown(soon(t))
+	assert.ErrorIs(t, e.Launch(w.streams[0]), safe.ErrClosed)
+}
+
+// TestAbortInCapture: NCCL must not synchronize streams that are captured.
+func TestAbortInCapture(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	w.warm(t, b)
+	cause := errors.New("enough")
+	_, err := w.streams[0].Capture(func() error {
+		if err := AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum); err != nil {
+			return err
+		}
+		w.comms[0].Abort(cause)
+		return AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum)
+	})
+	assert.ErrorIs(t, err, cause)
+	w.aborted(t, cause)
+}
+
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	c := w.comms[0]
+	assert.Equal(t, 0, c.Rank())
+	assert.Equal(t, len(w.comms), c.Size())
+	assert.Equal(t, w.contexts[0].Device(), c.Device())
+	assert.NotZero(t, c.Raw())
+	assert.NoError(t, c.Err())
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	assert.ErrorIs(t, AllReduce(c, w.streams[0], b[0], b[0], Sum), safe.ErrClosed)
+	assert.ErrorIs(t, c.Wait(soon(t), w.streams[0]), safe.ErrClosed)
+	require.NoError(t, w.comms.Shutdown(soon(t)))
+	require.NoError(t, w.comms.Shutdown(soon(t)))
+	<-c.Done()
+	assert.ErrorIs(t, c.Err(), safe.ErrClosed)
+	assert.Contains(t, c.String(), "(closed)")
+	if !onGPU {
+		assert.Zero(t, told.get(&told.Live))
+	}
+	for _, c := range []*Comm{nil, {}} {
+		<-c.Done()
+		assert.ErrorIs(t, c.Err(), safe.ErrClosed)
+		assert.NoError(t, errors.Join(c.Close(), c.Shutdown(soon(t))))
+		assert.Zero(t, c.Rank()+c.Size()+int(c.Raw())+c.Device().Ordinal())
+		assert.Equal(t, "Comm (never opened)", c.String())
+	}
+}
+
+// TestDropped: communicators that the program forgets are released, and reported if asked.
+func TestDropped(t *testing.T) {
+	leaks := make(chan error, 100)
+	safe.TrackLeaks(true)
+	safe.OnError(func(err error) { leaks <- err })
+	t.Cleanup(func() { safe.TrackLeaks(false); safe.OnError(nil) })
+	contexts := open(t, 2)
+	func() {
+		_, err := Open(soon(t), contexts...)
+		require.NoError(t, err)
+	}()
+	assert.Eventually(t, func() bool { runtime.GC(); return len(leaks) >= len(contexts) }, time.Minute, 10*time.Millisecond)
+	assert.ErrorContains(t, <-leaks, "a Comm was dropped while it was open")
+	if !onGPU {
+		assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	w := newWorld(t)
+	if len(w.comms) < 2 {
+		t.Skip("needs two devices")
+	}
+	same, err := w.comms.Split(soon(t), 7, 7)
+	require.NoError(t, err)
+	b := filled(t, w, 4, func(rank, _ int) int32 { return int32(rank + 1) })
+	whole := w.comms
+	w.comms = same
+	require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error {
+		assert.Equal(t, i, c.Rank())
+		assert.Equal(t, 2, c.Size())
+		return AllReduce(c, s, b[i], b[i], Sum)
+	}))
+	w.wait(t)
+	assert.EqualValues(t, 3, contents(t, b[1])[0])
+
+	alone, err := whole.Split(soon(t), 0, NoColor)
+	require.NoError(t, err)
+	assert.Nil(t, alone[1])
+	assert.Equal(t, 1, alone[0].Size())
+	require.NoError(t, AllReduce(alone[0], w.streams[0], b[0], b[0], Sum))
+	require.NoError(t, alone[0].Wait(soon(t), w.streams[0]))
+	require.NoError(t, alone.Shutdown(soon(t)))
+
+	cause := errors.New("enough")
+	whole[0].Abort(cause)
+	w.aborted(t, cause)
+}
+
+func TestMulticast(t *testing.T) {
+	newWorld(t)
+	if onGPU {
+		t.Skip("needs the double of NCCL")
+	}
+	assert.Zero(t, told.get(&told.Multicast), "off unless NCCL_NVLS_ENABLE is set")
+}
+
+// TestAllocations: a call on a warm path allocates nothing of its own.
+func TestAllocations(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	c, s, v := w.comms[0], w.streams[0], b[0]
+	if c.Size() > 1 {
+		alone, err := Open(soon(t), w.contexts[0])
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, alone.Close()) })
+		c = alone[0]
+	}
+	measure := func(f func() error) float64 {
+		n := testing.AllocsPerRun(10, func() {
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+		})
+		require.NoError(t, c.Wait(soon(t), s)) // else later calls may have to wait for room
+		return n
+	}
+	made := 0
+	pool := sync.Pool{New: func() any { made++; return new([8]int) }}
+	for range 100 {
+		pool.Put(pool.Get())
+	}
+	if made > 10 {
+		t.Skip("sync.Pool drops values on purpose in this build")
+	}
+	on, nothing := []safe.RawWork{{Stream: s, Uses: []safe.Arg{v.Arg()}}}, func() error { return nil }
+	least, n := math.Inf(1), math.Inf(1)
+	for range 20 { // as other goroutines allocate, too
+		least = min(least, measure(func() error { return safe.EnqueueRaw(nothing, on...) }))
+		n = min(n, measure(func() error { return AllReduce(c, s, v, v, Sum) }))
+	}
+	assert.LessOrEqual(t, n, least)
+}

@@ -1,0 +1,143 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Speed and growth, on GPUs. On the simulated driver the same code runs briefly, and says
+// nothing.
+
+package collective
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sizes are what all-reduce is measured with, in bytes, and how often.
+func sizes() map[int]int {
+	if !onGPU {
+		return map[int]int{8: 2, 1 << 10: 2}
+	}
+	return map[int]int{8: 2000, 1 << 20: 1000, 256 << 20: 50}
+}
+
+// busBandwidth is the bandwidth of the links between size GPUs, as NCCL's own tests define
+// it, in GB/s.
+func busBandwidth(bytes, size int, each time.Duration) float64 {
+	return float64(bytes) / each.Seconds() * 2 * float64(size-1) / float64(size) / 1e9
+}
+
+func TestBandwidth(t *testing.T) {
+	w := newWorld(t)
+	for bytes, times := range sizes() {
+		b := filled(t, w, bytes/4, func(int, int) float32 { return 1 })
+		once := func() {
+			require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Average) }))
+		}
+		for range 5 {
+			once()
+		}
+		w.wait(t)
+		from := time.Now()
+		for range times {
+			once()
+		}
+		w.wait(t)
+		each := time.Since(from) / time.Duration(times)
+		t.Logf("all-reduce of %d bytes, %d GPUs of one process: %v, bus bandwidth %.1f GB/s", bytes, len(w.comms), each, busBandwidth(bytes, len(w.comms), each))
+		assert.EqualValues(t, 1, contents(t, b[0])[bytes/4-1])
+	}
+}
+
+// measured is TestBandwidth for a rank in a process of its own.
+func measured(c *Comm, s *safe.Stream, x *safe.Context) error {
+	for bytes, times := range sizes() {
+		b, err := safe.NewBuffer[float32](x, bytes/4)
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		var from time.Time
+		for i := range 5 + times {
+			if i == 5 {
+				if err := s.Synchronize(); err != nil {
+					return err
+				}
+				from = time.Now()
+			}
+			if err := AllReduce(c, s, b, b, Average); err != nil {
+				return err
+			}
+		}
+		if err := s.Synchronize(); err != nil {
+			return err
+		}
+		each := time.Since(from) / time.Duration(times)
+		say("measured", fmt.Sprintf("%d bytes: %v, bus bandwidth %.1f GB/s", bytes, each, busBandwidth(bytes, c.Size(), each)))
+	}
+	return nil
+}
+
+// TestBandwidthOfProcesses needs two GPUs: the double knows one process.
+func TestBandwidthOfProcesses(t *testing.T) {
+	if !onGPU {
+		t.Skip("needs two GPUs")
+	}
+	all := start(t, "measure", "measure")
+	for range sizes() {
+		t.Log(all[0].says(t, "measured"))
+		all[1].says(t, "measured")
+	}
+	for _, p := range all {
+		p.says(t, "done")
+	}
+}
+
+// TestMany: many operations need no more memory than a few.
+func TestMany(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 1000, func(int, int) float32 { return 1 })
+	run := func(n int) {
+		for i := range n {
+			require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Average) }))
+			if i%100 == 99 {
+				w.wait(t)
+			}
+		}
+		w.wait(t)
+	}
+	if !onGPU {
+		run(200)
+		return
+	}
+	run(10_000)
+	before, device := resident(t), free(t, w.contexts[0])
+	run(100_000)
+	after := resident(t)
+	t.Logf("resident: %d KiB, %d KiB after 100000 more", before, after)
+	assert.Less(t, after, before+32<<10, "KiB of host memory")
+	assert.Less(t, device-min(device, free(t, w.contexts[0])), uint64(16<<20), "bytes of device memory")
+}
+
+// resident returns the memory of this process in KiB.
+func resident(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	n, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(t, err)
+	return n
+}
+
+func free(t *testing.T, x *safe.Context) uint64 {
+	t.Helper()
+	n, _, err := x.MemoryInfo()
+	require.NoError(t, err)
+	return n
+}

@@ -1,0 +1,151 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Options say which rank a process is, and where the ranks meet. [FromEnv] makes them of
+// what launchers set.
+type Options struct {
+	Rank int // of this process, from 0 to Size-1
+	Size int // number of ranks
+	// Address is where rank 0 listens and the other ranks find it, as host:port. Rank 0
+	// listens on all interfaces unless the host is a loopback address or localhost.
+	Address string
+	// Listen is the host:port where rank 0 listens, if it is not as Address says.
+	Listen string
+	// Secret, if set, is what all ranks must know to take part. It does not cross the
+	// network. The connections are not encrypted, and neither is NCCL's data.
+	Secret string
+	// PeerTimeout is how long nothing may be heard of a rank before it counts as lost. 0
+	// means 10 s; less than 3 s is refused, as ranks say every second that they live.
+	PeerTimeout time.Duration
+	// LocalRank is the number of this process among those on its machine: usually the
+	// ordinal of its device. Join does not use it.
+	LocalRank int
+}
+
+// The least and the usual Options.PeerTimeout.
+const (
+	leastTimeout = 3 * beatInterval
+	usualTimeout = 10 * time.Second
+)
+
+func (o *Options) timeout() time.Duration {
+	if o.PeerTimeout == 0 {
+		return usualTimeout
+	}
+	return o.PeerTimeout
+}
+
+// mostRanks bounds Options.Size, so that a mistyped number costs no memory.
+const mostRanks = 1 << 20
+
+// check returns an error that names the field.
+func (o *Options) check(op string) error {
+	switch {
+	case o.Size < 1 || o.Size > mostRanks:
+		return refuse(op, safe.ErrRange, "Options.Size is %d", o.Size)
+	case o.Rank < 0 || o.Rank >= o.Size:
+		return refuse(op, safe.ErrRange, "Options.Rank is %d, but there are ranks 0 to %d", o.Rank, o.Size-1)
+	case o.PeerTimeout != 0 && o.PeerTimeout < leastTimeout:
+		return refuse(op, safe.ErrRange, "Options.PeerTimeout is %v, less than %v", o.PeerTimeout, leastTimeout)
+	}
+	for name, address := range map[string]string{"Address": o.Address, "Listen": o.Listen} {
+		if address == "" && (name == "Listen" || o.Size == 1) {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return refuse(op, safe.ErrInvalidArgument, "Options.%s is %q instead of host:port: %v", name, address, err)
+		}
+	}
+	return nil
+}
+
+// listenAddress is where rank 0 listens.
+func (o *Options) listenAddress() string {
+	if o.Listen != "" {
+		return o.Listen
+	}
+	host, port, _ := net.SplitHostPort(o.Address)
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return o.Address
+	}
+	return net.JoinHostPort("", port)
+}
+
+// Join makes the GPU of x one rank of a communicator that spans processes and machines. Each
+// process calls it for its own rank; x is a context of safe.Open. Join returns when all
+// ranks are connected. If ctx ends first, for instance because a rank never comes, it
+// returns the cause; rank 0 names the ranks that are missing. Give ctx a deadline.
+//
+// The connections to rank 0 stay open. If one ends without a farewell, or nothing is heard
+// of a rank for Options.PeerTimeout, the communicators of all ranks are aborted with a
+// [*PeerError] that names the rank.
+//
+// No stream of the device may be capturing meanwhile; captures that begin wait. Errors are
+// otherwise as those of [Open].
+// Source: ncclGetUniqueId, ncclCommInitRankConfig.
+func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
+	const op = "collective.Join"
+	if err := o.check(op); err != nil {
+		return nil, err
+	}
+	if x.Raw() == 0 {
+		return nil, refuse(op, safe.ErrClosed, "the context")
+	}
+	if err := load(); err != nil {
+		return nil, named(op, err)
+	}
+	s := newSession()
+	id, err := meet(ctx, s, &o)
+	if err != nil {
+		return nil, named(op, err)
+	}
+	c, err := newCore(op, x, s, o.Rank, o.Size)
+	if err != nil {
+		s.fail(err)
+		if s.peers != nil {
+			s.peers.end()
+		}
+		return nil, err
+	}
+	if err := connect(ctx, s, id, []*core{c}); err != nil {
+		return nil, named(op, err)
+	}
+	return c.user(), nil
+}
+
+// meet brings all ranks together: they get the identifier that rank 0 makes.
+func meet(ctx context.Context, s *session, o *Options) (id nccl.NcclUniqueId, err error) {
+	if o.Rank > 0 {
+		m, id, err := dial(ctx, s, o)
+		if err == nil {
+			s.peers = m
+			go m.listen()
+		}
+		return id, err
+	}
+	if id, err = newID(); err != nil || o.Size == 1 {
+		return id, err
+	}
+	var l net.ListenConfig
+	server, err := l.Listen(ctx, "tcp", o.listenAddress())
+	if err != nil {
+		return id, fmt.Errorf("rank 0 cannot listen: %w", err)
+	}
+	h := newHub(s, server, o, id)
+	s.peers = h
+	if err := h.wait(ctx); err != nil {
+		h.fail(err)
+		h.end()
+		return id, err
+	}
+	return id, nil
+}

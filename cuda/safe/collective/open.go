@@ -1,0 +1,200 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Comms are the ranks of a communicator that belong to one process: see [Open].
+type Comms []*Comm
+
+// Close closes all: see [Comm.Close].
+func (c Comms) Close() error {
+	var err error
+	for _, r := range c {
+		err = errors.Join(err, r.Close())
+	}
+	return err
+}
+
+// Shutdown closes all and waits for all: see [Comm.Shutdown].
+func (c Comms) Shutdown(ctx context.Context) error {
+	err := c.Close() // each may wait for the others
+	for _, r := range c {
+		err = errors.Join(err, r.Shutdown(ctx))
+	}
+	return err
+}
+
+// Open makes a communicator of GPUs of this process, rank i in contexts[i]. Each context is
+// one of safe.Open, of a device of its own. If ctx ends first, Open returns the cause.
+//
+// Open allows the devices to access each other's memory where the hardware can, as
+// safe.Context.EnablePeerAccess does: NCCL copies directly between buffers of one process.
+// No stream of the devices may be capturing meanwhile; captures that begin wait.
+//
+// It returns an error that matches errors.ErrUnsupported if there is no NCCL library, or one
+// before 2.14.
+// Source: ncclGetUniqueId, ncclCommInitRankConfig.
+func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
+	const op = "collective.Open"
+	if len(contexts) == 0 {
+		return nil, refuse(op, safe.ErrInvalidArgument, "no context")
+	}
+	for i, x := range contexts {
+		if x.Raw() == 0 {
+			return nil, refuse(op, safe.ErrClosed, "context %d", i)
+		}
+		for j := range i {
+			if contexts[j].Device() == x.Device() {
+				return nil, refuse(op, safe.ErrInvalidArgument, "contexts %d and %d are both on %v, but each rank needs a device of its own", j, i, x.Device())
+			}
+		}
+	}
+	id, err := newID()
+	if err != nil {
+		return nil, named(op, err)
+	}
+	if err := befriend(contexts); err != nil {
+		return nil, named(op, err)
+	}
+	s := newSession()
+	cores := make([]*core, len(contexts))
+	for i, x := range contexts {
+		if cores[i], err = newCore(op, x, s, i, len(contexts)); err != nil {
+			s.lose(err)
+			return nil, err
+		}
+	}
+	if err := connect(ctx, s, id, cores); err != nil {
+		return nil, named(op, err)
+	}
+	comms := make(Comms, len(cores))
+	for i, c := range cores {
+		comms[i] = c.user()
+	}
+	return comms, nil
+}
+
+// befriend allows the devices to access each other's memory where they can.
+func befriend(contexts []*safe.Context) error {
+	for _, x := range contexts {
+		for _, y := range contexts {
+			if x == y {
+				continue
+			}
+			can, err := x.Device().CanAccessPeer(y.Device())
+			if err == nil && can {
+				err = x.EnablePeerAccess(y)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newID makes the identifier of a communicator. NCCL in this process serves it.
+func newID() (id nccl.NcclUniqueId, err error) {
+	if err := load(); err != nil {
+		return id, err
+	}
+	return id, explained(nccl.NcclGetUniqueId(&id))
+}
+
+// multicast is the variable by which NCCL uses NVLink multicast.
+const multicast = "NCCL_NVLS_ENABLE"
+
+var prepare sync.Once
+
+// load opens NCCL. It switches NVLink multicast off before NCCL reads its variables, unless
+// the program or the user has set it: no field of NCCL's options does that for all versions.
+func load() error {
+	prepare.Do(func() {
+		if _, set := os.LookupEnv(multicast); !set {
+			os.Setenv(multicast, "0")
+		}
+	})
+	if _, _, err := nccl.Library(); err != nil {
+		return err
+	}
+	return nccl.Find("ncclCommInitRankConfig")
+}
+
+// options returns the options of a non-blocking communicator.
+func options() *nccl.NcclConfig_t {
+	const unset = nccl.NCCL_CONFIG_UNDEF_INT
+	return &nccl.NcclConfig_t{
+		Size:     uint64(unsafe.Sizeof(nccl.NcclConfig_t{})),
+		Magic:    nccl.NCCL_API_MAGIC,
+		Version:  nccl.NCCL_VERSION_CODE,
+		Blocking: 0,
+
+		CgaClusterSize: unset, MinCTAs: unset, MaxCTAs: unset, SplitShare: unset, TrafficClass: unset,
+		CollnetEnable: unset, CTAPolicy: unset, ShrinkShare: unset, NvlsCTAs: unset, NChannelsPerNetPeer: unset,
+		NvlinkCentricSched: unset, GraphUsageMode: unset, NumRmaCtx: unset, MaxP2pPeers: unset,
+		GraphStreamOrdering: unset, LaunchOrderImplicit: unset, NumRmaSig: unset, RmaEagerInit: unset,
+		HostCftMode: unset, NvlsHostMode: unset,
+	}
+}
+
+// connect has NCCL make the communicators of cores and connect them with the other ranks. If
+// it fails, the session is lost.
+func connect(ctx context.Context, s *session, id nccl.NcclUniqueId, cores []*core) error {
+	contexts := make([]*safe.Context, len(cores))
+	for i, c := range cores {
+		contexts[i] = c.x
+	}
+	var err error
+	outer := contexts[0].WithoutCaptures(func() error {
+		if err = begin(id, cores); err == nil {
+			err = finish(ctx, cores)
+		}
+		return nil
+	}, contexts[1:]...)
+	if err = errors.Join(outer, err); err != nil {
+		s.fail(err)
+	}
+	return err
+}
+
+// begin starts the connection of all ranks of this process, which waits for the others.
+func begin(id nccl.NcclUniqueId, cores []*core) error {
+	for _, c := range cores {
+		c.mu.Lock()
+		err := driver.CuCtxSetCurrent(c.x.Raw())
+		if err == nil {
+			err = nccl.NcclCommInitRankConfig(c.raw, int32(c.size), id, int32(c.rank), options())
+		}
+		c.mu.Unlock()
+		if err != nil && !errors.Is(err, nccl.NcclInProgress) {
+			return explained(err)
+		}
+	}
+	return nil
+}
+
+// finish waits until all ranks are connected.
+func finish(ctx context.Context, cores []*core) error {
+	cores = inOrder(slices.Clone(cores))
+	for _, c := range cores {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	if err := settle(ctx, cores, nccl.NcclInProgress); err != nil {
+		return explained(err)
+	}
+	for _, c := range cores {
+		c.ready = true
+	}
+	return nil
+}

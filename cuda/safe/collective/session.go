@@ -1,0 +1,128 @@
+package collective
+
+import (
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// A session is what communicators share that fail together: those of one [Open], or the one
+// of a [Join], and all that were split from them.
+type session struct {
+	peers members // the other processes, or nil
+
+	mu    sync.Mutex
+	comms map[*core]struct{}
+	err   error // why it has failed
+	left  error // that a rank of another process has ended in order
+}
+
+// members are the ranks in other processes.
+type members interface {
+	fail(cause error)          // tells them that this rank has failed
+	leave()                    // tells them that this rank ends in order
+	end()                      // ends the connections, and waits until everything is sent
+	deserted() <-chan struct{} // closed when no other rank is left
+}
+
+func newSession() *session { return &session{comms: map[*core]struct{}{}} }
+
+// add makes c fail with the session.
+func (s *session) add(c *core) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	s.comms[c] = struct{}{}
+	return nil
+}
+
+// remove undoes add. After the last one the session ends.
+func (s *session) remove(c *core) {
+	s.mu.Lock()
+	delete(s.comms, c)
+	last, failed := len(s.comms) == 0, s.err != nil
+	s.mu.Unlock()
+	if !last || s.peers == nil {
+		return
+	}
+	if !failed {
+		s.peers.leave()
+	}
+	s.peers.end()
+}
+
+// leave tells the other processes that this one ends in order.
+func (s *session) leave() {
+	if s.peers != nil {
+		s.peers.leave()
+	}
+}
+
+// only returns whether c is the last communicator.
+func (s *session) only(c *core) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.comms[c]
+	return ok && len(s.comms) == 1
+}
+
+// fail aborts all communicators because of an error in this process, and tells the others.
+func (s *session) fail(cause error) {
+	s.end(cause, func() {
+		if s.peers != nil {
+			s.peers.fail(cause)
+		}
+	})
+}
+
+// lose aborts all communicators because of another process. It returns false if they were
+// aborted before.
+func (s *session) lose(cause error) bool { return s.end(cause, func() {}) }
+
+// end aborts all communicators, once. It calls tell before the connections can end.
+func (s *session) end(cause error, tell func()) bool {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return false
+	}
+	s.err = &abortError{cause}
+	comms := s.comms
+	s.comms = map[*core]struct{}{}
+	s.mu.Unlock()
+	tell()
+	for c := range comms {
+		c.abort(s.err)
+	}
+	return true
+}
+
+// goes notes that a rank of another process has ended in order: nothing can be enqueued any
+// more, but what is enqueued completes.
+func (s *session) goes(rank int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left == nil {
+		s.left = &PeerError{rank, "it has closed the communicator"}
+	}
+}
+
+// usable returns the error of operations if the session has ended.
+func (s *session) usable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	return s.left
+}
+
+// sameDevice refuses a stream or memory of another device.
+func sameDevice(op, what string, got, want safe.Device) error {
+	if got == want {
+		return nil
+	}
+	return refuse(op, safe.ErrContextMismatch, "%s is on %v, the communicator on %v", what, got, want)
+}

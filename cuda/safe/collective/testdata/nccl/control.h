@@ -1,0 +1,21 @@
+/* What tests tell the double of NCCL, and what it tells them: int32s in a file that both map. Its path is in
+ * NCCL_DOUBLE. The Go type control in double_test.go has the same fields. */
+#include <stdint.h>
+
+struct control {
+	int32_t busy;        /* how often a communicator says that it is in progress after a call */
+	int32_t async;       /* the code that communicators return when asked for their state */
+	int32_t fail;        /* the code that the next operation returns */
+	int32_t hang;        /* operations wait until they are aborted */
+	int32_t absent;      /* creation does not wait for ranks of other processes */
+	int32_t hangs_init;  /* creation does not end */
+	int32_t hangs_final; /* finalization does not end */
+	int32_t live;        /* communicators */
+	int32_t destroyed, aborted, finalized;
+	int32_t overlapped; /* calls that met another call on the same communicator */
+	int32_t blocking;   /* communicators made without blocking = 0 */
+	int32_t element;    /* the type of the latest operation */
+	int32_t operations; /* so far */
+	int32_t groups;     /* outermost ones so far */
+	int32_t multicast;  /* of NCCL_NVLS_ENABLE: -1 if it is not set */
+};

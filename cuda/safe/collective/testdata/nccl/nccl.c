@@ -1,0 +1,539 @@
+/* A double of NCCL for tests on the simulated driver: the functions that package collective calls, for the ranks of
+ * one process. It computes right values, and can be told to hang, to take its time and to fail: control.h. That
+ * something works with it says nothing about NCCL. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "control.h"
+
+enum { SUCCESS, CUDA_FAILED, SYSTEM, INTERNAL, INVALID, USAGE, REMOTE, IN_PROGRESS };
+enum { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
+enum { RANKS = 16 };
+
+typedef struct { char bytes[128]; } id_t128;
+typedef struct {
+	size_t size;
+	unsigned magic, version;
+	int blocking;
+} config;
+typedef void *stream_t;
+
+/* A step is an operation that a rank waits for; the work of a call, or of a group, has several. */
+struct step {
+	int kind, type, op, peer;
+	const char *src;
+	char *dst;
+	size_t count;
+	struct work *work;
+	struct step *next;
+};
+
+struct work {
+	struct comm *comm;
+	stream_t stream;
+	struct step *steps;
+	int left;
+	struct work *next;
+};
+
+struct world {
+	id_t128 id;
+	int size, joined, splits;
+	struct comm *ranks[RANKS];
+	struct world *next;
+};
+
+struct comm {
+	struct world *world;
+	int rank, busy, color, key;
+	bool aborted, finalized, splitting, calls;
+	void *context;
+	volatile uint32_t *flag; /* 1 while no work of the rank is unfinished */
+	struct step *pending, **tail;
+	struct comm **child;
+};
+
+static struct control *control;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct world *worlds;
+static __thread int depth;
+static __thread struct work *group;
+
+static int (*launch)(stream_t, void (*)(void *), void *);
+static int (*wait_value)(stream_t, uint64_t, uint32_t, unsigned);
+static int (*host_alloc)(void **, size_t, unsigned);
+static int (*host_free)(void *);
+static int (*current)(void **);
+static int (*make_current)(void *);
+
+static void *driver(const char *name)
+{
+	static void *file;
+	if (!file)
+		file = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	return file ? dlsym(file, name) : 0;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	const char *path = getenv("NCCL_DOUBLE");
+	int file = path ? open(path, O_RDWR) : -1;
+	if (file >= 0)
+		control = mmap(0, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	if (file < 0 || control == MAP_FAILED)
+		control = calloc(1, sizeof *control);
+}
+
+/* enter notes that a call on c begins. */
+static void enter(struct comm *c)
+{
+	pthread_mutex_lock(&lock);
+	if (c->calls)
+		control->overlapped++;
+	c->calls = true;
+}
+
+static int leave(struct comm *c, int code)
+{
+	c->calls = false;
+	pthread_mutex_unlock(&lock);
+	return code;
+}
+
+static int begun(struct comm *c) { return (c->busy = control->busy) ? IN_PROGRESS : SUCCESS; }
+
+/* Reductions. */
+
+static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
+#define COMBINE(T) \
+	for (size_t i = 0; i < n; i++) { \
+		T a = ((T *)to)[i], b = ((const T *)from)[i]; \
+		((T *)to)[i] = op == 1 ? a * b : op == 2 ? (a > b ? a : b) : op == 3 ? (a < b ? a : b) : a + b; \
+	} \
+	break
+#define DIVIDE(T) \
+	for (size_t i = 0; i < n; i++) \
+		((T *)to)[i] /= (T)by; \
+	break
+
+static void combine(int type, int op, void *to, const void *from, size_t n)
+{
+	switch (type) {
+	case 0: COMBINE(int8_t);
+	case 1: COMBINE(uint8_t);
+	case 2: COMBINE(int32_t);
+	case 3: COMBINE(uint32_t);
+	case 4: COMBINE(int64_t);
+	case 5: COMBINE(uint64_t);
+	case 7: COMBINE(float);
+	case 8: COMBINE(double);
+	}
+}
+
+static void divide(int type, void *to, size_t n, int by)
+{
+	switch (type) {
+	case 0: DIVIDE(int8_t);
+	case 1: DIVIDE(uint8_t);
+	case 2: DIVIDE(int32_t);
+	case 3: DIVIDE(uint32_t);
+	case 4: DIVIDE(int64_t);
+	case 5: DIVIDE(uint64_t);
+	case 7: DIVIDE(float);
+	case 8: DIVIDE(double);
+	}
+}
+
+/* compute does a collective of which every rank's step is there. */
+static void compute(struct world *w, struct step **of)
+{
+	struct step *s = of[0];
+	size_t size = sizes[s->type], bytes = s->count * size;
+	size_t all = s->kind == REDUCE_SCATTER || s->kind == ALL_GATHER ? bytes * w->size : bytes;
+	char *sum = malloc(all + 1);
+
+	if (s->kind == ALL_GATHER) {
+		for (int r = 0; r < w->size; r++)
+			memcpy(sum + r * bytes, of[r]->src, bytes);
+	} else if (s->kind == BROADCAST) {
+		memcpy(sum, of[s->peer]->src, bytes);
+	} else {
+		memcpy(sum, s->src, all);
+		for (int r = 1; r < w->size; r++)
+			combine(s->type, s->op, sum, of[r]->src, all / size);
+		if (s->op == 4)
+			divide(s->type, sum, all / size, w->size);
+	}
+	for (int r = 0; r < w->size; r++)
+		if (s->kind == REDUCE_SCATTER)
+			memcpy(of[r]->dst, sum + r * bytes, bytes);
+		else if (s->kind != REDUCE || r == s->peer)
+			memcpy(of[r]->dst, sum, all);
+	free(sum);
+}
+
+/* take removes the first step of c that is such, or only finds it. */
+static struct step *find(struct comm *c, bool collective, int kind, int peer, bool take)
+{
+	for (struct step **at = &c->pending; *at; at = &(*at)->next) {
+		struct step *s = *at;
+		if (collective ? s->kind >= SEND : s->kind != kind || s->peer != peer)
+			continue;
+		if (take && !(*at = s->next))
+			c->tail = at;
+		return s;
+	}
+	return 0;
+}
+
+static void done(struct step *s)
+{
+	if (!--s->work->left)
+		*s->work->comm->flag = 1;
+}
+
+/* match does what all ranks have arrived at. lock is held. */
+static void match(struct world *w)
+{
+	struct step *of[RANKS], *s;
+	bool again = true;
+
+	while (again) {
+		again = true;
+		for (int r = 0; r < w->size; r++)
+			again = again && w->ranks[r] && find(w->ranks[r], true, 0, 0, false);
+		if (again) {
+			for (int r = 0; r < w->size; r++)
+				of[r] = find(w->ranks[r], true, 0, 0, true);
+			compute(w, of);
+			for (int r = 0; r < w->size; r++)
+				done(of[r]);
+		}
+		for (int r = 0; r < w->size; r++)
+			for (int p = 0; p < w->size; p++)
+				if (w->ranks[r] && w->ranks[p] && find(w->ranks[r], false, SEND, p, false) && find(w->ranks[p], false, RECV, r, false)) {
+					s = find(w->ranks[r], false, SEND, p, true);
+					struct step *to = find(w->ranks[p], false, RECV, r, true);
+					memcpy(to->dst, s->src, s->count * sizes[s->type]);
+					done(s);
+					done(to);
+					again = true;
+				}
+	}
+}
+
+/* arrive runs on the driver's thread when the stream gets to the work. */
+static void arrive(void *of)
+{
+	struct work *w = of;
+	struct comm *c = w->comm;
+
+	pthread_mutex_lock(&lock);
+	if (!c->aborted) {
+		*c->flag = 0;
+		w->left = 0;
+		for (struct step *s = w->steps; s; s = s->next)
+			w->left++;
+		if (!control->hang)
+			for (struct step *s = w->steps; s; s = s->next) {
+				struct step *copy = malloc(sizeof *copy); /* a graph comes again */
+				*copy = *s;
+				copy->next = 0;
+				*c->tail = copy;
+				c->tail = &copy->next;
+			}
+		match(c->world);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static int submit(struct work *w)
+{
+	void *before = 0;
+	current(&before);
+	make_current(w->comm->context); /* a group has several */
+	bool failed = launch(w->stream, arrive, w) || wait_value(w->stream, (uint64_t)(uintptr_t)w->comm->flag, 1, 1);
+	make_current(before);
+	return failed ? CUDA_FAILED : SUCCESS;
+}
+
+static int add(struct comm *c, stream_t stream, struct step s)
+{
+	struct work *w = group, **last = &group;
+
+	enter(c);
+	control->element = s.type;
+	control->operations++;
+	int failed = control->fail;
+	control->fail = 0;
+	if (failed || c->finalized)
+		return leave(c, failed ? failed : USAGE);
+	for (; w && (w->comm != c || w->stream != stream); w = w->next)
+		last = &w->next;
+	if (!w) {
+		w = calloc(1, sizeof *w);
+		w->comm = c;
+		w->stream = stream;
+		*last = w;
+	}
+	struct step *copy = malloc(sizeof *copy), **end = &w->steps;
+	*copy = s;
+	copy->work = w;
+	copy->next = 0;
+	while (*end)
+		end = &(*end)->next;
+	*end = copy;
+	leave(c, 0);
+	if (depth)
+		return SUCCESS;
+	group = 0;
+	int code = submit(w);
+	return code ? code : begun(c);
+}
+
+int ncclGroupStart(void)
+{
+	depth++;
+	return SUCCESS;
+}
+
+int ncclGroupEnd(void)
+{
+	int code = SUCCESS;
+	if (--depth)
+		return SUCCESS;
+	control->groups++;
+	for (struct work *w = group, *next; w; w = next) {
+		next = w->next;
+		w->next = 0;
+		int r = submit(w);
+		if (!r)
+			r = begun(w->comm);
+		if (r && (code == SUCCESS || code == IN_PROGRESS))
+			code = r;
+	}
+	group = 0;
+	return code;
+}
+
+int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, struct comm *c, stream_t s)
+{
+	return add(c, s, (struct step){.kind = ALL_REDUCE, .src = src, .dst = dst, .count = n, .type = type, .op = op});
+}
+
+int ncclReduce(const void *src, void *dst, size_t n, int type, int op, int root, struct comm *c, stream_t s)
+{
+	return add(c, s, (struct step){.kind = REDUCE, .src = src, .dst = dst, .count = n, .type = type, .op = op, .peer = root});
+}
+
+int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int op, struct comm *c, stream_t s)
+{
+	return add(c, s, (struct step){.kind = REDUCE_SCATTER, .src = src, .dst = dst, .count = n, .type = type, .op = op});
+}
+
+int ncclAllGather(const void *src, void *dst, size_t n, int type, struct comm *c, stream_t s)
+{
+	return add(c, s, (struct step){.kind = ALL_GATHER, .src = src, .dst = dst, .count = n, .type = type});
+}
+
+int ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, struct comm *c, stream_t s)
+{
+	return add(c, s, (struct step){.kind = BROADCAST, .src = src, .dst = dst, .count = n, .type = type, .peer = root});
+}
+
+int ncclSend(const void *src, size_t n, int type, int peer, struct comm *c, stream_t s)
+{
+	return add(c, s, (struct step){.kind = SEND, .src = src, .count = n, .type = type, .peer = peer});
+}
+
+int ncclRecv(void *dst, size_t n, int type, int peer, struct comm *c, stream_t s)
+{
+	return add(c, s, (struct step){.kind = RECV, .dst = dst, .count = n, .type = type, .peer = peer});
+}
+
+/* Communicators. */
+
+int ncclGetVersion(int *version)
+{
+	*version = 22000;
+	return SUCCESS;
+}
+
+const char *ncclGetErrorString(int code) { return code ? "an error of the double" : "no error"; }
+const char *ncclGetLastError(struct comm *c) { return c ? "of a communicator" : "told by a test"; }
+
+int ncclGetUniqueId(id_t128 *id)
+{
+	const char *set = getenv("NCCL_NVLS_ENABLE");
+	control->multicast = set ? atoi(set) : -1;
+	memset(id, 0, sizeof *id);
+	*(int *)id->bytes = getpid();
+	static int last;
+	((int *)id->bytes)[1] = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+	return SUCCESS;
+}
+
+static struct comm *new_comm(struct world *w, int rank, void *context)
+{
+	struct comm *c = calloc(1, sizeof *c);
+	c->world = w;
+	c->rank = rank;
+	c->tail = &c->pending;
+	w->ranks[rank] = c;
+	w->joined++;
+	control->live++;
+	void *before = 0;
+	current(&before);
+	make_current(context);
+	host_alloc((void **)&c->flag, 4, 0);
+	make_current(before);
+	*c->flag = 1;
+	c->busy = control->busy;
+	c->context = context;
+	return c;
+}
+
+static struct world *world_of(const id_t128 *id, int size)
+{
+	struct world *w;
+	for (w = worlds; w; w = w->next)
+		if (!memcmp(&w->id, id, sizeof *id))
+			return w;
+	w = calloc(1, sizeof *w);
+	w->id = *id;
+	w->size = size;
+	w->next = worlds;
+	return worlds = w;
+}
+
+int ncclCommInitRankConfig(struct comm **out, int size, id_t128 id, int rank, const config *cfg)
+{
+	if (!out || size < 1 || size > RANKS || rank < 0 || rank >= size || cfg->magic != 0xcafebeef)
+		return INVALID;
+	launch = driver("cuLaunchHostFunc");
+	wait_value = driver("cuStreamWaitValue32_v2");
+	host_alloc = driver("cuMemHostAlloc");
+	host_free = driver("cuMemFreeHost");
+	current = driver("cuCtxGetCurrent");
+	make_current = driver("cuCtxSetCurrent");
+	void *context = 0;
+	if (!launch || !wait_value || !host_alloc || !host_free || !current || !make_current || current(&context) || !context)
+		return SYSTEM;
+	pthread_mutex_lock(&lock);
+	control->blocking += cfg->blocking;
+	*out = new_comm(world_of(&id, size), rank, context);
+	pthread_mutex_unlock(&lock);
+	return IN_PROGRESS;
+}
+
+/* split makes the children once all ranks have called. */
+static void split(struct world *w)
+{
+	if (++w->splits < w->size)
+		return;
+	w->splits = 0;
+	for (int r = 0; r < w->size; r++) {
+		struct comm *c = w->ranks[r];
+		if (!c->splitting)
+			continue;
+		c->splitting = false;
+		*c->child = 0;
+		if (c->color < 0)
+			continue;
+		id_t128 id;
+		ncclGetUniqueId(&id);
+		struct world *new = world_of(&id, 0);
+		struct comm *same[RANKS];
+		for (int p = 0; p < w->size; p++) {
+			struct comm *o = w->ranks[p];
+			if (o != c && (!o->splitting || o->color != c->color))
+				continue;
+			o->splitting = false;
+			int at = new->size++;
+			for (; at > 0 && same[at - 1]->key > o->key; at--)
+				same[at] = same[at - 1];
+			same[at] = o;
+		}
+		for (int p = 0; p < new->size; p++)
+			*same[p]->child = new_comm(new, p, same[p]->context);
+	}
+}
+
+int ncclCommSplit(struct comm *c, int color, int key, struct comm **child, const config *cfg)
+{
+	(void)cfg;
+	enter(c);
+	c->color = color;
+	c->key = key;
+	c->child = child;
+	c->splitting = true;
+	split(c->world);
+	return leave(c, IN_PROGRESS);
+}
+
+int ncclCommGetAsyncError(struct comm *c, int *code)
+{
+	enter(c);
+	if (c->busy > 0)
+		c->busy--, *code = IN_PROGRESS;
+	else if (control->async)
+		*code = control->async;
+	else if (control->hangs_init || c->splitting || (c->world->joined < c->world->size && !control->absent))
+		*code = IN_PROGRESS;
+	else
+		*code = c->finalized && control->hangs_final ? IN_PROGRESS : SUCCESS;
+	return leave(c, SUCCESS);
+}
+
+int ncclCommCount(struct comm *c, int *n)
+{
+	*n = c->world->size;
+	return SUCCESS;
+}
+
+int ncclCommUserRank(struct comm *c, int *n)
+{
+	*n = c->rank;
+	return SUCCESS;
+}
+
+int ncclCommFinalize(struct comm *c)
+{
+	enter(c);
+	control->finalized++;
+	c->finalized = true;
+	return leave(c, control->hangs_final ? IN_PROGRESS : begun(c));
+}
+
+static int end(struct comm *c)
+{
+	enter(c);
+	c->aborted = true;
+	*c->flag = 1; /* the streams go on */
+	control->live--;
+	return leave(c, SUCCESS);
+}
+
+int ncclCommDestroy(struct comm *c)
+{
+	if (!c->finalized)
+		return USAGE;
+	control->destroyed++;
+	int code = end(c);
+	host_free((void *)c->flag);
+	return code;
+}
+
+int ncclCommAbort(struct comm *c)
+{
+	control->aborted++;
+	return end(c); /* the flag stays, for waits that are enqueued */
+}

@@ -1,0 +1,142 @@
+package safe
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A Resource stands for an object of another library, such as a communicator, that work
+// enqueued by [EnqueueRaw] uses. List it among the uses: the work retains it as it retains
+// memory, and so do the graph and its executables if the stream is capturing. Any number of
+// goroutines may use a Resource at once.
+type Resource struct{ memory *memory }
+
+// NewResource makes a Resource in the context x. release is called once: when the Resource
+// is closed or dropped, the work that uses it has completed, and the graphs and executables
+// that retain it are closed. Other releases of this package wait for it, so it must return
+// soon: start a goroutine for more. It must not call functions of this package.
+//
+// NewResource returns [ErrInvalidArgument] if release is nil, and [ErrClosed] if the
+// context is closed.
+func NewResource(x *Context, release func()) (*Resource, error) {
+	const op = "NewResource"
+	if release == nil {
+		return nil, refuse(op, ErrInvalidArgument, "release is nil")
+	}
+	c, err := x.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	b := &block{ctx: c, resource: &resource{release: release}}
+	if err := b.Open(b, &c.Handle); err != nil {
+		return nil, wrap(op, err)
+	}
+	return &Resource{newMemory(b)}, nil
+}
+
+// resource is the part of a block that has no memory but an object of another library.
+type resource struct {
+	release func()
+	revoked atomic.Bool
+}
+
+// destroyResource is called again until the work that uses the resource has completed.
+func (b *block) destroyResource() error {
+	if !b.last.over(b.known(), false) {
+		return lifetime.ErrLater
+	}
+	b.resource.release()
+	return nil
+}
+
+// Arg returns the Resource for the uses of [EnqueueRaw] and of [Stream.EnqueueRaw].
+func (r *Resource) Arg() Arg {
+	if r == nil || r.memory == nil {
+		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
+	}
+	return addressArg(r.memory, 0)
+}
+
+// Context returns the context of the resource, as [Stream.Context] does.
+func (r *Resource) Context() *Context {
+	if r == nil {
+		return nil
+	}
+	return r.memory.context()
+}
+
+// Close refuses further uses and returns at once: see [NewResource] for when the object is
+// released. Closing again does nothing.
+func (r *Resource) Close() error {
+	if r == nil || r.memory == nil {
+		return nil
+	}
+	r.memory.cleanup.Stop()
+	r.memory.CloseLater()
+	return nil
+}
+
+// Revoke closes the Resource because the object fails before its users are done. From now
+// on, launches of executables that retain it return [ErrClosed]. Revoke waits for launches
+// in flight, but at most for a second: a launch may wait for room in its stream's queue.
+// Work that is enqueued stays enqueued.
+func (r *Resource) Revoke() {
+	if r == nil || r.memory == nil {
+		return
+	}
+	if !r.memory.resource.revoked.Swap(true) {
+		revocations.Add(1)
+	}
+	_ = r.Close()
+	window := firstWindow
+	for end := time.Now().Add(time.Second); time.Now().Before(end) && !executables.alone(window, func() {}); {
+		time.Sleep(window)
+		window = min(2*window, lastWindow)
+	}
+}
+
+// revocations counts the resources of the process that were revoked.
+var revocations atomic.Int64
+
+// unrevoked returns ErrClosed if the executable retains a resource that was revoked. mu is
+// held, and the call is admitted by the executables gate.
+func (e *execCore) unrevoked(op string) error {
+	if n := revocations.Load(); n != e.revocations {
+		e.revocations, e.revoked = n, e.kept.revoked()
+	}
+	if e.revoked {
+		return refuse(op, ErrClosed, "the graph uses an object of another library that has failed, such as an aborted communicator")
+	}
+	return nil
+}
+
+// revoked returns whether something retained is a resource that was revoked.
+func (h *graphRetained) revoked() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.captured.revoked() || h.nodes.objects().revoked() {
+		return true
+	}
+	for _, inner := range h.nodes.inner {
+		if inner.revoked() {
+			return true
+		}
+	}
+	return false
+}
+
+// revoked returns whether something retained is a resource that was revoked.
+func (k *retained) revoked() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range k.objects {
+		if b, ok := h.Object().(*block); ok && b.resource != nil && b.resource.revoked.Load() {
+			return true
+		}
+	}
+	return k.inner != nil && k.inner.revoked()
+}
