@@ -1,4 +1,4 @@
-//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Objects of other libraries that work uses. Runs on any driver.
 
