@@ -11,7 +11,7 @@ go=${GO:-go}
 
 rm -rf "$out"
 mkdir -p "$out"
-for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective tour:examples/tour images:examples/imageserver; do
+for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective tour:examples/tour images:examples/imageserver training:examples/train; do
 	name=${p%%:*} package=${p#*:}
 	mkdir -p "$out/tests/$name"
 	$go test -c -ldflags='-s -w' -o "$out/tests/$name/$name.test" "./$package"
@@ -22,7 +22,9 @@ done
 mkdir "$out/tests/samples"
 cp examples/samples/*.ptx "$out/tests/samples/" # the tour loads one
 $go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/bench/peers ./tools/storm ./examples/vectoradd ./examples/samples \
-	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction
+	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction ./examples/train
+cp examples/train/train.py "$out/"
+cp examples/train/train.py "$out/tests/training/" # a test compares its data
 # The contestants in C and Rust: whichever cannot be built takes no part.
 "$out/peers" -build || echo "the comparison with other bindings lacks what could not be built" >&2
 $go run ./tools/simdriver -o "$out/simulated" >/dev/null

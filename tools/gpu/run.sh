@@ -106,6 +106,10 @@ program imageserver -bench
 program samples
 program conjugategradients
 program reduction
+program train -o "$results/loss.png"
+if python3 -c 'import torch' 2>/dev/null; then
+	program train.py # the same in PyTorch
+fi
 tests driver driver
 tests runtime runtime -test.skip='^TestDocs$' # reads the sources
 tests safe safe
@@ -114,14 +118,15 @@ tests blas blas -test.bench=.
 tests collective collective
 tests tour tour
 tests images images
+tests training training
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
 program peers -short -seconds 60
 seconds=${STORM_SECONDS:-120}
 limit=$((seconds + 180)) # to look into what failed
 program storm -seconds "$seconds" -out "$results/storm"
-for p in cudainfo vectoradd imageserver samples conjugategradients reduction bench peers; do
-	cat "$results/$p.log"
+for p in cudainfo vectoradd imageserver samples conjugategradients reduction train train.py bench peers; do
+	test -f "$results/$p.log" && cat "$results/$p.log"
 done
 grep "^Benchmark" "$results/blas.log"
 tail -n 1 "$results/storm.log"
