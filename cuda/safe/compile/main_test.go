@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -65,26 +66,27 @@ func run(m *testing.M) (int, error) {
 // needsNVRTC skips a test without NVRTC. It needs a version if it is not "".
 func needsNVRTC(t testing.TB, version string) {
 	t.Helper()
-	if _, _, err := nvrtc.Library(); err == nil && version == "" {
-		return
+	if _, _, err := nvrtc.Library(); err != nil || version != "" {
+		require.NoError(t, nvrtc.Open(fetched(t, "libnvrtc", version)))
 	}
-	dir := filepath.Join(os.Getenv("CUDABIND_TEST_LIBRARIES"), "libnvrtc", cmp.Or(version, "13.5"))
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no NVRTC of CUDA %s: make libraries gets it", version)
-	}
-	require.NoError(t, nvrtc.Open(dir))
 }
 
 func needsNvJitLink(t testing.TB, version string) {
 	t.Helper()
-	if _, _, err := nvjitlink.Library(); err == nil && version == "" {
-		return
+	if _, _, err := nvjitlink.Library(); err != nil || version != "" {
+		require.NoError(t, nvjitlink.Open(fetched(t, "libnvJitLink", version)))
 	}
-	dir := filepath.Join(os.Getenv("CUDABIND_TEST_LIBRARIES"), "libnvJitLink", cmp.Or(version, "13.5"))
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no nvJitLink of CUDA %s: make libraries gets it", version)
+}
+
+// fetched returns the folder of a library of a version, 13.5 by default. It skips the test if
+// there is none.
+func fetched(t testing.TB, library, version string) string {
+	t.Helper()
+	dir := filepath.Join(os.Getenv("CUDABIND_TEST_LIBRARIES"), library, cmp.Or(version, "13.5"))
+	if _, err := os.Stat(dir); err != nil || runtime.GOOS == "windows" {
+		t.Skipf("no %s of CUDA %s: make libraries gets it for Linux", library, version)
 	}
-	require.NoError(t, nvjitlink.Open(dir))
+	return dir
 }
 
 func open(t testing.TB) *safe.Context {
