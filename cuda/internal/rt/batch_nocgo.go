@@ -107,18 +107,18 @@ func (k *chunk) add(w words, stream driver.CUstream) bool {
 }
 
 // run is [Batch].
-func run(context driver.CUcontext, stream driver.CUstream, list *uint64, n int, outside bool) uint64 {
+func run(context driver.CUcontext, stream driver.CUstream, first *uint64, n int, outside bool) uint64 {
+	var l list
+	l.in(context, true)
+	l.admits(stream, outside)
 	var s Scope
-	if r := s.begin(context, true); r != 0 {
+	if r := s.begin(&l); r != 0 {
 		return uint64(r)
 	}
 	defer s.end()
 	r, done := driver.CUresult(0), 0
-	if outside || stream <= 1 { // as list.admits
-		r = checkCapturing(stream)
-	}
 	var k chunk
-	for w := (words{list}); r == 0 && done < n; {
+	for w := (words{first}); r == 0 && done < n; {
 		k.n, k.used = 0, 0
 		for done+k.n < n && k.add(w, stream) {
 			w = w.rest()
@@ -142,15 +142,17 @@ func run(context driver.CUcontext, stream driver.CUstream, list *uint64, n int, 
 func (w words) rest() words { return w.from(uint32(*w.first >> 32)) }
 
 // change is [KernelNodes].
-func change(context driver.CUcontext, of uintptr, what NodeCall, n int, list *uint64, nodes *driver.CUgraphNode) uint64 {
+func change(context driver.CUcontext, of uintptr, what NodeCall, n int, first *uint64, nodes *driver.CUgraphNode) uint64 {
+	var l list
+	l.in(context, true)
 	var s Scope
-	if r := s.begin(context, true); r != 0 {
+	if r := s.begin(&l); r != 0 {
 		return uint64(r)
 	}
 	defer s.end()
 	var r driver.CUresult
 	all := unsafe.Slice(nodes, n)
-	w, done := words{list}, 0
+	w, done := words{first}, 0
 	for ; done < n; done++ {
 		if r = w.node(what, of, all, done); r != 0 {
 			break

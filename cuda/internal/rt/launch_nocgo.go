@@ -130,8 +130,10 @@ func (c NodeCall) addOrSetV1(of uintptr, node *driver.CUgraphNode, deps []driver
 // Do is cuGraphAddKernelNode, or changes the node. deps and args point to n.Deps and
 // n.Args elements.
 func (n *KernelNode) Do(deps *driver.CUgraphNode, args *Arg) driver.CUresult {
+	var l list
+	l.in(n.Context, true) // without a context, adding a node crashes the driver
 	var s Scope
-	if r := s.begin(n.Context, true); r != 0 { // without a context, adding a node crashes the driver
+	if r := s.begin(&l); r != 0 {
 		return r
 	}
 	defer s.end()

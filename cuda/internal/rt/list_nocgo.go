@@ -33,11 +33,11 @@ type list struct {
 	status uint64
 	ask    int // the step that asks for the status
 
-	stream    uint64 // to wait for
-	allocated uint64
-	address   *uint64 // the first argument of an allocation, before the others in call
-	call      callArgs
-	_         [8]uint64 // readable behind all arguments
+	stream  uint64 // to wait for
+	created uint64
+	result  *uint64 // the first argument of a call that creates something, before the others in call
+	call    callArgs
+	_       [8]uint64 // readable behind all arguments
 }
 
 // callArgs are the arguments of a call. Those of cuLaunchKernel need all.
@@ -89,6 +89,13 @@ func (l *list) in(context driver.CUcontext, relaxed bool) {
 
 // inHome is in, in RELAXED mode, if h.Context still has the ID.
 func (l *list) inHome(h Home, context driver.CUcontext) {
+	l.at(h)
+	l.in(context, true)
+}
+
+// at ends the list with CodeReset if h.Context no longer has the ID. An ID of 0 is not
+// compared.
+func (l *list) at(h Home) {
 	if h.ID != 0 && cu.ctxGetID != 0 {
 		l.home.context, l.id = uint64(h.Context), h.ID
 		l.home.now = (*uint64)(unseen(unsafe.Pointer(&l.id)))
@@ -98,7 +105,6 @@ func (l *list) inHome(h Home, context driver.CUcontext) {
 		l.test(&s.result, uint64(driver.CUDA_ERROR_INVALID_CONTEXT), unlessEqual)
 		l.test(&s.result, uint64(driver.CUDA_ERROR_CONTEXT_IS_DESTROYED), unlessEqual)
 	}
-	l.in(context, true)
 }
 
 // test ends the list with CodeReset unless the word equals value.
@@ -148,6 +154,12 @@ func (l *list) add(fn uintptr, words ...uint64) *step {
 	return l.next().set(fn, unsafe.Pointer(&l.call), len(words))
 }
 
+// create is add for a function whose first argument, before these words, points to created.
+func (l *list) create(fn uintptr, words ...uint64) {
+	l.result = (*uint64)(unseen(unsafe.Pointer(&l.created)))
+	l.add(fn, words...).set(fn, unsafe.Pointer(&l.result), 1+len(words))
+}
+
 // do makes the calls, and restores the thread's context and mode.
 func (l *list) do() driver.CUresult {
 	if InCallback() {
@@ -158,6 +170,14 @@ func (l *list) do() driver.CUresult {
 	}
 	if l.context != 0 {
 		l.next().set(cu.ctxSetCurrent, unsafe.Pointer(&l.before), 1).unless(&l.before, l.context).flags = evenAfterEnd
+	}
+	return l.make()
+}
+
+// make makes the calls.
+func (l *list) make() driver.CUresult {
+	if l.n == 0 {
+		return 0
 	}
 	code, at := makeSteps(&l.steps[0], l.n)
 	if code != 0 && l.asked.status != nil && at == l.ask && l.capturing() {

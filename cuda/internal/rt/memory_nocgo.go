@@ -95,13 +95,10 @@ func (a *Alloc) Do() driver.CUresult {
 	if a.Captured == 0 && a.Complete == 0 {
 		l.notCapturing(a.Stream)
 	}
-	l.address = (*uint64)(unseen(unsafe.Pointer(&l.allocated)))
 	if a.Pool != 0 {
-		l.call.words = [9]uint64{a.Size, uint64(a.Pool), uint64(a.Stream)}
-		l.next().set(cu.allocFromPool, unsafe.Pointer(&l.address), 4)
+		l.create(cu.allocFromPool, a.Size, uint64(a.Pool), uint64(a.Stream))
 	} else {
-		l.call.words = [9]uint64{a.Size, uint64(a.Stream)}
-		l.next().set(cu.alloc, unsafe.Pointer(&l.address), 3)
+		l.create(cu.alloc, a.Size, uint64(a.Stream))
 	}
 	var query, wait *step
 	if a.Complete != 0 {
@@ -112,7 +109,7 @@ func (a *Alloc) Do() driver.CUresult {
 		wait.flags = anyResult | unlessEqual
 	}
 	r := l.do()
-	a.Address = driver.CUdeviceptr(l.allocated)
+	a.Address = driver.CUdeviceptr(l.created)
 	if r != 0 || a.Complete == 0 {
 		return r
 	}

@@ -65,7 +65,7 @@ func TestInCallback(t *testing.T) {
 	assert.True(t, InCallback())
 	assert.False(t, other(), "on another thread")
 	var s Scope
-	assert.Equal(t, CodeCallback, s.begin(0, false))
+	assert.Equal(t, CodeCallback, s.begin(&list{}))
 	unmark()
 	assert.False(t, InCallback())
 	assert.Empty(t, marked.threads)

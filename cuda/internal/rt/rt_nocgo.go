@@ -10,7 +10,7 @@ import (
 )
 
 // Without cgo and on Windows, the functions that programs call often make their calls of CUDA
-// as a [list]. Others make them one by one, with the goroutine locked to its thread.
+// as a [list]. Others prepare the thread by one, and make further calls one by one.
 
 // code returns the code of a call of the raw package.
 func code(err error) driver.CUresult {
@@ -33,56 +33,28 @@ const (
 // kept its own, or that was RELAXED.
 const unchanged = uint32(driver.CU_STREAM_CAPTURE_MODE_RELAXED)
 
-// begin locks the goroutine to its thread, makes a context current unless it is 0, and
-// sets the capture mode RELAXED if relaxed is set. If it returns no error, call end.
-func (s *Scope) begin(context driver.CUcontext, relaxed bool) driver.CUresult {
+// begin locks the goroutine to its thread and makes the calls of l. If it returns no error,
+// the thread stays as they have left it until end.
+func (s *Scope) begin(l *list) driver.CUresult {
 	if InCallback() {
 		return CodeCallback
 	}
-	*s = Scope{mode: unchanged}
 	runtime.LockOSThread()
-	if context != 0 {
-		if r := s.enter(context); r != 0 {
-			runtime.UnlockOSThread()
-			return r
-		}
+	r := l.make()
+	*s = Scope{before: uintptr(l.before), mode: uint32(l.mode)}
+	if l.before != l.context {
+		s.set = setContext
 	}
-	if relaxed {
-		s.exchange()
+	if r != 0 {
+		s.end()
 	}
-	return 0
-}
-
-// beginHome is begin in RELAXED mode, if h.Context still has the id.
-func (s *Scope) beginHome(h Home, context driver.CUcontext) driver.CUresult {
-	if r := checkHome(h.Context, h.ID); r != 0 {
-		return r
-	}
-	return s.begin(context, true)
-}
-
-func (s *Scope) enter(context driver.CUcontext) driver.CUresult {
-	var before driver.CUcontext
-	if r := code(driver.CuCtxGetCurrent(&before)); r != 0 {
-		return r
-	}
-	s.before = uintptr(before)
-	if before == context {
-		return 0
-	}
-	s.set = setContext
-	return code(driver.CuCtxSetCurrent(context))
-}
-
-func (s *Scope) exchange() {
-	mode := driver.CUstreamCaptureMode(s.mode)
-	_ = driver.CuThreadExchangeStreamCaptureMode(&mode)
-	s.mode = uint32(mode)
+	return r
 }
 
 func (s *Scope) end() {
 	if s.mode != unchanged {
-		s.exchange()
+		mode := driver.CUstreamCaptureMode(s.mode)
+		_ = driver.CuThreadExchangeStreamCaptureMode(&mode)
 	}
 	if s.set&setContext != 0 {
 		_ = driver.CuCtxSetCurrent(driver.CUcontext(s.before))
@@ -90,37 +62,13 @@ func (s *Scope) end() {
 	runtime.UnlockOSThread()
 }
 
-// checkHome returns CodeReset if the context no longer has the id. An id of 0 is not
-// compared.
-func checkHome(context driver.CUcontext, id uint64) driver.CUresult {
-	if id == 0 || cu.ctxGetID == 0 || InCallback() {
-		return 0
-	}
-	now := id
-	r := code(driver.CuCtxGetId(context, &now))
-	if now != id || r == driver.CUDA_ERROR_INVALID_CONTEXT || r == driver.CUDA_ERROR_CONTEXT_IS_DESTROYED {
-		return CodeReset
-	}
-	return 0 // the call itself returns any other error
-}
-
-// checkCapturing returns CodeCapturing if the stream is capturing.
-func checkCapturing(stream driver.CUstream) driver.CUresult {
-	var status driver.CUstreamCaptureStatus
-	r := code(driver.CuStreamIsCapturing(stream, &status))
-	if r == driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || r == 0 && status != 0 { // the former: the legacy stream while a blocking stream captures
-		return CodeCapturing
-	}
-	return r
-}
-
 // Enter makes a context current on this thread, to which the goroutine must be locked,
 // until [Leave]. It returns CodeReset if id is not 0 and the context has another id.
 func Enter(s *Scope, context driver.CUcontext, id uint64, mode Mode) driver.CUresult {
-	if r := checkHome(context, id); r != 0 {
-		return r
-	}
-	if r := s.begin(context, mode != OwnMode); r != 0 {
+	var l list
+	l.at(Home{Context: context, ID: id})
+	l.in(context, mode != OwnMode)
+	if r := s.begin(&l); r != 0 {
 		return r
 	}
 	if mode == Foreign {
@@ -141,40 +89,37 @@ func Leave(s *Scope) {
 
 // Check returns CodeReset if the context has another ID.
 func (h Home) Check() driver.CUresult {
-	if InCallback() {
-		return CodeCallback
-	}
-	return checkHome(h.Context, h.ID)
+	var l list
+	l.at(h)
+	return l.do()
 }
 
 // CreateStream is cuStreamCreateWithPriority in h.Context.
 func (h Home) CreateStream(stream *driver.CUstream, flags driver.CUstream_flags, priority int) driver.CUresult {
-	var s Scope
-	if r := s.beginHome(h, h.Context); r != 0 {
-		return r
-	}
-	defer s.end()
-	return code(driver.CuStreamCreateWithPriority(stream, uint32(flags), int32(priority)))
+	var l list
+	l.inHome(h, h.Context)
+	l.create(cu.streamCreate, uint64(flags), uint64(uint32(priority)))
+	r := l.do()
+	*stream = driver.CUstream(l.created)
+	return r
 }
 
 // CreateGraph is cuGraphCreate in h.Context.
 func (h Home) CreateGraph(graph *driver.CUgraph) driver.CUresult {
-	var s Scope
-	if r := s.beginHome(h, h.Context); r != 0 {
-		return r
-	}
-	defer s.end()
-	return code(driver.CuGraphCreate(graph, 0))
+	var l list
+	l.inHome(h, h.Context)
+	l.create(cu.graphCreate, 0)
+	r := l.do()
+	*graph = driver.CUgraph(l.created)
+	return r
 }
 
 // DestroyGraph is cuGraphDestroy in h.Context.
 func (h Home) DestroyGraph(graph driver.CUgraph) driver.CUresult {
-	var s Scope
-	if r := s.beginHome(h, h.Context); r != 0 {
-		return r
-	}
-	defer s.end()
-	return code(driver.CuGraphDestroy(graph))
+	var l list
+	l.inHome(h, h.Context)
+	l.add(cu.graphDestroy, uint64(graph))
+	return l.do()
 }
 
 // Query returns whether the stream's work has completed. It does not query a capturing

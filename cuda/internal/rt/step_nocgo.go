@@ -41,9 +41,11 @@ func makeSteps(first *step, n int) (code uint64, at int) {
 // cu holds the addresses of the driver's functions that lists call.
 var cu struct {
 	ctxGetCurrent, ctxSetCurrent, exchangeMode, isCapturing uintptr
-	streamQuery, streamSynchronize, streamWaitEvent         uintptr
+	streamCreate, streamQuery, streamSynchronize            uintptr
+	streamWaitEvent                                         uintptr
 	eventQuery, eventRecord, eventRecordFlags               uintptr
 	launchKernel, launchKernelEx, graphLaunch, graphUpload  uintptr
+	graphCreate, graphDestroy                               uintptr
 	launchHostFunc, addCallback                             uintptr
 	copyHtoD, copyDtoH, copyDtoD, copyPeer, copyHtoH        uintptr
 	set8, set16, set32                                      uintptr
@@ -65,6 +67,7 @@ func bind(file string) (missing string) {
 		{"cuCtxSetCurrent", &cu.ctxSetCurrent},
 		{"cuThreadExchangeStreamCaptureMode", &cu.exchangeMode},
 		{"cuStreamIsCapturing", &cu.isCapturing},
+		{"cuStreamCreateWithPriority", &cu.streamCreate},
 		{"cuStreamQuery", &cu.streamQuery},
 		{"cuStreamSynchronize", &cu.streamSynchronize},
 		{"cuStreamWaitEvent", &cu.streamWaitEvent},
@@ -73,6 +76,8 @@ func bind(file string) (missing string) {
 		{"cuEventRecordWithFlags", &cu.eventRecordFlags},
 		{"cuLaunchKernel", &cu.launchKernel},
 		{"cuLaunchKernelEx", &cu.launchKernelEx},
+		{"cuGraphCreate", &cu.graphCreate},
+		{"cuGraphDestroy", &cu.graphDestroy},
 		{"cuGraphLaunch", &cu.graphLaunch},
 		{"cuGraphUpload", &cu.graphUpload},
 		{"cuLaunchHostFunc", &cu.launchHostFunc},
