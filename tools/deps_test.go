@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"internal/cloop":           {},
 	"internal/command":         {},
 	"internal/pip":             {},
+	"internal/process":         {},
 	"internal/pip/piptest":     {"github.com/stretchr/testify/require"},
 	"cuda/internal/rt":         {purego, "cuda/generated/driver"},
 	"cuda/internal/drivertest": {purego, "internal/command", "github.com/stretchr/testify/assert", "github.com/stretchr/testify/require"},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"cuda/safe/compile":        {"cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
 	"cuda/safe/collective":     {"cuda/safe", "cuda/internal/lifetime", "cuda/generated/driver", "cuda/generated/nccl"},
 	"examples":                 {"cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/generated/driver"},
-	"tools":                    append([]string{"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "tools/simdriver/sim"}, rawPackages...),
+	"tools":                    append([]string{"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "internal/process", "tools/simdriver/sim"}, rawPackages...),
 	"tools/simdriver/sim":      {purego, "gen/model", "internal/command"},
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/cloop"
+	"github.com/cudabind/cudabind/internal/process"
 )
 
 //go:embed kernels.ptx
@@ -75,7 +76,7 @@ func (g *gpu) open(ordinal int) (err error) {
 	if err := g.keepPool(); err != nil {
 		return err
 	}
-	g.threads, err = threads()
+	g.threads, err = process.Threads(os.Getpid())
 	return err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/process"
 )
 
 // many are goroutines that have a stream each, on which they launch a kernel of
@@ -92,7 +94,7 @@ func crowd(g *gpu, e effort, streams []*safe.Stream, once func(*safe.Stream) err
 			return nil, err
 		}
 		peak := g.countThreads()
-		start, cpu := time.Now(), cpuTime()
+		start, cpu := time.Now(), process.CPUTime()
 		err := together(len(streams), func(i int) error {
 			for range e.of(50, 2) {
 				if err := once(streams[i]); err != nil {
@@ -102,7 +104,7 @@ func crowd(g *gpu, e effort, streams []*safe.Stream, once func(*safe.Stream) err
 			return nil
 		})
 		walls = append(walls, millis(time.Since(start)))
-		cpus = append(cpus, millis(cpuTime()-cpu))
+		cpus = append(cpus, millis(process.CPUTime()-cpu))
 		n, failed := peak()
 		if err := errors.Join(err, failed); err != nil {
 			return nil, err
@@ -131,7 +133,7 @@ func (g *gpu) countThreads() (peak func() (int, error)) {
 	stop, result := make(chan struct{}), make(chan error)
 	most := 0
 	look := func() error {
-		n, err := threads()
+		n, err := process.Threads(os.Getpid())
 		most = max(most, n-g.threads)
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/cloop"
+	"github.com/cudabind/cudabind/internal/process"
 )
 
 // waiting is one goroutine that launches a kernel and waits for it.
@@ -66,11 +67,11 @@ func (w *sampled) round(n int) error {
 		return err
 	}
 	ns := make([]int64, n)
-	start := cpuTime()
+	start := process.CPUTime()
 	if err := w.do(ns); err != nil {
 		return err
 	}
-	w.cpu += cpuTime() - start
+	w.cpu += process.CPUTime() - start
 	w.ns = append(w.ns, ns...)
 	return nil
 }

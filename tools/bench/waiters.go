@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/internal/process"
 )
 
 // waiters are goroutines that wait on some streams, all of which wait for a gate.
@@ -65,9 +66,9 @@ func (l *line) parkAndWake(g *gpu, streams []*safe.Stream, n int, wait time.Dura
 	l.Values["parked ms"] = millis(time.Since(start))
 	time.Sleep(wait) // some of them are still at their event, whose making takes a lock
 
-	start, cpu := time.Now(), cpuTime()
+	start, cpu := time.Now(), process.CPUTime()
 	time.Sleep(wait)
-	l.Values["core %"] = 100 * float64(cpuTime()-cpu) / float64(time.Since(start))
+	l.Values["core %"] = 100 * float64(process.CPUTime()-cpu) / float64(time.Since(start))
 
 	start = time.Now()
 	open()

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/cudabind/cudabind/internal/process"
 )
 
 // race has contestants do the same in turns.
@@ -152,7 +154,7 @@ func (r *race) crowd(workers int) {
 
 // crowd asks for workers, and counts how many threads more the process has meanwhile.
 func (c *contestant) crowd(workers, reps int) (r reply, more int) {
-	before := threads(c.command.Process.Pid)
+	before, _ := process.Threads(c.command.Process.Pid) // 0 if it has ended
 	done := make(chan reply)
 	go func() { done <- c.do("many", workers, float64(reps)) }()
 	for {
@@ -160,7 +162,8 @@ func (c *contestant) crowd(workers, reps int) (r reply, more int) {
 		case r = <-done:
 			return r, more
 		case <-time.After(4 * time.Millisecond):
-			more = max(more, threads(c.command.Process.Pid)-before)
+			now, _ := process.Threads(c.command.Process.Pid)
+			more = max(more, now-before)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cudabind/cudabind/internal/process"
 )
 
 // kernels are those of all contestants.
@@ -163,13 +165,13 @@ func (o *ours) waits(us int) reply {
 		o.once(us)
 	}
 	r := reply{Samples: make([]float64, n)}
-	cpu := cpuTime()
+	cpu := process.CPUTime()
 	for i := range r.Samples {
 		start := time.Now()
 		o.once(us)
 		r.Samples[i] = float64(time.Since(start)) / 1e3
 	}
-	r.CPU = float64(cpuTime()-cpu) / 1e3 / float64(n)
+	r.CPU = float64(process.CPUTime()-cpu) / 1e3 / float64(n)
 	return r
 }
 
@@ -189,10 +191,10 @@ func (o *ours) many(w, reps int) reply {
 		}()
 	}
 	ready.Wait()
-	cpu, start := cpuTime(), time.Now()
+	cpu, start := process.CPUTime(), time.Now()
 	close(gate)
 	done.Wait()
-	r := reply{Wall: float64(time.Since(start)) / 1e6, CPU: float64(cpuTime()-cpu) / 1e6}
+	r := reply{Wall: float64(time.Since(start)) / 1e6, CPU: float64(process.CPUTime()-cpu) / 1e6}
 	end()
 	return r
 }

@@ -1,6 +1,8 @@
-package main
+// Package process measures what a process takes. On systems other than Linux, it measures nothing.
+package process
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -8,8 +10,8 @@ import (
 	"time"
 )
 
-// cpuTime is the time that all threads of the process have computed.
-func cpuTime() time.Duration {
+// CPUTime returns the time that all threads of this process have computed.
+func CPUTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err) // no process can be refused this
@@ -17,9 +19,9 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// threads is how many threads the process has.
-func threads() (int, error) {
-	text, err := os.ReadFile("/proc/self/status")
+// Threads returns how many threads a process has. It returns an error if the process has ended.
+func Threads(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
