@@ -156,7 +156,7 @@ func product(alpha complex128, a, b dense, beta complex128, c dense) dense {
 }
 
 // bounds are what the elements of alpha*a*b + beta*c may differ by: k+2 roundings of the sum
-// of magnitudes, and one of the result.
+// of magnitudes, one of the result, and one of the product before c is added.
 func bounds[T blas.Number](alpha complex128, a, b dense, beta complex128, c, want dense) dense {
 	magnitude := func(d dense) dense {
 		out := dense{d.rows, d.cols, make([]complex128, len(d.data))}
@@ -168,7 +168,8 @@ func bounds[T blas.Number](alpha complex128, a, b dense, beta complex128, c, wan
 	sum, result := epsilon[T]()
 	sums := product(complex(cmplx.Abs(alpha), 0), magnitude(a), magnitude(b), complex(cmplx.Abs(beta), 0), magnitude(c))
 	for i := range sums.data {
-		sums.data[i] = complex(float64(4*(a.cols+2))*sum*real(sums.data[i])+result*cmplx.Abs(want.data[i]), 0)
+		rounded := cmplx.Abs(want.data[i]) + cmplx.Abs(want.data[i]-beta*c.data[i])
+		sums.data[i] = complex(float64(4*(a.cols+2))*sum*real(sums.data[i])+result*rounded, 0)
 	}
 	return sums
 }

@@ -17,8 +17,8 @@ type control struct {
 	Overlapped, Blocking, Element, Operations, Groups, Multicast int32
 }
 
-// told is what the double of NCCL in this process is told.
-var told *control
+// told is what the double of NCCL in this process is told. On a GPU it stays zero.
+var told = new(control)
 
 // newControl maps a file, whose name the double finds in its environment.
 func newControl(path string) (*control, error) {
