@@ -25,7 +25,9 @@ type MatmulOptions struct {
 	BiasGrad Array
 	// SumA receives the sum of every row of a, and SumB that of every column of b, with no
 	// Epilogue, and not both. They have d's type. In a step that multiplies the transpose of
-	// inputs by gradients, SumB is the gradient of the bias.
+	// inputs by gradients, SumB is the gradient of the bias. Store a by column for
+	// SumA, and b by row for SumB: cuBLAS lacks some of the other orders, and Matmul then
+	// returns [safe.ErrNotSupported].
 	SumA, SumB Array
 	// ScaleA, ScaleB and ScaleD are one factor each for a matrix of 8-bit floating-point
 	// numbers; nil means 1. d is multiplied before it is rounded. AmaxD receives d's largest

@@ -4,8 +4,6 @@ package blas_test
 
 import (
 	"fmt"
-	"math"
-	"math/cmplx"
 	"math/rand/v2"
 	"testing"
 
@@ -115,102 +113,6 @@ func TestMatmulShapes(t *testing.T) {
 			}
 		}
 	}
-}
-
-func gelu(v float64) float64 {
-	return v / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(v+0.044715*v*v*v)))
-}
-
-// slope is the derivative of gelu, by differences.
-func slope(v float64) float64 { return (gelu(v+1e-5) - gelu(v-1e-5)) / 2e-5 }
-
-// near checks elements whose function has slopes of at most 2.
-func near(t *testing.T, what string, got, want dense) {
-	t.Helper()
-	for i, v := range got.data {
-		require.InDelta(t, real(want.data[i]), real(v), 0.03*max(1, cmplx.Abs(want.data[i])), "%s: element %d", what, i)
-	}
-}
-
-// mapped applies a function to each element and its column.
-func mapped(d dense, f func(i, j int, v float64) float64) dense {
-	out := dense{d.rows, d.cols, make([]complex128, len(d.data))}
-	for i := range d.rows {
-		for j := range d.cols {
-			out.data[i*d.cols+j] = complex(f(i, j, real(d.at(i, j))), 0)
-		}
-	}
-	return out
-}
-
-// TestEpilogues: forward with and without Aux, and the gradients from it.
-func TestEpilogues(t *testing.T) {
-	x := open(t)
-	h, s := handle(t, x, blas.Options{}), stream(t, x)
-	type T = safe.Float16
-	const m, n, k = 16, 24, 32
-	r := rand.New(rand.NewPCG(17, 18))
-	va, vb, vbias := random[T](r, m*k), random[T](r, k*n), random[T](r, n)
-	a, b, bias := blas.Rows(buffer(t, x, va), m, k), blas.Rows(buffer(t, x, vb), n, k).T(), buffer(t, x, vbias)
-	d := blas.Rows(buffer(t, x, make([]T, m*n)), m, n)
-	plain := product(1, read(a, va), read(b, vb), 0, dense{m, n, make([]complex128, m*n)})
-	biased := mapped(plain, func(_, j int, v float64) float64 { return v + real(wide(vbias[j])) })
-	relu := func(_, _ int, v float64) float64 { return max(v, 0) }
-	smooth := func(_, _ int, v float64) float64 { return gelu(v) }
-	got := func() dense { return read(d, download(t, d.Buffer)) }
-	run := func(what string, want dense, o blas.MatmulOptions) {
-		t.Helper()
-		require.NoError(t, blas.Matmul(h, s, 1, a, b, 0, d, o), what)
-		near(t, what, got(), want)
-	}
-	run("bias", biased, blas.MatmulOptions{Bias: bias})
-	run("relu", mapped(plain, relu), blas.MatmulOptions{Epilogue: blas.ReLU})
-	run("relu and bias", mapped(biased, relu), blas.MatmulOptions{Epilogue: blas.ReLU, Bias: bias})
-	run("gelu", mapped(plain, smooth), blas.MatmulOptions{Epilogue: blas.GELU})
-	run("gelu and bias", mapped(biased, smooth), blas.MatmulOptions{Epilogue: blas.GELU, Bias: bias})
-
-	mask := buffer(t, x, make([]uint8, blas.AuxLen(blas.ReLU, m, n)))
-	inputs := buffer(t, x, make([]T, blas.AuxLen(blas.GELU, m, n)))
-	run("relu, bias and aux", mapped(biased, relu), blas.MatmulOptions{Epilogue: blas.ReLU, Bias: bias, Aux: mask})
-	run("gelu, bias and aux", mapped(biased, smooth), blas.MatmulOptions{Epilogue: blas.GELU, Bias: bias, Aux: inputs})
-
-	grad := buffer(t, x, make([]T, n))
-	columns := func(v dense) dense {
-		out := dense{1, n, make([]complex128, n)}
-		for i, v := range v.data {
-			out.data[i%n] += v
-		}
-		return out
-	}
-	sums := func() dense { return read(blas.Rows(grad, 1, n), download(t, grad)) }
-	step := mapped(plain, func(i, j int, v float64) float64 {
-		if real(biased.at(i, j)) > 0 {
-			return v
-		}
-		return 0
-	})
-	run("drelu", step, blas.MatmulOptions{Epilogue: blas.DReLU, Aux: mask})
-	run("drelu and its bias", step, blas.MatmulOptions{Epilogue: blas.DReLU, Aux: mask, BiasGrad: grad})
-	near(t, "gradient of the bias of relu", sums(), columns(step))
-	smoothStep := mapped(plain, func(i, j int, v float64) float64 { return v * slope(real(biased.at(i, j))) })
-	run("dgelu", smoothStep, blas.MatmulOptions{Epilogue: blas.DGELU, Aux: inputs})
-	run("dgelu and its bias", smoothStep, blas.MatmulOptions{Epilogue: blas.DGELU, Aux: inputs, BiasGrad: grad})
-	near(t, "gradient of the bias of gelu", sums(), columns(smoothStep))
-
-	run("sum of b", plain, blas.MatmulOptions{SumB: grad})
-	transposed := read(b.T(), vb)
-	want := dense{1, n, make([]complex128, n)}
-	for i, v := range transposed.data {
-		want.data[i/k] += v
-	}
-	near(t, "sums of b", sums(), want)
-	rows := buffer(t, x, make([]T, m))
-	run("sum of a", plain, blas.MatmulOptions{SumA: rows})
-	want = dense{1, m, make([]complex128, m)}
-	for i, v := range read(a, va).data {
-		want.data[i/k] += v
-	}
-	near(t, "sums of a", read(blas.Rows(rows, 1, m), download(t, rows)), want)
 }
 
 // TestScales: of 8-bit floating-point numbers, in either order of the result.
