@@ -109,9 +109,13 @@ func (p *parent) take() (seed uint64, profile string) {
 	if p.profile != "" {
 		return seed, p.profile
 	}
-	profile = profiles[p.turn%len(profiles)].name
-	p.turn++
-	return seed, profile
+	for {
+		next := profiles[p.turn%len(profiles)]
+		p.turn++
+		if !next.full || p.sim {
+			return seed, next.name
+		}
+	}
 }
 
 // work runs one child after another.

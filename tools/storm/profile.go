@@ -19,6 +19,7 @@ type profile struct {
 	ends       bool           // one program a process, as CUDA may be lost to it
 	drops      int            // percentage of what is dropped instead of closed
 	own        bool           // goroutines have things of their own, whose contents they know
+	full       bool           // the device has no memory left: on a GPU alone, as others need some
 	ticks      int            // of the clock, at most, that a stream waits for
 }
 
@@ -66,6 +67,10 @@ var profiles = []*profile{
 	{
 		name: "reset", doc: "resets of the primary context", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,
 		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 2, "life": 1, "reset": 1, "whole": 1},
+	},
+	{
+		name: "full", doc: "a device without free memory; on a GPU only if named", goroutines: 6, steps: 60, devices: 1, drops: 20, ends: true, full: true, ticks: 2,
+		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 2, "exec": 2, "memory": 4, "pitched": 2, "wait": 2, "green": 1, "life": 2, "whole": 1},
 	},
 	{
 		name: "fault", doc: "kernels that fault, which ends CUDA for the process", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,

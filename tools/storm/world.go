@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -52,10 +53,11 @@ type world struct {
 	contexts slots[safe.Context]
 	batches  slots[safe.Batch]
 	captures slots[safe.Capture] // relaxed ones, that any goroutine may end
+	filling  []*safe.Buffer[byte]
 
 	// quiet is held by steps, and alone by what nothing may be in flight beside.
 	quiet sync.RWMutex
-	gone  atomic.Bool // CUDA is lost, or was reset: errors need only be typed
+	gone  atomic.Bool // CUDA is lost, was reset or has no memory: errors need only be typed
 }
 
 // counts are totals for the summary.
@@ -88,8 +90,32 @@ func newWorld(p *profile) (*world, error) {
 		}
 		w.devices = append(w.devices, d)
 	}
-	w.clock, err = newClock(w.devices[0].x)
+	if w.clock, err = newClock(w.devices[0].x); err == nil && p.full {
+		err = w.fill(w.devices[0].x)
+	}
 	return w, err
+}
+
+// fill takes the memory of a device but 4 KiB to 8 MiB. From now on, any step may fail.
+func (w *world) fill(x *safe.Context) error {
+	w.gone.Store(true)
+	spare, err := safe.NewBufferWith[byte](x, 4096<<rand.IntN(12), safe.BufferOptions{Plain: true})
+	if err != nil {
+		return err
+	}
+	defer spare.Close()
+	for size := 4 << 30; size >= 1<<20; {
+		b, err := safe.NewBufferWith[byte](x, size, safe.BufferOptions{Plain: true})
+		switch {
+		case errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY):
+			size /= 2
+		case err != nil:
+			return err
+		default:
+			w.filling = append(w.filling, b)
+		}
+	}
+	return nil
 }
 
 func openDevice(i int) (*device, error) {
@@ -142,6 +168,9 @@ func (w *world) close() error {
 		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts,
 	} {
 		errs = append(errs, s.close())
+	}
+	for _, b := range w.filling {
+		errs = append(errs, b.Close())
 	}
 	for _, d := range w.devices {
 		errs = append(errs, d.close())
