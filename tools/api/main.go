@@ -1,8 +1,9 @@
 // Command api compares the exported API of the public packages with the text
 // below api/, or with -w writes that text:
 //
-//	go run ./tools/api
+//	go run ./tools/api [-w [-remove]]
 //
+// What was published stays: -w refuses to remove or change lines without -remove.
 // It is the same on every machine: the API is that of linux/amd64 with cgo.
 package main
 
@@ -43,16 +44,21 @@ var public = []string{
 }
 
 func main() {
-	write := flag.Bool("w", false, "write api/ instead")
+	var o options
+	flag.BoolVar(&o.write, "w", false, "write api/ instead")
+	flag.BoolVar(&o.remove, "remove", false, "with -w, also remove and change lines, as docs/versioning.md permits for package safe")
 	flag.Parse()
-	if err := run(".", module, public, *write, os.Stderr); err != nil {
+	if err := run(".", module, public, o, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "api:", err)
 		os.Exit(1)
 	}
 }
 
+// options are the command's flags.
+type options struct{ write, remove bool }
+
 // run compares the packages of the module in a folder with its api/, or writes it.
-func run(root, module string, packages []string, write bool, w io.Writer) error {
+func run(root, module string, packages []string, o options, w io.Writer) error {
 	texts := map[string]string{} // by package
 	l, err := newLoader(root, module)
 	if err != nil {
@@ -65,37 +71,41 @@ func run(root, module string, packages []string, write bool, w io.Writer) error 
 		}
 		texts[name] = strings.Join(lines(p), "\n") + "\n"
 	}
-	differ := false
+	differ := map[string]string{} // the new text by file
+	removed := 0
 	for _, name := range packages {
 		file := "api/" + path.Base(name) + ".txt"
 		there, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		switch text := texts[name]; {
-		case string(there) == text:
-		case write:
-			if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o666); err != nil {
-				return err
-			}
-		default:
-			differ = true
-			report(w, name, file, string(there), text)
+		if string(there) != texts[name] {
+			differ[file] = texts[name]
+			removed += report(w, name, file, string(there), texts[name])
 		}
 	}
-	if differ {
+	switch {
+	case len(differ) > 0 && !o.write:
 		return errors.New("the exported API differs from api/: undo that, or run make api and add a line to CHANGELOG.md")
+	case removed > 0 && !o.remove:
+		return fmt.Errorf("api/ would lose lines (%d): undo that, or see docs/versioning.md for when they may, and add -remove", removed)
+	}
+	for file, text := range differ {
+		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o666); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// report prints the lines that only one of both has.
-func report(w io.Writer, name, file, there, text string) {
+// report prints the lines that only one of both has, and counts those that disappear.
+func report(w io.Writer, name, file, there, text string) (removed int) {
 	old, now := strings.Split(strings.TrimSuffix(there, "\n"), "\n"), strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	fmt.Fprintf(w, "%s differs from %s:\n", name, file)
 	for _, line := range old {
 		if _, found := slices.BinarySearch(now, line); !found && line != "" {
 			fmt.Fprintln(w, "  -", line)
+			removed++
 		}
 	}
 	for _, line := range now {
@@ -103,4 +113,5 @@ func report(w io.Writer, name, file, there, text string) {
 			fmt.Fprintln(w, "  +", line)
 		}
 	}
+	return removed
 }

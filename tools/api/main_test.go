@@ -82,30 +82,37 @@ func TestAnyMachine(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	dir := folder(t, map[string]string{"api/README.md": "", "p/p.go": "package p\nfunc F(int) {}\nfunc G() {}\n"})
-	check := func(write bool) (string, error) {
+	check := func(o options) (string, error) {
 		var b bytes.Buffer
-		err := run(dir, "example.com/a", []string{"p"}, write, &b)
+		err := run(dir, "example.com/a", []string{"p"}, o, &b)
 		return b.String(), err
 	}
-	said, err := check(false)
+	said, err := check(options{})
 	assert.ErrorContains(t, err, "make api")
 	assert.Equal(t, "p differs from api/p.txt:\n  + func F(int)\n  + func G()\n", said)
 
-	_, err = check(true)
+	_, err = check(options{write: true})
 	require.NoError(t, err)
-	said, err = check(false)
+	said, err = check(options{})
 	assert.NoError(t, err)
 	assert.Empty(t, said)
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "p/p.go"), []byte("package p\nfunc F(string) {}\nfunc G() {}\n"), 0o666))
-	said, err = check(false)
+	said, err = check(options{})
 	assert.ErrorContains(t, err, "CHANGELOG.md")
 	assert.Equal(t, "p differs from api/p.txt:\n  - func F(int)\n  + func F(string)\n", said)
-
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "p/p.go"), []byte("package p\nfunc F(Missing) {}\n"), 0o666))
-	_, err = check(true)
-	assert.ErrorContains(t, err, "undefined: Missing")
+	_, err = check(options{write: true})
+	assert.EqualError(t, err, "api/ would lose lines (1): undo that, or see docs/versioning.md for when they may, and add -remove")
 	text, err := os.ReadFile(filepath.Join(dir, "api/p.txt"))
 	require.NoError(t, err)
 	assert.Equal(t, "func F(int)\nfunc G()\n", string(text), "as it was")
+	_, err = check(options{write: true, remove: true})
+	require.NoError(t, err)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "p/p.go"), []byte("package p\nfunc F(Missing) {}\n"), 0o666))
+	_, err = check(options{write: true})
+	assert.ErrorContains(t, err, "undefined: Missing")
+	text, err = os.ReadFile(filepath.Join(dir, "api/p.txt"))
+	require.NoError(t, err)
+	assert.Equal(t, "func F(string)\nfunc G()\n", string(text), "as it was")
 }
