@@ -21,8 +21,8 @@
 // The table has C's times, the others as multiples of them, and the best peer. A way of package safe
 // LOSES where it is slower than the best peer by more than 5 % and by more than an empty cgo
 // call and 15 ns; reasons.go says why each may. -page writes the same as Markdown, with a plot
-// beside it (peers.svg for peers.md); -json writes all figures, and -from reads those instead of measuring. On a machine without compilers, from the bundle
-// that make gpu-test-bundle builds:
+// beside it (peers.svg for peers.md). -json writes all figures, and -from reads those instead of
+// measuring. On a machine without compilers, from the bundle that make gpu-test-bundle builds:
 //
 //	./peers -bin . -json peers.json -page peers.md
 package main
