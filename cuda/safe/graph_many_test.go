@@ -91,6 +91,68 @@ func TestGraphAddAll(t *testing.T) {
 	require.NoError(t, errors.Join(g.SetAll(), exec.SetAll()))
 }
 
+// TestGraphAddAllEach: each node has its own dependencies and configuration.
+func TestGraphAddAllEach(t *testing.T) {
+	const n = 150
+	x := open(t, 0)
+	g, k, m := newGraph(t, x), kernel(t, x, "store"), buffer[int32](t, x, 8)
+	first := addNode(t, g, safe.EmptyNode())
+	config := func(i int) safe.LaunchConfig {
+		n := uint32(i)
+		return safe.LaunchConfig{Grid: safe.Dim{X: n + 1, Y: n%7 + 1, Z: n%5 + 1}, Block: safe.Dim{X: n%11 + 1, Y: n%3 + 1, Z: n%4 + 1}, SharedBytes: 4 * n}
+	}
+	params := func(i int) safe.NodeParams { return safe.KernelNode(k, config(i), m.Arg(), safe.Val(uint64(i))) }
+	specs := make([]safe.NodeSpec, n)
+	for i := range specs {
+		spec := &specs[i]
+		spec.Params = params(i)
+		switch {
+		case i%20 == 9: // more than are added at once
+			for before := range i {
+				spec.After = append(spec.After, before)
+			}
+		case i > 6:
+			spec.After = []int{i - 3, i / 2, i - 1}[:i%4]
+		}
+		if i%3 == 0 {
+			spec.Deps = []safe.Node{first}
+		}
+	}
+	nodes, err := g.AddAll(specs...)
+	require.NoError(t, err)
+	check := func(i int, want safe.LaunchConfig) {
+		t.Helper()
+		got, err := nodes[i].KernelParams()
+		require.NoError(t, err)
+		assert.Equal(t, safe.KernelParams{Function: k.Raw(), Grid: want.Grid, Block: want.Block, SharedBytes: want.SharedBytes}, got, "node %d", i)
+	}
+	for i, node := range nodes {
+		check(i, config(i))
+		want := map[driver.CUgraphNode]bool{}
+		for _, d := range specs[i].Deps {
+			want[d.Raw()] = true
+		}
+		for _, before := range specs[i].After {
+			want[nodes[before].Raw()] = true
+		}
+		deps, err := node.Dependencies()
+		require.NoError(t, err)
+		got := map[driver.CUgraphNode]bool{}
+		for _, d := range deps {
+			got[d.Raw()] = true
+		}
+		assert.Equal(t, want, got, "node %d", i)
+	}
+	changes := make([]safe.NodeChange, n)
+	for i := range changes {
+		changes[i] = safe.NodeChange{Node: nodes[i], Params: params(n - i)}
+	}
+	require.NoError(t, g.SetAll(changes...))
+	for i := range nodes {
+		check(i, config(n-i))
+	}
+}
+
 // TestGraphAddAllRefused tests that AddAll adds all nodes or none.
 func TestGraphAddAllRefused(t *testing.T) {
 	x := open(t, 0)

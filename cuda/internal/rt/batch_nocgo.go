@@ -118,70 +118,27 @@ func run(context driver.CUcontext, stream driver.CUstream, first *uint64, n int,
 	defer s.end()
 	r, done := driver.CUresult(0), 0
 	var k chunk
-	for w := (words{first}); r == 0 && done < n; {
+	// A pointer to the end of a list could be one into memory that Go has freed, where the garbage
+	// collector must not see it.
+	for w, at := (words{first}), uint32(0); r == 0 && done < n; {
 		k.n, k.used = 0, 0
-		for done+k.n < n && k.add(w, stream) {
-			w = w.rest()
+		for done+k.n < n && k.add(w.from(at), stream) {
+			at += w.from(at).size()
 		}
 		if k.n > 0 {
 			code, made := makeSteps(&k.steps[0], k.n)
 			r, done = driver.CUresult(code), done+made
 			continue
 		}
-		if Call(uint32(*w.first)) == LaunchCall { // else NoCall
-			if r = w.from(1).launchAlone(stream); r != 0 {
+		if Call(uint32(*w.at(at))) == LaunchCall { // else NoCall
+			if r = w.from(at + 1).launchAlone(stream); r != 0 {
 				break
 			}
 		}
-		w, done = w.rest(), done+1
+		at, done = at+w.from(at).size(), done+1
 	}
 	return uint64(done)<<32 | uint64(r)
 }
 
-// rest returns what follows the call at w.
-func (w words) rest() words { return w.from(uint32(*w.first >> 32)) }
-
-// change is [KernelNodes].
-func change(context driver.CUcontext, of uintptr, what NodeCall, n int, first *uint64, nodes *driver.CUgraphNode) uint64 {
-	var l list
-	l.in(context, true)
-	var s Scope
-	if r := s.begin(&l); r != 0 {
-		return uint64(r)
-	}
-	defer s.end()
-	var r driver.CUresult
-	all := unsafe.Slice(nodes, n)
-	w, done := words{first}, 0
-	for ; done < n; done++ {
-		if r = w.node(what, of, all, done); r != 0 {
-			break
-		}
-		w = w.from(uint32(*w.first))
-	}
-	return uint64(done)<<32 | uint64(r)
-}
-
-// node adds or changes node i of nodes.
-func (w words) node(what NodeCall, of uintptr, nodes []driver.CUgraphNode, i int) driver.CUresult {
-	c, args := w.from(2).dims()
-	ndeps := uint32(*w.first >> 32)
-	var near [usualArgs]driver.CUgraphNode
-	deps := near[:0]
-	for d := range ndeps {
-		dep := *w.at(6 + d)
-		if dep&sameList != 0 {
-			dep = uint64(nodes[dep&^sameList])
-		}
-		deps = append(deps, driver.CUgraphNode(dep))
-	}
-	var usual [usualArgs]unsafe.Pointer
-	params := params(&usual, args)
-	w.from(6+ndeps).pointInto(params, args)
-	return what.addOrSet(of, &nodes[i], deps, &driver.CUDA_KERNEL_NODE_PARAMS{
-		Func:     driver.CUfunction(*w.at(1)),
-		GridDimX: c.GridDimX, GridDimY: c.GridDimY, GridDimZ: c.GridDimZ,
-		BlockDimX: c.BlockDimX, BlockDimY: c.BlockDimY, BlockDimZ: c.BlockDimZ,
-		SharedMemBytes: c.SharedMemBytes, KernelParams: &params[0],
-	})
-}
+// size returns the number of words of the call at w.
+func (w words) size() uint32 { return uint32(*w.first >> 32) }

@@ -65,6 +65,11 @@ func (s *step) unless(word *uint64, value uint64) *step {
 	return s
 }
 
+// copyWord makes s a copy of a word, when the steps before have been made.
+func (s *step) copyWord(to, from *uint64) {
+	s.args, s.word, s.flags = unseen(unsafe.Pointer(to)), (*uint64)(unseen(unsafe.Pointer(from))), copied
+}
+
 // next returns the next step of the list.
 func (l *list) next() *step {
 	l.n++

@@ -32,6 +32,8 @@ condition:
 	JEQ   call
 	XORL  CX, CX
 	MOVQ  0(AX), AX
+	TESTQ $8, R14             // copied
+	JNE   copy
 	CMPQ  AX, 32(R12)         // step.value
 	SETNE CL
 	TESTQ $4, R14             // differs
@@ -45,6 +47,11 @@ met: // where CX is 0
 	JEQ   after
 	MOVQ  40(R12), AX         // step.result
 	JMP   end
+
+copy:
+	MOVQ 8(R12), CX           // step.args
+	MOVQ AX, 0(CX)
+	JMP  after
 
 skip:
 	TESTQ CX, CX

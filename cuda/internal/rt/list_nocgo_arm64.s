@@ -25,6 +25,7 @@ condition:
 	MOVD 24(R20), R9          // step.word
 	CBZ  R9, call
 	MOVD 0(R9), R9
+	TBNZ $3, R22, copy        // copied
 	MOVD 32(R20), R10         // step.value
 	CMP  R9, R10
 	CSET NE, R11
@@ -37,6 +38,11 @@ met: // where R11 is 0
 	CBZ  R11, after
 	MOVD 40(R20), R0          // step.result
 	B    end
+
+copy:
+	MOVD 8(R20), R10          // step.args
+	MOVD R9, 0(R10)
+	B    after
 
 skip:
 	CBZ R11, after

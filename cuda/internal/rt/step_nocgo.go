@@ -20,6 +20,7 @@ const (
 	evenAfterEnd = 1 << iota // the call is also made after the list has ended, and its result is ignored
 	anyResult                // an error does not end the list
 	unlessEqual              // word must differ from value instead
+	copied                   // neither a call nor a test: word is copied to args
 )
 
 // steps are made one after another, until a call or a test fails.
@@ -50,7 +51,14 @@ var cu struct {
 	copyHtoD, copyDtoH, copyDtoD, copyPeer, copyHtoH        uintptr
 	set8, set16, set32                                      uintptr
 	alloc, allocFromPool, free, importMemory, importPool    uintptr
+	addKernelNode, setKernelNode, setExecKernelNode         uintptr
 	ctxGetID, launchHostFuncMode                            uintptr // from CUDA 12.0 and 13.2 on, else 0
+}
+
+// A symbol is a function of the driver, and where its address goes.
+type symbol struct {
+	name    string
+	address *uintptr
 }
 
 // bind finds the functions in the loaded driver, and returns the name of one that is missing.
@@ -59,10 +67,7 @@ func bind(file string) (missing string) {
 	if err != nil {
 		return file
 	}
-	for _, f := range []struct {
-		name    string
-		address *uintptr
-	}{
+	for _, f := range []symbol{
 		{"cuCtxGetCurrent", &cu.ctxGetCurrent},
 		{"cuCtxSetCurrent", &cu.ctxSetCurrent},
 		{"cuThreadExchangeStreamCaptureMode", &cu.exchangeMode},
@@ -101,5 +106,18 @@ func bind(file string) (missing string) {
 		}
 	}
 	cu.ctxGetID, cu.launchHostFuncMode = find("cuCtxGetId"), find("cuLaunchHostFunc_v2")
-	return bindNodes()
+	// Before CUDA 12.0 there are only the first versions, which read a prefix of the same struct.
+	for _, f := range []symbol{
+		{"cuGraphAddKernelNode", &cu.addKernelNode},
+		{"cuGraphKernelNodeSetParams", &cu.setKernelNode},
+		{"cuGraphExecKernelNodeSetParams", &cu.setExecKernelNode},
+	} {
+		if *f.address = find(f.name + "_v2"); *f.address == 0 {
+			*f.address = find(f.name)
+		}
+		if *f.address == 0 {
+			return f.name
+		}
+	}
+	return ""
 }

@@ -57,6 +57,29 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestStepCopies: a word is copied when the steps before have been made, and not after the end.
+func TestStepCopies(t *testing.T) {
+	c, err := purego.Dlopen("libc.so.6", purego.RTLD_LAZY)
+	require.NoError(t, err)
+	abs, err := purego.Dlsym(c, "abs")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name       string
+		code, want uint64
+	}{{"copied", 0, 7}, {"after the end", 5, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			args, from, to := [8]uint64{c.code}, uint64(7), uint64(1)
+			steps := make([]step, 2)
+			steps[0].set(abs, unsafe.Pointer(&args), 1)
+			steps[1].copyWord(&to, &from)
+			code, at := makeSteps(&steps[0], len(steps))
+			assert.Equal(t, c.code, code)
+			assert.Equal(t, map[bool]int{true: 0, false: 2}[code != 0], at)
+			assert.Equal(t, c.want, to)
+		})
+	}
+}
+
 // TestStepArguments: arguments in registers and on the stack arrive.
 func TestStepArguments(t *testing.T) {
 	c, err := purego.Dlopen("libc.so.6", purego.RTLD_LAZY)

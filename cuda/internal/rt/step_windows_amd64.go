@@ -16,6 +16,10 @@ func (s *steps) do() {
 		if s.code != 0 && p.flags&evenAfterEnd == 0 {
 			continue
 		}
+		if p.flags&copied != 0 {
+			*(*uint64)(p.args) = *p.word
+			continue
+		}
 		if p.word != nil && (*p.word == p.value) == (p.flags&unlessEqual == 0) {
 			continue
 		}
