@@ -88,9 +88,8 @@ func (r *Resource) Revoke() {
 	if r == nil || r.memory == nil {
 		return
 	}
-	if !r.memory.resource.revoked.Swap(true) {
-		revocations.Add(1)
-	}
+	r.memory.resource.revoked.Store(true)
+	revocations.Add(1) // also the second time: a concurrent call may not have got here yet
 	_ = r.Close()
 	window := firstWindow
 	for end := time.Now().Add(time.Second); time.Now().Before(end) && !executables.alone(window, func() {}); {
