@@ -324,6 +324,7 @@ func (c *capturing) intoGraph(op string, t *target) error {
 	if err != nil {
 		return err
 	}
+	c.graph.kept.separate()
 	return driver.CuStreamBeginCaptureToGraph(c.origin.raw, c.graph.raw, unsafe.SliceData(deps), unsafe.SliceData(data), uint64(len(deps)), c.mode.raw())
 }
 

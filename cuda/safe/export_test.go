@@ -14,3 +14,6 @@ func KnownPeers(x *Context) int {
 	defer s.mu.Unlock()
 	return len(s.peers)
 }
+
+// RevokeInFlight makes r what a concurrent Revoke makes it that has not counted it yet.
+func RevokeInFlight(r *Resource) { r.memory.resource.revoked.Store(true) }

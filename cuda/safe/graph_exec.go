@@ -351,7 +351,6 @@ func (e *GraphExec) Update(g *Graph) error {
 		c.kept = g.kept.share()
 		c.allocs = left(c.kept.allocations())
 		if c.kept.same(before) {
-			c.forgetUsers() // a capture into g may have added objects
 			before.release()
 		} else {
 			c.changed(before)

@@ -17,7 +17,8 @@ type Resource struct{ memory *memory }
 // NewResource makes a Resource in the context x. release is called once: when the Resource
 // is closed or dropped, the work that uses it has completed, and the graphs and executables
 // that retain it are closed. Other releases of this package wait for it, so it must return
-// soon: start a goroutine for more. It must not call functions of this package.
+// soon: start a goroutine for more. It must not call functions of this package. A panic of
+// release is reported to [OnError].
 //
 // NewResource returns [ErrInvalidArgument] if release is nil, and [ErrClosed] if the
 // context is closed.
@@ -49,7 +50,9 @@ func (b *block) destroyResource() error {
 	if !b.last.over(b.known(), false) {
 		return lifetime.ErrLater
 	}
-	b.resource.release()
+	if err := caught(b.resource.release); err != nil {
+		lifetime.ReportLater(err)
+	}
 	return nil
 }
 
@@ -88,9 +91,8 @@ func (r *Resource) Revoke() {
 	if r == nil || r.memory == nil {
 		return
 	}
-	if !r.memory.resource.revoked.Swap(true) {
-		revocations.Add(1)
-	}
+	r.memory.resource.revoked.Store(true)
+	revocations.Add(1) // also the second time: a concurrent call may not have got here yet
 	_ = r.Close()
 	window := firstWindow
 	for end := time.Now().Add(time.Second); time.Now().Before(end) && !executables.alone(window, func() {}); {

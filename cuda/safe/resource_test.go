@@ -65,6 +65,30 @@ func TestResourceDropped(t *testing.T) {
 	assert.Eventually(t, func() bool { drop(); return closed(gone) }, time.Minute, time.Millisecond)
 }
 
+// TestResourcePanics tests that a panic of a release is reported, and ends nothing.
+func TestResourcePanics(t *testing.T) {
+	x := open(t, 0)
+	reported := make(chan error, 1)
+	safe.OnError(func(err error) {
+		select {
+		case reported <- err:
+		default:
+		}
+	})
+	t.Cleanup(func() { safe.OnError(nil) })
+	r, err := safe.NewResource(x, func() { panic("no") })
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	var panicked *safe.PanicError
+	select {
+	case err := <-reported:
+		require.ErrorAs(t, err, &panicked)
+		assert.Equal(t, "no", panicked.Value)
+	case <-time.After(time.Minute):
+		t.Fatal("the panic was not reported")
+	}
+}
+
 func TestResourceBad(t *testing.T) {
 	x, s := open(t, 0), stream(t, open(t, 0))
 	_, err := safe.NewResource(x, nil)
@@ -140,4 +164,51 @@ func TestRevoke(t *testing.T) {
 
 	require.NoError(t, errors.Join(e.Close(), early.Close(), around.Close(), outer.Close(), g.Close()))
 	assert.False(t, closed(gone), "an executable retains it")
+}
+
+// TestRevokeTwiceAtOnce tests that each of two concurrent calls prevents launches once it has
+// returned.
+func TestRevokeTwiceAtOnce(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	r, _ := resource(t, x)
+	e := executable(t, usesInGraph(t, s, r))
+	require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+	safe.RevokeInFlight(r)
+	r.Revoke()
+	assert.ErrorIs(t, e.Launch(s), safe.ErrClosed)
+}
+
+// TestRevokeAfterCaptureTo tests that executables and clones from before a capture into their
+// graph do not retain what it uses.
+func TestRevokeAfterCaptureTo(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	other, _ := resource(t, x)
+	defer other.Close()
+	g := usesInGraph(t, s, other)
+	before := executable(t, g)
+	clone, err := g.Clone()
+	require.NoError(t, err)
+	closing(t, clone)
+	r, gone := resource(t, x)
+	err = s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return s.EnqueueRaw(nothing, r.Arg()) })
+	if errors.Is(err, safe.ErrNotSupported) { // drivers before CUDA 12.3
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	after, late := executable(t, g), executable(t, clone)
+
+	r.Revoke()
+	assert.NoError(t, before.Launch(s), "instantiated before")
+	assert.NoError(t, late.Launch(s), "of a clone")
+	assert.ErrorIs(t, after.Launch(s), safe.ErrClosed)
+	other.Revoke()
+	for name, e := range map[string]*safe.GraphExec{"before": before, "clone": late, "after": after} {
+		assert.ErrorIs(t, e.Launch(s), safe.ErrClosed, name)
+	}
+	require.NoError(t, errors.Join(g.Close(), s.Synchronize()))
+	assert.False(t, closed(gone), "an executable retains it")
+	require.NoError(t, after.Close())
+	released(t, gone)
 }

@@ -25,7 +25,7 @@ type graphRetained struct {
 type nodeTable struct {
 	refs atomic.Int32
 	of   map[driver.CUgraphNode]*retained
-	rest []*retained // of nodes whose handles are unknown here
+	rest []*retained // of nodes whose handles are unknown here, and of earlier captures
 
 	mu    sync.Mutex
 	all   *retained        // the objects of all nodes, each once; nil until needed
@@ -57,6 +57,19 @@ func newGraphRetained() *graphRetained {
 // the user added stays.
 func (h *graphRetained) renew() *graphRetained {
 	return &graphRetained{captured: newRetained(), user: h.user.share(), nodes: newTable()}
+}
+
+// separate has the graph alone retain what is captured from now on: executables, clones and
+// parents share what was captured so far.
+func (h *graphRetained) separate() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.captured.shared() {
+		return
+	}
+	t := h.ownNodes(0)
+	t.rest = append(t.rest, h.captured)
+	h.captured = newRetained()
 }
 
 // set makes node n retain k, which may be nil, and returns what it retained before.
@@ -121,7 +134,7 @@ func (h *graphRetained) allocations() []*block {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.captured.allocations()
-	for _, k := range h.nodes.of {
+	for k := range h.nodes.each() {
 		all = append(all, k.allocations()...)
 	}
 	return all
@@ -203,15 +216,26 @@ func (t *nodeTable) objects() *retained {
 	}
 	t.all, t.inner, t.plain = newRetained(), nil, true
 	listed := map[*retained]struct{}{} // nodes may share one
-	for _, all := range []iter.Seq[*retained]{maps.Values(t.of), slices.Values(t.rest)} {
-		for k := range all {
-			if _, ok := listed[k]; !ok {
-				listed[k] = struct{}{}
-				t.list(k)
-			}
+	for k := range t.each() {
+		if _, ok := listed[k]; !ok {
+			listed[k] = struct{}{}
+			t.list(k)
 		}
 	}
 	return t.all
+}
+
+// each yields what all nodes retain.
+func (t *nodeTable) each() iter.Seq[*retained] {
+	return func(yield func(*retained) bool) {
+		for _, all := range []iter.Seq[*retained]{maps.Values(t.of), slices.Values(t.rest)} {
+			for k := range all {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // list adds what k retains to the lists of all nodes. mu is held.
@@ -230,10 +254,7 @@ func (t *nodeTable) release() {
 	if t.refs.Add(-1) > 0 {
 		return
 	}
-	for _, k := range t.of {
-		k.release()
-	}
-	for _, k := range t.rest {
+	for k := range t.each() {
 		k.release()
 	}
 }

@@ -111,6 +111,13 @@ func (k *retained) share() *retained {
 	return k
 }
 
+// shared returns whether k has several owners.
+func (k *retained) shared() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.refs > 1
+}
+
 // release releases everything once there is no other owner.
 func (k *retained) release() {
 	if k == nil {

@@ -14,7 +14,8 @@ type act struct {
 	a, b   *values
 	lo, hi int // of to
 	v      float32
-	raw    int // enqueued by raw calls: 1 admits one stream, 2 both
+	raw    int       // enqueued by raw calls: 1 admits one stream, 2 both
+	with   *resource // that raw calls use, nil for none
 }
 
 // act returns a random act.

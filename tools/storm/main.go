@@ -7,11 +7,11 @@
 //	storm -list
 //	storm -replay FILE [-times N] [-smaller]
 //
-// In a program, several goroutines use streams, memory, events and graphs: shared ones, and
-// own ones whose content each goroutine knows. Programs are generated from a seed and run in
-// child processes. Scheduling is random, so storm repeats a program that has failed. It then
-// shrinks the program as long as it still fails, prints it, and writes it to a file for
-// -replay.
+// In a program, several goroutines use streams, memory, events, graphs and objects of other
+// libraries: shared ones, and own ones whose content each goroutine knows. Programs are
+// generated from a seed and run in child processes. Scheduling is random, so storm repeats a
+// program that has failed. It then shrinks the program as long as it still fails, prints it,
+// and writes it to a file for -replay.
 package main
 
 import (
@@ -67,7 +67,7 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.verbose, "v", false, "print every program")
 	f.StringVar(&o.known, "known", "", "regular expression of faults to ignore")
 	f.BoolVar(&o.list, "list", false, "list the profiles and the kinds of steps")
-	f.StringVar(&o.plant, "plant", "", "for tests: add steps that fail: crash, hang, mismatch or leak")
+	f.StringVar(&o.plant, "plant", "", "for tests: add steps that fail: crash, hang, mismatch, release or leak")
 	o.child.flags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err

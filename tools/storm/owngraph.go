@@ -29,6 +29,7 @@ type ownGraph struct {
 	acts  []act
 	nodes []safe.Node // of the acts, nil where they are not known
 	off   []bool      // acts that are disabled
+	uses  *using      // of a resource, nil for none
 	// what more it does in each launch
 	more func()
 }
@@ -276,15 +277,28 @@ func (o *own) launch(most int) error {
 	}
 	for range 1 + o.n(most) {
 		g := o.graphs[o.n(len(o.graphs))]
+		if g.uses != nil && g.uses.revoked {
+			if err := o.refusesLaunch(g); err != nil {
+				return err
+			}
+			continue
+		}
 		if o.yes(10) {
 			if err := g.exec.Upload(o.streams[0]); err != nil {
 				return o.strict(err)
 			}
 		}
-		if err := g.exec.Launch(o.streams[0]); err != nil {
-			return o.strict(fmt.Errorf("%w (%d acts)", err, len(g.acts)))
+		if err := o.launchOne(g); err != nil {
+			return err
 		}
-		g.effect(o)
 	}
+	return nil
+}
+
+func (o *own) launchOne(g *ownGraph) error {
+	if err := g.exec.Launch(o.streams[0]); err != nil {
+		return o.strict(fmt.Errorf("%w (%d acts)", err, len(g.acts)))
+	}
+	g.effect(o)
 	return nil
 }

@@ -23,6 +23,14 @@ func init() {
 		t.own.buffers[0].want[3]++
 		return t.own.check(waitPlain)
 	}}})
+	add("plant-release", []kind{{name: "plant.release", weight: 30, run: func(t *task) error {
+		r, err := t.newResource(t.devices[0].x)
+		if err == nil {
+			r.state.release() // and package safe does it again
+			err = r.Close()
+		}
+		return err
+	}}})
 	add("plant-leak", []kind{{name: "plant.leak", weight: 30, run: func(t *task) error {
 		return t.devices[0].x.WithCurrent(func() error {
 			var e driver.CUevent

@@ -46,8 +46,12 @@ func (o *own) rawActs(most int) []act {
 // enqueueRaw enqueues the act on a stream by a raw call.
 func (a *act) enqueueRaw(o *own, s *safe.Stream) error {
 	uses := []safe.Arg{a.to.buffer.Arg(), a.a.buffer.Arg()}
+	if a.with != nil {
+		uses = append(uses, a.with.args()...)
+	}
+	call := func(raw driver.CUstream) error { return errors.Join(a.call(o, raw), a.with.mark(raw)) }
 	if a.raw == 1 {
-		return s.EnqueueRaw(func(raw driver.CUstream) error { return a.call(o, raw) }, uses...)
+		return s.EnqueueRaw(call, uses...)
 	}
 	other := o.streams[0]
 	if s == other {
@@ -56,7 +60,7 @@ func (a *act) enqueueRaw(o *own, s *safe.Stream) error {
 	if o.capture != nil {
 		other = s // the other stream may not have joined
 	}
-	return safe.EnqueueRaw(func() error { return a.call(o, s.Raw()) }, safe.RawWork{Stream: other}, safe.RawWork{Stream: s, Uses: uses})
+	return safe.EnqueueRaw(func() error { return call(s.Raw()) }, safe.RawWork{Stream: other}, safe.RawWork{Stream: s, Uses: uses})
 }
 
 // call makes the raw call of the act.

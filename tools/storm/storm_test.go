@@ -81,6 +81,7 @@ func TestPlanted(t *testing.T) {
 		{"crash", crash, 1, nil},
 		{"mismatch", mismatch, 1, nil},
 		{"leak", leak, 1, nil},
+		{"release", mismatch, 1, nil},
 		{"hang", hang, 50, []string{"-hang", "1s", "-shrink", "9s", "-times", "1"}}, // every try takes as long as a hang
 	} {
 		t.Run(test.plant, func(t *testing.T) {

@@ -192,5 +192,8 @@ func play(p *program, log *ring, watch func(*run) (stop func())) (*counts, *faul
 	if !explained(err, nil) && !w.gone.Load() {
 		r.failed(newFault("close", "-", err))
 	}
+	if r.first.Load() == nil && !w.profile.ends {
+		r.failed(w.releases.check())
+	}
 	return &w.counts, r.first.Load()
 }

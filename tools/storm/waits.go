@@ -101,7 +101,7 @@ func closeAll(t *task) error {
 	for _, c := range []closer{
 		t.streams.get(t.rng), t.events.get(t.rng), t.buffers.get(t.rng), t.hosts.get(t.rng), t.pitched.get(t.rng), t.arrays.get(t.rng),
 		t.textures.get(t.rng), t.surfaces.get(t.rng), t.pools.get(t.rng), t.arenas.get(t.rng), t.ranges.get(t.rng), t.physical.get(t.rng),
-		t.graphs.get(t.rng), t.execs.get(t.rng), t.loops.get(t.rng), t.greens.get(t.rng),
+		t.graphs.get(t.rng), t.execs.get(t.rng), t.loops.get(t.rng), t.greens.get(t.rng), t.resources.get(t.rng),
 	} {
 		if t.yes(30) {
 			errs = append(errs, c.Close())
@@ -163,6 +163,7 @@ func dropSome(t *task) error {
 	t.streams.swap(t.rng, nil)
 	t.events.swap(t.rng, nil)
 	t.buffers.swap(t.rng, nil)
+	t.resources.swap(t.rng, nil)
 	if t.yes(50) {
 		t.graphs.swap(t.rng, nil)
 		t.execs.swap(t.rng, nil)

@@ -53,7 +53,10 @@ type world struct {
 	contexts slots[safe.Context]
 	batches  slots[safe.Batch]
 	captures slots[safe.Capture] // relaxed ones, that any goroutine may end
-	filling  []*safe.Buffer[byte]
+
+	resources slots[resource]
+	releases  releases
+	filling   []*safe.Buffer[byte] // in the profile full
 
 	// quiet is held by steps, and alone by what nothing may be in flight beside.
 	quiet sync.RWMutex
@@ -89,6 +92,9 @@ func newWorld(p *profile) (*world, error) {
 			return nil, err
 		}
 		w.devices = append(w.devices, d)
+	}
+	if w.releases.marks, err = newMarks(w.devices[0].x); err != nil {
+		return nil, err
 	}
 	if w.clock, err = newClock(w.devices[0].x); err == nil && p.full {
 		err = w.fill(w.devices[0].x)
@@ -165,7 +171,7 @@ func (w *world) close() error {
 	})
 	for _, s := range []interface{ close() error }{
 		&w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.arenas, &w.buffers, &w.words, &w.hosts,
-		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts,
+		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts, &w.resources,
 	} {
 		errs = append(errs, s.close())
 	}
@@ -175,7 +181,7 @@ func (w *world) close() error {
 	for _, d := range w.devices {
 		errs = append(errs, d.close())
 	}
-	return errors.Join(append(errs, w.clock.close())...)
+	return errors.Join(append(errs, w.clock.close(), w.releases.marks.memory.Close())...)
 }
 
 // slots hold shared objects of a kind. An empty slot is nil, for which every call must return
@@ -215,16 +221,16 @@ type clock struct {
 
 const tick = 2 * time.Millisecond
 
-// ownPage is a pinned page of Go memory, which a reset does not unmap.
-func ownPage(x *safe.Context) (*safe.Pinned[uint64], error) {
+// ownPages are n pinned pages of Go memory, which a reset does not unmap.
+func ownPages(x *safe.Context, n int) (*safe.Pinned[uint64], error) {
 	const page, each = 4096, 4096 / 8
-	all := make([]uint64, 2*each)
+	all := make([]uint64, (n+1)*each)
 	skip := int((page - uintptr(unsafe.Pointer(&all[0]))%page) % page / 8)
-	return safe.RegisterPinned(x, all[skip:skip+each], safe.PinnedOptions{})
+	return safe.RegisterPinned(x, all[skip:skip+n*each], safe.PinnedOptions{})
 }
 
 func newClock(x *safe.Context) (*clock, error) {
-	value, err := ownPage(x)
+	value, err := ownPages(x, 1)
 	if err != nil {
 		return nil, err
 	}
