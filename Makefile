@@ -68,6 +68,8 @@ test-nocgo: ## run the tests of the raw packages and of package safe without cgo
 	CGO_ENABLED=0 $(GO) test -tags cudabind_nocgo ./cuda/generated/... ./cuda/internal/...
 	$(say) 'package safe without cgo'
 	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo ./cuda/safe/...
+	$(say) 'package safe without cgo, with pointer conversions checked'
+	CGO_ENABLED=0 $(GO) test -short -tags cudabind_nocgo -gcflags=all=-d=checkptr ./cuda/internal/rt ./cuda/safe
 	$(GO) test -run '^TestProofWays$$/^linux_amd64_without_cgo$$' ./gen
 
 # The C compilers for other systems, and what runs their programs: Debian's packages

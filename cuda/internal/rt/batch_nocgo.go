@@ -26,12 +26,12 @@ func (w words) dims() (c driver.CUlaunchConfig, args uint32) {
 	}, d[7]
 }
 
-// pointInto makes params point to n arguments in a list. Each is its size in words, and its
-// value.
-func (w words) pointInto(params []unsafe.Pointer, n uint32) {
+// pointInto makes params point to n arguments in a list, from word at on. Each is its size in
+// words, and its value.
+func (w words) pointInto(params []unsafe.Pointer, at, n uint32) {
 	for i := range n {
-		params[i] = unseen(unsafe.Pointer(w.at(1)))
-		w = w.from(1 + uint32(*w.first))
+		params[i] = unseen(unsafe.Pointer(w.at(at + 1)))
+		at += 1 + uint32(*w.at(at))
 	}
 }
 
@@ -44,7 +44,7 @@ func (w words) launchAlone(stream driver.CUstream) driver.CUresult {
 	}
 	var usual [usualArgs]unsafe.Pointer
 	params := params(&usual, args)
-	w.from(6+attributeWords*c.NumAttrs).pointInto(params, args)
+	w.pointInto(params, 6+attributeWords*c.NumAttrs, args)
 	return code(driver.CuLaunchKernelEx(&c, driver.CUfunction(*w.first), &params[0], nil))
 }
 
@@ -80,7 +80,7 @@ func (k *chunk) add(w words, stream driver.CUstream) bool {
 			return false
 		}
 		k.used += count + 1
-		w.from(6).pointInto(params, d[7])
+		w.pointInto(params, 6, d[7])
 		args.words[0] = *w.first
 		for i, n := range d[:7] {
 			args.words[1+i] = uint64(n)

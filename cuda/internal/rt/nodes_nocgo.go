@@ -126,7 +126,7 @@ func (k *nodeChunk) add(l *nodeList, i int) bool {
 	for d := range ndeps {
 		k.depend(&deps[d], *w.at(6 + d), l.nodes[:i])
 	}
-	w.from(6+ndeps).pointInto(params, nargs)
+	w.pointInto(params, 6+ndeps, nargs)
 	args, p := &k.args[k.n], &k.kernels[k.n]
 	*(*[5]uint64)(unsafe.Pointer(p)) = *(*[5]uint64)(unsafe.Pointer(w.at(1))) // up to SharedMemBytes
 	p.KernelParams = (*unsafe.Pointer)(unseen(unsafe.Pointer(&params[0])))
