@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"errors"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -133,15 +134,15 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 			return err
 		}
 		defer e.mu.Unlock()
-		if e.legacy() {
-			if !e.ctx.shared.legacy.enter() {
-				return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
-			}
-			defer e.ctx.shared.legacy.leave()
-			if err := e.unseen(op); err != nil {
-				return err
-			}
+	}
+	if c.legacy() || f.legacy() { // with both locked, as a capture that begins waits for who has entered
+		if !c.ctx.shared.legacy.enter() {
+			return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
 		}
+		defer c.ctx.shared.legacy.leave()
+	}
+	if err := errors.Join(c.unseen(op), f.unseen(op)); err != nil {
+		return err
 	}
 	capture, other := c.capture.Load(), f.capture.Load()
 	if capture == nil {

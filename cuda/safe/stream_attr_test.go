@@ -9,6 +9,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -184,6 +185,48 @@ func TestCopyAttributes(t *testing.T) {
 		assert.Equal(t, greatest, to.Priority())
 	}
 	assert.ErrorIs(t, stream(t, second(t)).CopyAttributes(s), safe.ErrContextMismatch)
+}
+
+// TestCopyAttributesBesideCapture: while CopyAttributes waits for one stream, it keeps no capture
+// from beginning on another, although one of its own is the legacy stream.
+func TestCopyAttributesBesideCapture(t *testing.T) {
+	x := open(t, 0)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	busy, s := stream(t, x), blockingStream(t, x)
+	inside, end := make(chan struct{}), make(chan struct{})
+	enqueued, copied, captured := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	go func() {
+		enqueued <- busy.EnqueueRaw(func(driver.CUstream) error { close(inside); <-end; return nil })
+	}()
+	<-inside
+	go func() {
+		err := safe.ErrCapturing
+		for errors.Is(err, safe.ErrCapturing) {
+			err = legacy.CopyAttributes(busy)
+		}
+		copied <- err
+	}()
+	go func() {
+		for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+			g, err := s.Capture(func() error { return nil })
+			if err = errors.Join(err, g.Close()); err != nil {
+				captured <- err
+				return
+			}
+		}
+		captured <- nil
+	}()
+	select {
+	case err := <-captured:
+		assert.NoError(t, err)
+	case <-time.After(atOnce):
+		assert.Fail(t, "no capture begins")
+	}
+	close(end)
+	assert.NoError(t, <-enqueued)
+	assert.NoError(t, <-copied)
 }
 
 // TestAttributesInCapture: using attributes of a capturing stream does not invalidate the

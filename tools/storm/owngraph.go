@@ -257,10 +257,10 @@ func (o *own) dropCapture() error {
 	}()
 	<-done
 	o.capture = nil
-	if how < 2 && err != nil {
+	if err != nil && !errors.Is(err, errDropped) { // as of what the driver lacks
 		return o.strict(err)
 	}
-	if g != nil || how == 2 && !errors.Is(err, errDropped) {
+	if g != nil || how == 2 && err == nil {
 		return failf(wrong, "a dropped capture returned %v, %v", g, err)
 	}
 	status, err := o.streams[0].CaptureStatus()
