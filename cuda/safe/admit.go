@@ -59,13 +59,17 @@ type gate struct {
 func (g *gate) enter() bool {
 	g.calls.Add(1)
 	if g.captures.Load() == 0 {
+		g.entered()
 		return true
 	}
 	g.calls.Add(-1)
 	return false
 }
 
-func (g *gate) leave() { g.calls.Add(-1) }
+func (g *gate) leave() {
+	g.left()
+	g.calls.Add(-1)
+}
 
 // enterLong admits a call that may block to all gates, until leaveLong of each. Captures
 // that wait to begin have priority, or successive calls would starve them.

@@ -1,8 +1,8 @@
 package safe
 
 // Locks are taken in the order of their ranks, so that no two goroutines deadlock. Only
-// the holder of pairs may lock two graphs. With the build tag cudabind_lockorder, every
-// lock checks the order.
+// the holder of pairs may lock two graphs. Inside of a gate, no stream is locked. With the
+// build tag cudabind_lockorder, every lock checks the order.
 type (
 	turnRank   struct{} // backlog.turn: a wait for room in a stream's queue
 	streamRank struct{} // queue.mu: calls on a stream

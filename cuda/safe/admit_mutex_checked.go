@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // A mutex is a lock with a rank. It panics if the order of ranks is violated.
@@ -25,10 +27,15 @@ type heldLock struct {
 }
 
 func (m *mutex[R]) Lock() {
+	m.mayWait()
+	m.Mutex.Lock()
+	var r R
+	noteLocked(m, r.rank())
+}
+
+func (m *mutex[R]) mayWait() {
 	var r R
 	mayLock(r.rank())
-	m.Mutex.Lock()
-	noteLocked(m, r.rank())
 }
 
 // TryLock never waits, and so need not follow the order.
@@ -50,9 +57,20 @@ func (m *mutex[R]) Unlock() {
 type second[R rank] struct{ *mutex[R] }
 
 func (m second[R]) Lock() {
+	m.mayWait()
 	m.Mutex.Lock()
 	var r R
 	noteLocked(m.mutex, r.rank())
+}
+
+func (m second[R]) mayWait() {
+	held.Lock()
+	defer held.Unlock()
+	for _, l := range held.by[goroutine()] {
+		if _, inside := l.mutex.(*gate); inside {
+			panic("cuda: lock order violated: a stream is locked inside of a gate")
+		}
+	}
 }
 
 // second returns the mutex for a caller that holds another one of the same rank, and
@@ -66,6 +84,18 @@ func (m *mutex[R]) takeOver() {
 	var r R
 	noteLocked(m, r.rank())
 }
+
+// mayWait panics if a wait for mu violates the order, also where it is free.
+func mayWait(mu locker) {
+	if ranked, ok := mu.(interface{ mayWait() }); ok && !rt.InCallback() { // where lock never waits
+		ranked.mayWait()
+	}
+}
+
+// entered and left note that the goroutine is inside of a gate. A capture that begins locks its
+// stream and then waits for it, so it counts as a lock of that rank.
+func (g *gate) entered() { noteLocked(g, streamRank{}.rank()) }
+func (g *gate) left()    { noteUnlocked(g) }
 
 func mayLock(rank int) {
 	held.Lock()

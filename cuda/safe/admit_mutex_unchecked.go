@@ -14,3 +14,8 @@ func (m *mutex[R]) second() *mutex[R] { return m }
 // handOver lets another goroutine unlock the mutex, after it has called takeOver.
 func (m *mutex[R]) handOver() {}
 func (m *mutex[R]) takeOver() {}
+
+func mayWait(locker) {}
+
+func (g *gate) entered() {}
+func (g *gate) left()    {}

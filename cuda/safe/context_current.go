@@ -47,6 +47,7 @@ func (c *contextCore) callForeign(op string, f func() error) error {
 // lock locks mu. Where rt.InCallback it does not wait: the holder of mu may be waiting
 // for the function that runs there.
 func lock(op string, mu locker) error {
+	mayWait(mu)
 	if mu.TryLock() {
 		return nil
 	}
