@@ -32,6 +32,23 @@ func sumAll(ctx context.Context, comms collective.Comms, streams []*safe.Stream,
 	return err
 }
 
+// registerAll registers one buffer of each GPU, and adds them up a hundred times.
+func registerAll(ctx context.Context, comms collective.Comms, streams []*safe.Stream, buffers []*safe.Buffer[float32]) error {
+	for i, c := range comms {
+		r, err := collective.Register(c, buffers[i])
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+	}
+	for range 100 {
+		if err := sumAll(ctx, comms, streams, buffers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // limited calls f, and aborts the communicator if ctx ends first.
 func limited(ctx context.Context, c *collective.Comm, f func() error) error {
 	defer context.AfterFunc(ctx, func() { c.Abort(context.Cause(ctx)) })()
@@ -106,11 +123,16 @@ func TestScale(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, x.Close()) })
 		contexts, streams = append(contexts, x), append(streams, nonBlocking(t, x))
-		buffers = append(buffers, filled(t, x, 1000, func(int) float32 { return 1 }))
+		b, err := safe.NewBufferWith[float32](x, 1000, safe.BufferOptions{Plain: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, b.Close()) })
+		require.NoError(t, b.Fill(1))
+		buffers = append(buffers, b)
 	}
 	comms, err := collective.Open(t.Context(), contexts...)
 	require.NoError(t, err)
 	require.NoError(t, limited(t.Context(), comms[0], func() error { return sumAll(t.Context(), comms, streams, buffers) }))
 	assert.EqualValues(t, len(devices), contents(t, buffers[0])[999])
+	require.NoError(t, registerAll(t.Context(), comms, streams, buffers))
 	require.NoError(t, comms.Shutdown(t.Context()))
 }

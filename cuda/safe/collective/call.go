@@ -40,6 +40,7 @@ type call struct {
 	op       nccl.NcclRedOp_t
 	peer     int32       // or the root
 	uses     [3]safe.Arg // used of them
+	at       [3]extent   // the memory of each
 	used     int
 }
 
@@ -133,11 +134,7 @@ func (g *Calls) run(op string) error {
 		}
 	}
 	defer g.release(len(g.cores))
-	for i := range g.calls {
-		k := &g.calls[i]
-		g.on = append(g.on, safe.RawWork{Stream: k.stream, Uses: k.uses[:k.used]})
-	}
-	err := safe.EnqueueRaw(g.enqueue, g.on...)
+	err := g.enqueueAll()
 	if err == nil {
 		return nil
 	}
@@ -189,6 +186,10 @@ func (g *Calls) pass() error {
 			return err
 		}
 	}
+	if g.listed != g.version() {
+		return errStale
+	}
+	g.passed = true
 	err := g.group()
 	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(g.calls) == 1 {
 		return explained(err) // NCCL has refused it, and the communicator works as before

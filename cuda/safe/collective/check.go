@@ -50,7 +50,7 @@ func (k *call) check(op string, c *Comm, s *safe.Stream, sh *shape) error {
 	if err := k.buffers(op, sh); err != nil {
 		return err
 	}
-	k.use(r.uses.Arg())
+	k.use(r.uses.Arg(), extent{})
 	return k.start(op, c)
 }
 
@@ -97,18 +97,23 @@ func (k *call) buffers(op string, sh *shape) error {
 
 // buffer checks and takes one buffer.
 func (k *call) buffer(op, what string, b *span) error {
-	if b.context == nil || b.address == 0 && b.n > 0 {
-		return refuse(op, safe.ErrClosed, "%s", what)
-	}
-	if err := sameDevice(op, what, b.context.Device(), k.core.x.Device()); err != nil {
+	if err := b.check(op, what, k.core); err != nil {
 		return err
 	}
-	k.use(b.arg)
+	k.use(b.arg, b.extent())
 	return nil
 }
 
-func (k *call) use(a safe.Arg) {
-	k.uses[k.used] = a
+// check refuses a buffer that is closed or on another device.
+func (s *span) check(op, what string, c *core) error {
+	if s.context == nil || s.address == 0 && s.n > 0 {
+		return refuse(op, safe.ErrClosed, "%s", what)
+	}
+	return sameDevice(op, what, s.context.Device(), c.x.Device())
+}
+
+func (k *call) use(a safe.Arg, at extent) {
+	k.uses[k.used], k.at[k.used] = a, at
 	k.used++
 }
 

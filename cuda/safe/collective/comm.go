@@ -39,11 +39,14 @@ type core struct {
 	life  context.Context // ends with the communicator; the cause is the error of later calls
 	leave context.CancelCauseFunc
 
-	mu    sync.Mutex // NCCL allows one call at a time. No lock is taken under it
+	mu    sync.Mutex // NCCL allows one call at a time. No lock of this package is taken under it
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
 	ready bool // NCCL may be asked for errors
 	state nccl.NcclResult_t
+
+	registered []*registration
+	version    atomic.Uint64 // changes with registered and with what operations list of it
 }
 
 var numbers atomic.Uint64
@@ -236,7 +239,7 @@ func (c *Comm) Abort(cause error) {
 // Close closes the communicator and returns at once. Calls return safe.ErrClosed from now
 // on. NCCL finalizes and releases the communicator in the background: after the work that
 // uses it has completed, and after graphs with its operations and their executables are
-// closed. Closing again does nothing.
+// closed. It ends the registrations. Closing again does nothing.
 //
 // Other ranks may then not enqueue operations either. A program that ends should call
 // [Comm.Shutdown], as other ranks may need this process until all work is complete. Errors

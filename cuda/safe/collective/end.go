@@ -42,6 +42,7 @@ func (c *core) end() {
 		defer func() { *c.raw = 0 }()
 		return release(*c.raw)
 	})
+	c.forgetAll()
 	if err != nil && !errors.Is(err, nccl.NcclInProgress) {
 		lifetime.ReportLater(named("Comm.Close", err))
 	}
@@ -92,7 +93,12 @@ func (c *core) finalize() error {
 		}
 		return f()
 	}
-	err := c.whole(func() error { return step(func() error { return nccl.NcclCommFinalize(*c.raw) }) })
+	err := c.whole(func() error {
+		return step(func() error {
+			c.deregisterAll()
+			return nccl.NcclCommFinalize(*c.raw)
+		})
+	})
 	var late <-chan time.Time
 	var deserted <-chan struct{}
 	if c.session.peers != nil {

@@ -15,8 +15,11 @@ type Calls struct {
 	calls []call
 
 	on      []safe.RawWork
+	uses    []safe.Arg // of on, with registrations
 	cores   []*core
 	enqueue func() error // pass
+	listed  uint64       // version of on
+	passed  bool         // NCCL was called
 }
 
 // Group calls f, which adds operations by [Comm.In], and then enqueues all of them as one
@@ -96,8 +99,9 @@ func (k *call) start(op string, c *Comm) error {
 	err := g.run(op)
 	clear(g.calls)
 	clear(g.on)
+	clear(g.uses)
 	clear(g.cores)
-	g.calls, g.on, g.cores = g.calls[:0], g.on[:0], slices.Delete(g.cores, 0, len(g.cores))
+	g.calls, g.on, g.uses, g.cores = g.calls[:0], g.on[:0], g.uses[:0], slices.Delete(g.cores, 0, len(g.cores))
 	singles.Put(g)
 	return err
 }

@@ -79,10 +79,10 @@ func setUp(m *testing.M) (int, error) {
 }
 
 // buildDouble compiles the double of NCCL.
-func buildDouble(dir string) (string, error) {
+func buildDouble(dir string, more ...string) (string, error) {
 	file := filepath.Join(dir, "libnccl.so.2")
-	out, err := command.CC("-shared", "-fPIC", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-soname=libnccl.so.2",
-		"-o", file, "testdata/nccl/nccl.c", "-ldl").CombinedOutput()
+	out, err := command.CC(append(more, "-shared", "-fPIC", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-soname=libnccl.so.2",
+		"-o", file, "testdata/nccl/nccl.c", "-ldl")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building the double of NCCL: %w\n%s", err, out)
 	}
@@ -101,6 +101,10 @@ func leftOver() error {
 	}
 	if told.Blocking != 0 {
 		return errors.New("a blocking communicator")
+	}
+	if told.Stale+told.Used+told.Freed != 0 {
+		return fmt.Errorf("registrations: %d ended twice or too late, %d before operations on their memory, %d after their memory was freed",
+			told.Stale, told.Used, told.Freed)
 	}
 	return nil
 }

@@ -107,6 +107,10 @@ func spanOf[T any](b *safe.Buffer[T]) span {
 
 func (s *span) bytes() uint64 { return uint64(s.n) * s.size }
 
+func (s *span) extent() extent {
+	return extent{uint64(s.address), uint64(s.address) + s.bytes()}
+}
+
 // reducing checks and starts an operation that computes.
 func reducing[T Element](op string, c *Comm, s *safe.Stream, k *call, with Op, sh shape) error {
 	if !with.known() {

@@ -18,4 +18,10 @@ struct control {
 	int32_t operations; /* so far */
 	int32_t groups;     /* outermost ones so far */
 	int32_t multicast;  /* of NCCL_NVLS_ENABLE: -1 if it is not set */
+	int32_t skips;      /* registrations are not made, without an error */
+	int32_t registered, deregistered; /* so far */
+	int32_t cleaned;    /* registrations that the end of a communicator ended */
+	int32_t stale;      /* deregistrations of nothing, or after the communicator was finalized */
+	int32_t used;       /* registrations that were ended before operations on their memory */
+	int32_t freed;      /* registrations that were ended after their memory was freed */
 };

@@ -25,12 +25,21 @@ typedef struct {
 } config;
 typedef void *stream_t;
 
+/* A reg is the registration of a range of pages. It stays when it has ended, so that its users can tell. */
+struct reg {
+	struct comm *comm;
+	uintptr_t address, begin, end;
+	int refs, users;
+	struct reg *next;
+};
+
 /* A step is an operation that a rank waits for; the work of a call, or of a group, has several. */
 struct step {
 	int kind, type, op, peer;
 	const char *src;
 	char *dst;
 	size_t count;
+	struct reg *of[2]; /* the registrations of src and dst, or 0 */
 	struct work *work;
 	struct step *next;
 };
@@ -40,6 +49,7 @@ struct work {
 	stream_t stream;
 	struct step *steps;
 	int left;
+	bool captured;
 	struct work *next;
 };
 
@@ -58,6 +68,7 @@ struct comm {
 	volatile uint32_t *flag; /* 1 while no work of the rank is unfinished */
 	struct step *pending, **tail;
 	struct comm **child;
+	struct reg *regs;
 };
 
 static struct control *control;
@@ -72,6 +83,8 @@ static int (*host_alloc)(void **, size_t, unsigned);
 static int (*host_free)(void *);
 static int (*current)(void **);
 static int (*make_current)(void *);
+static int (*is_capturing)(stream_t, int *);
+static int (*range_of)(uint64_t *, size_t *, uint64_t);
 
 static void *driver(const char *name)
 {
@@ -108,6 +121,43 @@ static int leave(struct comm *c, int code)
 }
 
 static int begun(struct comm *c) { return (c->busy = control->busy) ? IN_PROGRESS : SUCCESS; }
+
+/* Registrations. */
+
+/* registration returns the one that has all of a range, which lies in its pages. lock is held. */
+static struct reg *registration(struct comm *c, const void *at, size_t size)
+{
+	uintptr_t begin = (uintptr_t)at;
+	struct reg *r = c->regs;
+	while (r && (!begin || !size || !r->refs || begin < r->begin || begin + size > r->end))
+		r = r->next;
+	return r;
+}
+
+/* use notes that an operation is in flight, or no more. lock is held. */
+static void use(struct step *s, int by)
+{
+	for (int i = 0; i < 2; i++) {
+		if (!s->of[i])
+			continue;
+		if (by > 0 && !s->of[i]->refs)
+			control->used++; /* a graph runs again, and its registration has ended */
+		s->of[i]->users += by;
+	}
+}
+
+/* check_memory notes that the memory of a registration is not there any more. lock is held. */
+static void check_memory(struct reg *r)
+{
+	void *before = 0;
+	uint64_t start;
+	size_t size;
+	current(&before);
+	make_current(r->comm->context);
+	if (range_of(&start, &size, r->address))
+		control->freed++;
+	make_current(before);
+}
 
 /* Reductions. */
 
@@ -196,6 +246,7 @@ static struct step *find(struct comm *c, bool collective, int kind, int peer, bo
 
 static void done(struct step *s)
 {
+	use(s, -1);
 	if (!--s->work->left)
 		*s->work->comm->flag = 1;
 }
@@ -246,6 +297,8 @@ static void arrive(void *of)
 			for (struct step *s = w->steps; s; s = s->next) {
 				struct step *copy = malloc(sizeof *copy); /* a graph comes again */
 				*copy = *s;
+				if (w->captured)
+					use(s, 1);
 				copy->next = 0;
 				*c->tail = copy;
 				c->tail = &copy->next;
@@ -260,7 +313,14 @@ static int submit(struct work *w)
 	void *before = 0;
 	current(&before);
 	make_current(w->comm->context); /* a group has several */
-	bool failed = launch(w->stream, arrive, w) || wait_value(w->stream, (uint64_t)(uintptr_t)w->comm->flag, 1, 1);
+	int capturing = 0;
+	bool failed = is_capturing(w->stream, &capturing);
+	w->captured = capturing;
+	pthread_mutex_lock(&lock);
+	for (struct step *s = w->steps; s && !capturing; s = s->next)
+		use(s, 1);
+	pthread_mutex_unlock(&lock);
+	failed = failed || launch(w->stream, arrive, w) || wait_value(w->stream, (uint64_t)(uintptr_t)w->comm->flag, 1, 1);
 	make_current(before);
 	return failed ? CUDA_FAILED : SUCCESS;
 }
@@ -285,6 +345,9 @@ static int add(struct comm *c, stream_t stream, struct step s)
 		*last = w;
 	}
 	struct step *copy = malloc(sizeof *copy), **end = &w->steps;
+	size_t bytes = s.count * sizes[s.type], all = bytes * c->world->size;
+	s.of[0] = registration(c, s.src, s.kind == REDUCE_SCATTER ? all : bytes);
+	s.of[1] = registration(c, s.dst, s.kind == ALL_GATHER ? all : bytes);
 	*copy = s;
 	copy->work = w;
 	copy->next = 0;
@@ -424,8 +487,10 @@ int ncclCommInitRankConfig(struct comm **out, int size, id_t128 id, int rank, co
 	host_free = driver("cuMemFreeHost");
 	current = driver("cuCtxGetCurrent");
 	make_current = driver("cuCtxSetCurrent");
+	is_capturing = driver("cuStreamIsCapturing");
+	range_of = driver("cuMemGetAddressRange_v2");
 	void *context = 0;
-	if (!launch || !wait_value || !host_alloc || !host_free || !current || !make_current || current(&context) || !context)
+	if (!launch || !wait_value || !host_alloc || !host_free || !current || !make_current || !is_capturing || !range_of || current(&context) || !context)
 		return SYSTEM;
 	pthread_mutex_lock(&lock);
 	control->blocking += cfg->blocking;
@@ -513,9 +578,70 @@ int ncclCommFinalize(struct comm *c)
 	return leave(c, control->hangs_final ? IN_PROGRESS : begun(c));
 }
 
+#ifndef BEFORE_2_19
+
+int ncclCommRegister(struct comm *c, void *at, size_t size, void **handle)
+{
+	uintptr_t page = sysconf(_SC_PAGESIZE), begin = (uintptr_t)at & -page, end = ((uintptr_t)at + size + page - 1) & -page;
+
+	enter(c);
+	if (c->finalized || c->aborted)
+		return leave(c, USAGE);
+	int failed = control->fail;
+	control->fail = 0;
+	if (failed)
+		return leave(c, failed);
+	*handle = 0;
+	if (control->skips)
+		return leave(c, begun(c));
+	struct reg *r = c->regs;
+	while (r && (!r->refs || r->begin > begin || r->end < end))
+		r = r->next;
+	if (!r) {
+		r = calloc(1, sizeof *r);
+		*r = (struct reg){.comm = c, .address = (uintptr_t)at, .begin = begin, .end = end, .next = c->regs};
+		c->regs = r;
+	}
+	r->refs++;
+	control->registered++;
+	*handle = r;
+	return leave(c, begun(c));
+}
+
+int ncclCommDeregister(struct comm *c, void *handle)
+{
+	struct reg *r;
+
+	enter(c);
+	for (r = c->regs; r && r != handle; r = r->next)
+		;
+	if (!r || !r->refs || c->finalized || c->aborted) {
+		control->stale++;
+		return leave(c, USAGE);
+	}
+	int failed = control->fail;
+	control->fail = 0;
+	if (failed)
+		return leave(c, failed);
+	control->deregistered++;
+	check_memory(r);
+	if (!--r->refs && r->users)
+		control->used++;
+	return leave(c, begun(c));
+}
+
+#endif
+
 static int end(struct comm *c)
 {
 	enter(c);
+	for (struct reg *r = c->regs; r; r = r->next) {
+		if (!r->refs)
+			continue;
+		check_memory(r);
+		control->cleaned += r->refs;
+		r->refs = 0;
+	}
 	c->aborted = true;
 	*c->flag = 1; /* the streams go on */
 	control->live--;
