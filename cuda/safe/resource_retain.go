@@ -35,7 +35,7 @@ func Retain(uses ...Arg) (release func(), err error) {
 		r.objects.release()
 		return nil, wrap(op, err)
 	}
-	h := &held{retention: r}
+	h := &heldRetention{retention: r}
 	h.cleanup = lifetime.Cleanup(h, &r.Handle)
 	return h.release, nil
 }
@@ -46,13 +46,13 @@ type retention struct {
 	objects *retained
 }
 
-// held is what the program holds of a retention.
-type held struct {
+// heldRetention is what the program holds of a retention.
+type heldRetention struct {
 	*retention
 	cleanup runtime.Cleanup
 }
 
-func (h *held) release() {
+func (h *heldRetention) release() {
 	h.cleanup.Stop()
 	_ = h.Close() // Destroy does not fail
 }
