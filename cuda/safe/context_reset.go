@@ -22,8 +22,9 @@ import (
 // for pending destruction of closed or dropped objects. It returns [ErrCapturing] while a
 // stream of the device is capturing. Nothing else may be in flight in the context: CUDA
 // crashes if an allocation, or a call of package driver or of another library, coincides
-// with a reset. For the same reason, close every object before you reset the context by
-// other means. Source: cuDevicePrimaryCtxReset.
+// with a reset. For the same reason, synchronize every stream and then close every object
+// before you reset the context by other means: the release of an object whose work is
+// pending follows in the background. Source: cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"
 	if err := rt.Init(); err != nil {

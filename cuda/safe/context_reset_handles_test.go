@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -127,13 +128,13 @@ func TestDroppedAfterReset(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
 	needs(t, "cuCtxGetId")
-	device := func() driver.CUdevice {
+	func() {
 		x, err := safe.Open(1)
 		require.NoError(t, err)
-		ofBefore(t, x)
-		return x.Device().Raw()
+		o := ofBefore(t, x)
+		require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
+		runtime.KeepAlive(o) // the garbage collector must not find it during the reset
 	}()
-	require.NoError(t, driver.CuDevicePrimaryCtxReset(device))
 	before := callsByHandle()
 	for range 10 {
 		drop()

@@ -89,6 +89,7 @@ func TestSimFreeAfterReset(t *testing.T) {
 	require.NoError(t, buffers[0].Close()) // after both, on an internal stream
 	require.NoError(t, s.Synchronize())
 	require.NoError(t, other.Synchronize())
+	settle(t) // CUDA crashes if a raw reset coincides with the free
 	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
 	for _, c := range []closer{buffers[1], buffers[2], s, other, x} {
 		assert.NoError(t, c.Close())
