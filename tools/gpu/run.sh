@@ -109,6 +109,7 @@ program reduction
 program train -o "$results/loss.png"
 if python3 -c 'import torch' 2>/dev/null; then
 	program train.py # the same in PyTorch
+	program matmul.py # what the benchmarks of package blas measure
 fi
 tests driver driver
 tests runtime runtime -test.skip='^TestDocs$' # reads the sources
@@ -131,6 +132,7 @@ for p in cudainfo vectoradd imageserver samples conjugategradients reduction tra
 	test -f "$results/$p.log" && cat "$results/$p.log"
 done
 grep "^Benchmark" "$results/blas.log"
+test -f "$results/matmul.log" && cat "$results/matmul.log"
 tail -q -n 1 "$results/storm-full.log" "$results/storm.log"
 test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
 exit $failures

@@ -15,14 +15,15 @@ import (
 // every call has to succeed, and the values are always known.
 type own struct {
 	*task
-	dev     *device
-	streams [2]*safe.Stream // the second works for the first only, between two events
-	events  [2]*safe.Event
-	buffers [3]*values
-	pattern *values // pinned memory, that nothing writes to
-	back    *values // pinned memory, that copies go to
-	pool    *safe.Pool
-	graphs  []*ownGraph
+	dev      *device
+	streams  [2]*safe.Stream // the second works for the first only, between two events
+	events   [2]*safe.Event
+	buffers  [3]*values
+	pattern  *values // pinned memory, that nothing writes to
+	back     *values // pinned memory, that copies go to
+	pool     *safe.Pool
+	graphs   []*ownGraph
+	retained []retention
 
 	capture *ownCapture // under way, nil for none
 
@@ -85,6 +86,9 @@ func (o *own) close() error {
 	errs := []error{o.endCapture(), o.check(waitPlain)}
 	for _, g := range o.graphs {
 		errs = append(errs, g.close())
+	}
+	for _, r := range o.retained {
+		r.release()
 	}
 	for _, v := range o.buffers {
 		errs = append(errs, v.buffer.Close())

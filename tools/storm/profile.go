@@ -26,7 +26,7 @@ type profile struct {
 var profiles = []*profile{
 	{
 		name: "default", doc: "everything without faults", goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 3,
-		topics: map[string]int{"own": 6, "ownwait": 3, "owngraph": 4, "owncapture": 4, "condition": 4, "stream": 2, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 2, "pitched": 1, "wait": 2, "green": 1, "life": 1, "resource": 2, "ownresource": 4, "whole": 1, "ownwhole": 1},
+		topics: map[string]int{"own": 6, "ownwait": 3, "owngraph": 4, "owncapture": 4, "condition": 4, "stream": 2, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 2, "pitched": 1, "wait": 2, "green": 1, "life": 1, "resource": 2, "ownresource": 4, "ownretain": 1, "whole": 1, "ownwhole": 1},
 	},
 	{
 		name: "own", doc: "goroutines with things of their own alone", goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 3,
@@ -38,11 +38,11 @@ var profiles = []*profile{
 	},
 	{
 		name: "captures", doc: "captures beside everything that could see them", goroutines: 8, steps: 80, devices: 1, drops: 10, own: true, ticks: 2,
-		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 6, "owncapture": 6, "condition": 6, "stream": 3, "event": 4, "capture": 6, "wait": 3, "green": 1, "resource": 3, "ownresource": 6, "whole": 1, "ownwhole": 1},
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 6, "owncapture": 6, "condition": 6, "stream": 3, "event": 4, "capture": 6, "wait": 3, "green": 1, "resource": 3, "ownresource": 6, "ownretain": 2, "whole": 1, "ownwhole": 1},
 	},
 	{
 		name: "graphs", doc: "graphs by hand and captured, and their executables", goroutines: 6, steps: 80, devices: 1, drops: 20, own: true, ticks: 2,
-		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 6, "owncapture": 6, "condition": 6, "stream": 1, "capture": 2, "graph": 6, "exec": 6, "memory": 1, "resource": 2, "ownresource": 6, "whole": 1, "ownwhole": 1},
+		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 6, "owncapture": 6, "condition": 6, "stream": 1, "capture": 2, "graph": 6, "exec": 6, "memory": 1, "resource": 2, "ownresource": 6, "ownretain": 2, "whole": 1, "ownwhole": 1},
 	},
 	{
 		name: "memory", doc: "memory of every kind", goroutines: 6, steps: 80, devices: 1, drops: 20, own: true, ticks: 2,
@@ -50,7 +50,7 @@ var profiles = []*profile{
 	},
 	{
 		name: "lifetimes", doc: "closing and dropping at any moment", goroutines: 8, steps: 60, devices: 1, drops: 50, own: true, ticks: 3,
-		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 2, "event": 2, "capture": 1, "graph": 1, "exec": 1, "memory": 2, "pitched": 1, "wait": 1, "green": 1, "life": 8, "resource": 3, "ownresource": 4, "whole": 1, "ownwhole": 1},
+		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 2, "event": 2, "capture": 1, "graph": 1, "exec": 1, "memory": 2, "pitched": 1, "wait": 1, "green": 1, "life": 8, "resource": 3, "ownresource": 4, "ownretain": 1, "whole": 1, "ownwhole": 1},
 	},
 	{
 		name: "waits", doc: "many waits, cancelled ones, streams that are stuck for a while, full queues", goroutines: 8, steps: 30, devices: 1, drops: 10, own: true, ticks: 10,
@@ -62,7 +62,7 @@ var profiles = []*profile{
 	},
 	{
 		name: "raw", doc: "the program's own raw calls beside ours", goroutines: 6, steps: 60, devices: 1, drops: 20, own: true, ticks: 2,
-		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 1, "event": 1, "memory": 1, "wait": 1, "resource": 3, "ownresource": 4, "raw": 8},
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 1, "event": 1, "memory": 1, "wait": 1, "resource": 3, "ownresource": 4, "ownretain": 1, "raw": 8},
 	},
 	{
 		name: "reset", doc: "resets of the primary context", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,
