@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cudabind/cudabind/internal/process"
@@ -16,6 +17,38 @@ type race struct {
 	end   time.Time // after which rows are left out
 	log   io.Writer
 	*results
+}
+
+// start starts the contestants, and has them do all rows.
+func (r *race) start(chosen [][]string) error {
+	r.all = make([]*contestant, len(chosen))
+	var ready sync.WaitGroup
+	for i, command := range chosen {
+		ready.Go(func() { r.all[i] = start(command[0], command[1:]...) })
+	}
+	ready.Wait()
+	for _, c := range r.all {
+		defer c.stop("")
+	}
+	r.admit()
+	if r.GPU == "" {
+		return fmt.Errorf("package safe takes no part, and the others are to stand beside it: %+v", r.Contestants)
+	}
+	r.run()
+	return nil
+}
+
+// admit lists the contestants.
+func (r *race) admit() {
+	first := r.Contestants == nil
+	for _, c := range r.all {
+		if c.ready.GPU != "" {
+			r.GPU, r.CUDA = c.ready.GPU, c.ready.CUDA
+		}
+		if first {
+			r.Contestants = append(r.Contestants, participant{c.name, c.ready.Ready, c.absent})
+		}
+	}
 }
 
 // run measures all rows.
@@ -101,9 +134,13 @@ func (r *race) valid(c *contestant, row string, answer reply) bool {
 func (r *race) waits(us int) {
 	rows := waitRows(us)
 	samples, cpu := map[string][]float64{}, map[string][]float64{}
-	r.turns(5, rows[0].name, func(c *contestant) bool {
+	r.turns(2, rows[0].name, func(c *contestant) bool {
 		answer := c.do("wait", us, 0)
 		if !r.valid(c, rows[0].name, answer) {
+			return false
+		}
+		if len(answer.Samples) == 0 || slices.Min(answer.Samples) < float64(us) {
+			r.note(note{c.name, rows[0].name, "it does not wait for the kernel", true})
 			return false
 		}
 		for _, s := range answer.Samples {
@@ -126,7 +163,7 @@ func (r *race) crowd(workers int) {
 	rows := crowdRows(workers)
 	wall, cpu, more := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 	reps := map[string]int{}
-	r.turns(3, rows[0].name, func(c *contestant) bool {
+	r.turns(1, rows[0].name, func(c *contestant) bool {
 		if reps[c.name] == 0 { // as many as take a second or so
 			answer := c.do("many", workers, 2)
 			if !r.valid(c, rows[0].name, answer) {

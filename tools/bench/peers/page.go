@@ -13,8 +13,8 @@ const introduction = `# Speed beside other bindings
 <!-- Written by tools/bench/peers -page: do not edit. -->
 
 The same operations by C, by this module and by other bindings, in turns on one machine: %s
-All contestants launch the same kernels. Each row is done in several rounds, and figures are medians.
-The time of C stands for itself, and the other figures are multiples of it. Ratios last; times differ
+All contestants launch the same kernels. Each is started %d times and does each row in several rounds.
+The figure is the fastest round's, or the median where a row is about waits or threads. The time of C stands for itself, and the other figures are multiples of it. Ratios last; times differ
 from machine to machine.
 
 | column | what it is |
@@ -35,7 +35,7 @@ func (r *results) page(plot string) string {
 			fmt.Fprintf(&who, "| %s | %s%s |\n", c.Name, escaped(c.Version), meaning[c.Name])
 		}
 	}
-	fmt.Fprintf(&b, introduction, strings.TrimSpace(r.head())+".", who.String(), r.Crossing, noise)
+	fmt.Fprintf(&b, introduction, strings.TrimSpace(r.head())+".", starts, who.String(), r.Crossing, noise)
 	for i, line := range r.cells() {
 		for k, cell := range line {
 			line[k] = escaped(strings.ReplaceAll(cell, " LOSES", " **loses**"))

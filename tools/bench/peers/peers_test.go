@@ -68,13 +68,13 @@ func TestOnTheSimulatedDriver(t *testing.T) {
 	require.NoError(t, err)
 	for _, f := range r.Rows {
 		for _, name := range []string{"C", "raw", "safe"} {
-			assert.Contains(t, f.Median, name, f.Name)
-			assert.True(t, f.Unit == "" || f.Median[name] > 0, f.Name)
+			assert.Contains(t, f.Figure, name, f.Name)
+			assert.True(t, f.Unit == "" || f.Figure[name] > 0, f.Name)
 		}
 		many := f.Name == "100 launches" || strings.HasPrefix(f.Name, "pipeline")
 		graph := strings.Contains(f.Name, ": build") || strings.Contains(f.Name, ": set all")
-		assert.Equal(t, many || graph || strings.HasPrefix(f.Name, "async alloc"), f.Median["bulk"] > 0, f.Name)
-		assert.Equal(t, many, f.Median["replay"] > 0, f.Name)
+		assert.Equal(t, many || graph || strings.HasPrefix(f.Name, "async alloc"), f.Figure["bulk"] > 0, f.Name)
+		assert.Equal(t, many, f.Figure["replay"] > 0, f.Name)
 		assert.Contains(t, out.String(), "\n"+f.Name+" ")
 		assert.Contains(t, string(text), "\n| "+f.Name+" | ")
 	}

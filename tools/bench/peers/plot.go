@@ -47,14 +47,14 @@ func (r *results) svg() string {
 	y += 2 * lineHeight
 	top := y
 	for _, f := range r.Rows {
-		c := f.Median["C"]
+		c := f.Figure["C"]
 		if c == 0 || f.Unit == "" {
 			continue
 		}
 		y += lineHeight
 		text(margin, y, "", f.Name)
 		for _, d := range dots {
-			if v, ok := f.Median[d.name]; ok {
+			if v, ok := f.Figure[d.name]; ok {
 				fmt.Fprintf(&b, `<circle cx="%.1f" cy="%d" r="5" fill="%s"/>`+"\n", at(v/c), y-4, d.color)
 			}
 		}

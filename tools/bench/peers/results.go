@@ -33,7 +33,7 @@ type participant struct {
 type figures struct {
 	Name   string               `json:"name"`
 	Unit   string               `json:"unit,omitempty"` // to print them in
-	Median map[string]float64   `json:"median"`         // ns, or a number, by contestant
+	Figure map[string]float64   `json:"figure"`         // ns, or a number, by contestant
 	Rounds map[string][]float64 `json:"rounds"`
 }
 
@@ -45,15 +45,21 @@ type note struct {
 	Failed     bool   `json:"failed,omitempty"`
 }
 
-func (r *results) add(row row, values map[string][]float64) {
-	if len(values) == 0 {
+// add takes in the rounds of a row, beside those that it has.
+func (r *results) add(row row, rounds map[string][]float64) {
+	if len(rounds) == 0 {
 		return
 	}
-	f := &figures{Name: row.name, Unit: row.unit, Median: map[string]float64{}, Rounds: values}
-	for name, v := range values {
-		f.Median[name] = median(v)
+	i := slices.IndexFunc(r.Rows, func(f *figures) bool { return f.Name == row.name })
+	if i < 0 {
+		i = len(r.Rows)
+		r.Rows = append(r.Rows, &figures{Name: row.name, Unit: row.unit, Figure: map[string]float64{}, Rounds: map[string][]float64{}})
 	}
-	r.Rows = append(r.Rows, f)
+	f := r.Rows[i]
+	for name, values := range rounds {
+		f.Rounds[name] = append(f.Rounds[name], values...)
+		f.Figure[name] = row.figure(f.Rounds[name])
+	}
 }
 
 // note takes a reason in, once. That a contestant lacks an item is none.
@@ -99,8 +105,8 @@ func (r *results) noted() (all []string) {
 
 // best is the fastest peer of a row, "" if there is none.
 func (f *figures) best() (name string) {
-	for other, ns := range f.Median {
-		if foreign(other) && (name == "" || ns < f.Median[name] || ns == f.Median[name] && other < name) {
+	for other, ns := range f.Figure {
+		if foreign(other) && (name == "" || ns < f.Figure[name] || ns == f.Figure[name] && other < name) {
 			name = other
 		}
 	}
@@ -113,11 +119,11 @@ const noise = 15
 // loses tells whether one of our ways is behind the best peer by more than 5 %, and by more than
 // a crossing of cgo and noise.
 func (f *figures) loses(way string, crossing float64) bool {
-	best, ours := f.best(), f.Median[way]
+	best, ours := f.best(), f.Figure[way]
 	if best == "" || ours == 0 || f.Unit == "" {
 		return false
 	}
-	return ours > 1.05*f.Median[best] && ours > f.Median[best]+crossing+noise
+	return ours > 1.05*f.Figure[best] && ours > f.Figure[best]+crossing+noise
 }
 
 // loss is a row where one of our ways is behind.

@@ -29,7 +29,7 @@ func TestLoses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := &figures{Unit: "ns", Median: map[string]float64{"C": 1, "raw": 1, "safe": tt.safe, "cupy": tt.peer, "torch": 1e9}}
+			f := &figures{Unit: "ns", Figure: map[string]float64{"C": 1, "raw": 1, "safe": tt.safe, "cupy": tt.peer, "torch": 1e9}}
 			if tt.count {
 				f.Unit = ""
 			}
@@ -38,7 +38,7 @@ func TestLoses(t *testing.T) {
 			assert.False(t, f.loses("bulk", 30), "not measured")
 		})
 	}
-	f := &figures{Unit: "ns", Median: map[string]float64{"C": 1, "raw": 1, "safe": 1e6}}
+	f := &figures{Unit: "ns", Figure: map[string]float64{"C": 1, "raw": 1, "safe": 1e6}}
 	assert.Empty(t, f.best())
 	assert.False(t, f.loses("safe", 30), "no peer")
 }

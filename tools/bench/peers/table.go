@@ -12,7 +12,7 @@ import (
 func (r *results) columns() (names []string) {
 	for _, c := range r.Contestants {
 		for _, f := range r.Rows {
-			if _, ok := f.Median[c.Name]; ok {
+			if _, ok := f.Figure[c.Name]; ok {
 				names = append(names, c.Name)
 				break
 			}
@@ -46,8 +46,8 @@ func (r *results) cells() [][]string {
 
 // cell is a contestant's figure, as a multiple of C's if there is one and if it is a time.
 func (f *figures) cell(name string) string {
-	ns, ok := f.Median[name]
-	c := f.Median["C"]
+	ns, ok := f.Figure[name]
+	c := f.Figure["C"]
 	switch {
 	case !ok:
 		return ""
@@ -59,7 +59,7 @@ func (f *figures) cell(name string) string {
 
 // amount is a contestant's figure with its unit.
 func (f *figures) amount(name string) string {
-	v := f.Median[name]
+	v := f.Figure[name]
 	if f.Unit == "" {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}

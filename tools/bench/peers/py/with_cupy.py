@@ -153,6 +153,7 @@ class Cupy(Peer):
                 d.data.copy_to_host_async(po[o], size)
         for s in ss:
             s.synchronize()
+        self.s.use()  # which leaving a with-block ends
         self.check = bool(np.frombuffer(ho[31], np.float32, size // 4)[-1] == 2)
 
     def pipe_1m(self):
