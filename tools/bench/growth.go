@@ -4,14 +4,16 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
 // growth is operations of package safe in programs of growing size. A cost that does not
-// depend on the size keeps its bars equally long.
+// depend on the size keeps its bars equally long. Where it does, package driver shows whose cost
+// that is.
 var growth = group{
 	name:    "growth",
-	columns: []string{"ns", "to the smallest"},
+	columns: []string{"ns", "to the smallest", "raw ns"},
 	plot:    []string{"ns", "to the smallest"},
 	run:     grow,
 }
@@ -70,6 +72,9 @@ func (o *grown) measure(g *gpu, e effort, size int) (*line, error) {
 	}
 	l := newLine(o.name, strconv.Itoa(size))
 	l.Values["ns"] = result.Safe.Median / float64(parts)
+	if result.Raw != nil {
+		l.Values["raw ns"] = result.Raw.Median / float64(parts)
+	}
 	return l, nil
 }
 
@@ -157,13 +162,22 @@ func buildLong(g *gpu, size int) (row, int, func() error, error) {
 
 func instantiateLong(g *gpu, size int) (row, int, func() error, error) {
 	graph, err := newLong(g, size)
-	return row{safe: times(func() error {
+	if err != nil {
+		return row{}, 0, nothingToClose, err
+	}
+	return row{raw: times(func() error {
+		var exec driver.CUgraphExec
+		if err := driver.CuGraphInstantiate(&exec, graph.Raw(), 0); err != nil {
+			return err
+		}
+		return driver.CuGraphExecDestroy(exec)
+	}), safe: times(func() error {
 		exec, err := graph.Instantiate()
 		if err != nil {
 			return err
 		}
 		return exec.Close()
-	})}, size, graph.Close, err
+	})}, size, graph.Close, nil
 }
 
 // replayLong launches the graph and waits.
