@@ -27,10 +27,11 @@ type nodeTable struct {
 	of   map[driver.CUgraphNode]*retained
 	rest []*retained // of nodes whose handles are unknown here, and of earlier captures
 
-	mu    sync.Mutex
-	all   *retained        // the objects of all nodes, each once; nil until needed
-	inner []*graphRetained // valid with all: of child graphs
-	plain bool             // valid with all: there is nothing but objects
+	mu     sync.Mutex
+	all    *retained        // the objects of all nodes, each once; nil until needed
+	inner  []*graphRetained // valid with all: of child graphs
+	allocs []*block         // valid with all: the memory that the nodes allocate
+	plain  bool             // valid with all: there is nothing but objects
 }
 
 func newTable() *nodeTable {
@@ -133,11 +134,8 @@ func (h *graphRetained) share() *graphRetained {
 func (h *graphRetained) allocations() []*block {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := h.captured.allocations()
-	for k := range h.nodes.each() {
-		all = append(all, k.allocations()...)
-	}
-	return all
+	h.nodes.objects()
+	return append(h.captured.allocations(), h.nodes.allocs...)
 }
 
 // noteAll registers s, whose mu is held, as a user of all retained buffers.
@@ -214,7 +212,7 @@ func (t *nodeTable) objects() *retained {
 	if t.all != nil {
 		return t.all
 	}
-	t.all, t.inner, t.plain = newRetained(), nil, true
+	t.all, t.inner, t.allocs, t.plain = newRetained(), nil, nil, true
 	listed := map[*retained]struct{}{} // nodes may share one
 	for k := range t.each() {
 		if _, ok := listed[k]; !ok {
@@ -247,6 +245,7 @@ func (t *nodeTable) list(k *retained) {
 	if k.inner != nil {
 		t.inner = append(t.inner, k.inner)
 	}
+	t.allocs = append(t.allocs, k.allocations()...)
 	t.plain = t.plain && plain
 }
 

@@ -171,7 +171,7 @@ func (r *race) crowd(workers int) {
 			}
 			reps[c.name] = max(2, min(50, int(1e3/max(answer.Wall/2, 0.5))))
 			if reps[c.name] < 50 {
-				r.note(note{Contestant: c.name, Row: rows[0].name, Why: fmt.Sprintf("%d times, scaled to 50", reps[c.name])})
+				r.note(note{Contestant: c.name, Row: rows[0].name, Why: "fewer than 50 waits, scaled"})
 			}
 		}
 		answer, peak := c.crowd(workers, reps[c.name])

@@ -14,10 +14,11 @@ const introduction = `# Speed beside other bindings
 
 The same operations by C, by this module and by other bindings, in turns on one machine: %s
 All contestants launch the same kernels. Each is started %d times and does each row in several rounds.
-The figure is the fastest round's, or the median where a row is about waits or threads. The time of C stands for itself, and the other figures are multiples of it. Ratios last; times differ
-from machine to machine.
+A figure is that of the fastest round, or the median of the rounds where a row is about waits or threads.
+C's time is absolute; the other figures are multiples of it. Ratios last; times differ from machine to
+machine.
 
-| column | what it is |
+| column | meaning |
 |---|---|
 %s
 A way of package safe **loses** where it is slower than the best peer by more than 5 %%, and by more than

@@ -61,7 +61,7 @@ func TestOnTheSimulatedDriver(t *testing.T) {
 		assert.NotEmpty(t, c.Version, c.Name)
 	}
 	for _, n := range r.Notes {
-		assert.Contains(t, n.Why, "scaled to 50", n) // a machine with few cores
+		assert.Contains(t, n.Why, "fewer than 50 waits, scaled", n) // a machine with few cores
 	}
 	assert.Len(t, r.Rows, len(rows())+3*(len(waits)+len(crowds)))
 	text, err := os.ReadFile(page)

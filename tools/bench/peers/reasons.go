@@ -18,8 +18,10 @@ var reasons = []struct{ way, rows, why string }{
 	{"safe", `^graph of \d+: capture`, "A capture consists of single launches."},
 	{"safe", `^graph of \d+: (instantiate|update)`, "The executable retains the objects that its nodes use."},
 	{"safe", `^graph of \d+: launch$`, "A launch acquires the executable and the stream, and counts against the bound on goroutines inside launches."},
-	{"safe", `^launch and wait, .*: (median|p99)$|and wait$`, "A wait spins for at most 50 µs and then polls, every 10 µs at first. It returns some microseconds later than one that spins, and takes a fraction of the CPU time."},
+	{"safe", `^graph of 1000: launch and wait`, "cudarc and CuPy capture this graph. C, cuda.core, cuda.bindings and package safe build it node by node, and such a graph takes the GPU longer."},
+	{"safe", `^launch and wait, .*: (median|p99|CPU)$|and wait$`, "A wait spins for at most 50 µs and then polls, every 10 µs at first. It returns some microseconds later than one that spins; where it waits for long, it takes a fraction of the CPU time."},
 	{"safe", `^pipeline`, "A piece is three calls, each of which acquires its objects. A Batch does so once for many pieces: see bulk and replay."},
+	{"replay", `^pipeline, 256`, "The pieces of a stream are submitted together, and the other streams wait meanwhile."},
 	{"bulk", `^pipeline`, "Recording checks and copies what each piece needs: see replay."},
 }
 

@@ -103,8 +103,11 @@ func (r *results) noted() (all []string) {
 	return all
 }
 
-// best is the fastest peer of a row, "" if there is none.
+// best is the fastest peer of a row, "" if there is none or if the row is no time.
 func (f *figures) best() (name string) {
+	if f.Unit == "" {
+		return ""
+	}
 	for other, ns := range f.Figure {
 		if foreign(other) && (name == "" || ns < f.Figure[name] || ns == f.Figure[name] && other < name) {
 			name = other
@@ -120,7 +123,7 @@ const noise = 15
 // a crossing of cgo and noise.
 func (f *figures) loses(way string, crossing float64) bool {
 	best, ours := f.best(), f.Figure[way]
-	if best == "" || ours == 0 || f.Unit == "" {
+	if best == "" || ours == 0 {
 		return false
 	}
 	return ours > 1.05*f.Figure[best] && ours > f.Figure[best]+crossing+noise

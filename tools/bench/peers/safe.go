@@ -170,11 +170,13 @@ type pieces struct {
 	in, out []*safe.Pinned[byte]
 	config  safe.LaunchConfig
 	floats  uint32 // of a piece
+
+	together int // pieces of a stream that are submitted at once
 }
 
 func (p *safely) pieces(count, size int) *pieces {
 	c := &pieces{
-		count: count, floats: uint32(size / 4),
+		count: count, floats: uint32(size / 4), together: together(size),
 		config: safe.LaunchConfig{Grid: safe.Blocks(size/4, 256), Block: safe.Dim{X: 256}},
 	}
 	for i := range streams {

@@ -59,14 +59,15 @@ func (p *safely) fromArena() func() {
 	}
 }
 
-// together is how many pieces of a stream are submitted at once.
-const together = 32
+// together is how many pieces of a size are submitted at once: few large ones, as the other streams
+// wait for their first meanwhile.
+func together(size int) int { return max(1, min(32, 1<<20/size)) }
 
 // record puts pieces of one stream into a batch: together of them, or as many as are left.
 // First is the number of the first.
 func (p *safely) record(b *safe.Batch, c *pieces, first int) {
 	at := c.at[first%streams]
-	for i := first; i < min(c.count, first+together*streams); i += streams {
+	for i := first; i < min(c.count, first+c.together*streams); i += streams {
 		check(safe.BatchCopy(b, safe.Memory[byte](at), safe.Memory[byte](c.in[i%len(c.in)])))
 		check(b.Launch(p.mulby, c.config, at.Arg(), safe.Val(c.floats), safe.Val(float32(2))))
 		check(safe.BatchCopy(b, safe.Memory[byte](c.out[i%len(c.out)]), safe.Memory[byte](at)))
@@ -75,7 +76,7 @@ func (p *safely) record(b *safe.Batch, c *pieces, first int) {
 
 // firsts calls f with the number of the first piece of each submission.
 func (c *pieces) firsts(f func(first int)) {
-	for from := 0; from < c.count; from += together * streams {
+	for from := 0; from < c.count; from += c.together * streams {
 		for q := range streams {
 			f(from + q)
 		}

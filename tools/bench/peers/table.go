@@ -36,7 +36,7 @@ func (r *results) cells() [][]string {
 			line = append(line, cell)
 		}
 		best := f.best()
-		if best != "" && f.Unit != "" {
+		if best != "" {
 			best = f.amount(best) + " " + best
 		}
 		table = append(table, append(line, best))
