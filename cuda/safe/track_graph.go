@@ -2,8 +2,6 @@ package safe
 
 import (
 	"iter"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -226,11 +224,14 @@ func (t *nodeTable) objects() *retained {
 // each yields what all nodes retain.
 func (t *nodeTable) each() iter.Seq[*retained] {
 	return func(yield func(*retained) bool) {
-		for _, all := range []iter.Seq[*retained]{maps.Values(t.of), slices.Values(t.rest)} {
-			for k := range all {
-				if !yield(k) {
-					return
-				}
+		for _, k := range t.of {
+			if !yield(k) {
+				return
+			}
+		}
+		for _, k := range t.rest {
+			if !yield(k) {
+				return
 			}
 		}
 	}
