@@ -35,9 +35,11 @@ type memory struct {
 	cleanup runtime.Cleanup
 }
 
-func newMemory(b *block) *memory {
-	m := &memory{block: b}
-	m.cleanup = lifetime.Cleanup(m, &b.Handle)
+func newMemory(b *block) *memory { return new(memory).own(b) }
+
+// own makes the memory that of a block.
+func (m *memory) own(b *block) *memory {
+	m.block, m.cleanup = b, lifetime.Cleanup(m, &b.Handle)
 	return m
 }
 
@@ -118,7 +120,12 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 func (b *block) memFree() error { return driver.CuMemFree(b.address) }
 
 func newBuffer[T any](b *block, n int) *Buffer[T] {
-	return &Buffer[T]{memory: newMemory(b), address: b.address, n: n}
+	all := &struct { // one allocation
+		Buffer[T]
+		room memory
+	}{}
+	all.Buffer = Buffer[T]{memory: all.room.own(b), address: b.address, n: n}
+	return &all.Buffer
 }
 
 // pointerFree caches which arrays and structs contain no Go pointers.
