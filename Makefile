@@ -24,7 +24,7 @@ generate: ## fetch the pinned headers, verify them, regenerate every raw package
 # say tells which part of the tests begins.
 say = @printf '\n== %s\n'
 
-test: ## run the tests, in less than 3 minutes: the newest headers, one driver
+test: ## run the tests, in about 4 minutes: the newest headers, one driver
 	$(say) 'every package, with the newest headers and one driver (make test-all does the rest)'
 	$(GO) test -short ./...
 

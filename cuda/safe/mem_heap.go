@@ -193,7 +193,7 @@ type BufferOptions struct {
 	// Plain allocates by cuMemAlloc instead of from a pool. Set it for memory that is to be
 	// used with [Buffer.IPCHandle], [WaitValue], [WriteValue] or
 	// GPUDirect RDMA, and for memory that other code accesses from another device after
-	// cuCtxEnablePeerAccess. cuMemAlloc and cuMemFree take about a hundred times as long,
+	// cuCtxEnablePeerAccess. cuMemAlloc and cuMemFree take about 34 times as long,
 	// and may wait for work of the context.
 	Plain bool
 }

@@ -102,8 +102,8 @@ func memOp[T MemOpValue](e Element[T], v T, narrow, wide driver.CUstreamBatchMem
 // Only the value ends the wait. Until then everything that waits for the stream waits
 // too: Close of buffers that it uses, [Stream.Synchronize], [Stream.Shutdown] until its
 // context ends, and possibly the exit of the process. The device does not know where the
-// value will come from: a write that is enqueued after the wait may get stuck behind the
-// wait in a hardware queue, and never run. Enqueue the write first if you can, or order
+// value will come from: in a hardware queue, the wait may block a write that is enqueued
+// later, which then never runs. Enqueue the write first if you can, or order
 // the streams by events too.
 //
 // Streams share hardware queues; a process has 8 by default. A wait that does not end can

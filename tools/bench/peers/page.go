@@ -13,9 +13,10 @@ const introduction = `# Speed beside other bindings
 <!-- Written by tools/bench/peers -page: do not edit. -->
 
 The same operations by C, by this module and by other bindings, in turns on one machine: %s
-All contestants launch the same kernels. Each is started %d times and does each row in several rounds.
+All contestants except PyTorch launch the same kernels; PyTorch launches its own, through its dispatcher. Each is started %d times and does each row in several rounds.
 A figure is that of the fastest round, or the median of the rounds where a row is about waits or threads.
-C's time is absolute; the other figures are multiples of it. Ratios last; times differ from machine to
+The columns C and "best peer" have times, the other columns multiples of C's time, and the rows "more threads" numbers of
+threads. A cell is empty if a contestant lacks the operation. Ratios last; times differ from machine to
 machine.
 
 | column | meaning |
@@ -23,7 +24,7 @@ machine.
 %s
 A way of package safe **loses** where it is slower than the best peer by more than 5 %%, and by more than
 an empty cgo call (%.0f ns) and %d ns. [Why](#where-package-safe-loses) stands below. "More threads" counts the threads that
-a process has while its workers wait. PyTorch launches kernels of its own, through its dispatcher.
+a process has while its workers wait.
 
 `
 
