@@ -68,11 +68,21 @@ void *os_reserve(size_t size) { return VirtualAlloc(0, size, MEM_RESERVE, PAGE_R
 void os_commit(void *at, size_t size) { VirtualAlloc(at, size, MEM_COMMIT, PAGE_READWRITE); }
 void os_forget(void *at, size_t size) { VirtualAlloc(at, size, MEM_RESET, PAGE_READWRITE); }
 
-/* Views cannot be mapped into reserved addresses: these are ones that Windows gives to nothing else. */
+/*
+ * Views cannot be mapped into reserved addresses, so these stay free: the middle of the largest
+ * free region, which the program's own memory, as Go's heap at its random address, does not grow into.
+ */
 void *os_span(size_t size)
 {
-	(void)size;
-	return (void *)0x300000000000;
+	MEMORY_BASIC_INFORMATION m;
+	uintptr_t best = 0, most = 0;
+
+	for (uintptr_t at = 0; VirtualQuery((void *)at, &m, sizeof m); at = (uintptr_t)m.BaseAddress + m.RegionSize)
+		if (m.State == MEM_FREE && m.RegionSize > most) {
+			best = (uintptr_t)m.BaseAddress;
+			most = m.RegionSize;
+		}
+	return most / 4 < size ? 0 : (void *)((best + most / 2) / (1 << 30) * (1 << 30));
 }
 
 intptr_t os_shared(size_t size)
