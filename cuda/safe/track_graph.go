@@ -239,14 +239,14 @@ func (t *nodeTable) each() iter.Seq[*retained] {
 
 // list adds what k retains to the lists of all nodes. mu is held.
 func (t *nodeTable) list(k *retained) {
-	objects, plain := k.content()
+	objects, allocs, plain := k.content()
 	for _, h := range objects {
 		t.all.retain(h, func() bool { return true }) // k retains it
 	}
 	if k.inner != nil {
 		t.inner = append(t.inner, k.inner)
 	}
-	t.allocs = append(t.allocs, k.allocations()...)
+	t.allocs = append(t.allocs, allocs...)
 	t.plain = t.plain && plain
 }
 

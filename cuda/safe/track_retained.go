@@ -163,7 +163,7 @@ func callAll(all []func()) {
 
 // sameObjects returns whether k and o retain the same objects and nothing else.
 func (k *retained) sameObjects(o *retained) bool {
-	objects, plain := o.content()
+	objects, _, plain := o.content()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !plain || !k.plain() || len(k.objects) != len(objects) {
@@ -177,11 +177,12 @@ func (k *retained) sameObjects(o *retained) bool {
 	return true
 }
 
-// content returns the objects so far, and whether there is nothing else.
-func (k *retained) content() (objects []*lifetime.Handle, plain bool) {
+// content returns the objects so far, the memory that the work allocates, and whether there is
+// nothing but objects.
+func (k *retained) content() (objects []*lifetime.Handle, allocs []*block, plain bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.objects, k.plain()
+	return k.objects, k.allocs, k.plain()
 }
 
 // plain returns whether k retains objects and nothing else. mu is held.

@@ -28,8 +28,8 @@ func (o *own) retain() error {
 	if o.capture != nil || len(o.retained) == 8 {
 		return nil
 	}
-	b, err := o.toRetain()
-	if err != nil {
+	b, err := o.memory()
+	if err != nil || b == nil {
 		return o.strict(err)
 	}
 	r := retention{address: b.Raw()}
@@ -51,13 +51,6 @@ func (o *own) retain() error {
 		return failf(wrong, "Retain of closed memory: %v", err)
 	}
 	return nil
-}
-
-func (o *own) toRetain() (*safe.Buffer[float32], error) {
-	if o.yes(50) {
-		return safe.NewBufferAsync[float32](o.streams[0], length)
-	}
-	return safe.NewBuffer[float32](o.dev.x, length)
 }
 
 // release copies retained memory to a buffer, whose values are checked later, and gives the

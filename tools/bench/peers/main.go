@@ -188,10 +188,11 @@ func (a *arguments) race(chosen [][]string, log io.Writer) (*results, error) {
 		short: a.short, end: time.Now().Add(time.Duration(a.seconds) * time.Second), log: log,
 		results: &results{Driver: kernelModule(), CPUs: runtime.NumCPU(), Go: runtime.Version(), Date: time.Now().Format(time.DateTime)},
 	}
-	for i := range starts {
-		if a.short && i > 0 {
-			break
-		}
+	n := starts
+	if a.short {
+		n = 1
+	}
+	for i := range n {
 		fmt.Fprintf(log, "start %d\n", i+1)
 		if err := r.start(chosen); err != nil {
 			return nil, err

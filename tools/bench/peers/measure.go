@@ -162,23 +162,20 @@ func (r *race) waits(us int) {
 func (r *race) crowd(workers int) {
 	rows := crowdRows(workers)
 	wall, cpu, more := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
-	reps := map[string]int{}
 	r.turns(1, rows[0].name, func(c *contestant) bool {
-		if reps[c.name] == 0 { // as many as take a second or so
-			answer := c.do("many", workers, 2)
-			if !r.valid(c, rows[0].name, answer) {
-				return false
-			}
-			reps[c.name] = max(2, min(50, int(1e3/max(answer.Wall/2, 0.5))))
-			if reps[c.name] < 50 {
-				r.note(note{Contestant: c.name, Row: rows[0].name, Why: "fewer than 50 waits, scaled"})
-			}
-		}
-		answer, peak := c.crowd(workers, reps[c.name])
+		answer := c.do("many", workers, 2)
 		if !r.valid(c, rows[0].name, answer) {
 			return false
 		}
-		scale := 1e6 * 50 / float64(reps[c.name])
+		reps := max(2, min(50, int(1e3/max(answer.Wall/2, 0.5)))) // as many as take a second or so
+		if reps < 50 {
+			r.note(note{Contestant: c.name, Row: rows[0].name, Why: "fewer than 50 waits, scaled"})
+		}
+		answer, peak := c.crowd(workers, reps)
+		if !r.valid(c, rows[0].name, answer) {
+			return false
+		}
+		scale := 1e6 * 50 / float64(reps)
 		wall[c.name] = append(wall[c.name], scale*answer.Wall)
 		cpu[c.name] = append(cpu[c.name], scale*answer.CPU)
 		more[c.name] = append(more[c.name], float64(peak))
