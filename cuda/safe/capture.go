@@ -103,7 +103,11 @@ func (s *Stream) Capture(f func() error) (*Graph, error) {
 // returns its cause; so does [Stream.WaitEvent] on a stream that is about to join. ctx
 // has no effect on a capture that has begun.
 func (s *Stream) CaptureContext(ctx context.Context, o CaptureOptions, f func() error) (*Graph, error) {
-	return s.captureFunc(ctx, "Stream.Capture", o.Mode, nil, f)
+	g, err := s.captureFunc(ctx, "Stream.Capture", o.Mode, nil, f)
+	if err != nil {
+		return nil, err
+	}
+	return g.user(), nil
 }
 
 // CaptureTo is [Stream.Capture] into an existing graph: the first captured work depends
@@ -134,7 +138,7 @@ type target struct {
 	again bool // its nodes get new arguments
 }
 
-func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, into *target, f func() error) (g *Graph, err error) {
+func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, into *target, f func() error) (g *graphCore, err error) {
 	c, err := s.begin(ctx, op, mode, into)
 	if err != nil {
 		return nil, err
@@ -168,11 +172,11 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := g.Instantiate()
+	e, err := g.executable(op, InstantiateOptions{})
 	if err := g.Close(); err != nil {
 		lifetime.ReportLater(err)
 	}
-	return e, wrap(op, err)
+	return e, err
 }
 
 // BeginCapture begins a capture that lasts until [Capture.End]. The goroutine stays on
@@ -247,12 +251,28 @@ func (c *capturing) beginNew(op string) error {
 		return err
 	}
 	c.graph = g
-	err := c.begin(op, func() error { return driver.CuStreamBeginCapture(s.raw, c.mode.raw()) })
+	err := c.begin(op, func() error {
+		if s.ctx.shared.reset.Load() {
+			return rt.CodeReset
+		}
+		switch code := s.ctx.home().BeginCapture(s.raw, c.mode.raw()); code {
+		case 0:
+			return nil
+		case rt.CodeCapturing:
+			return capturedElsewhere(op)
+		default:
+			return code
+		}
+	})
 	if err != nil {
 		g.destroyed = true // there never was one
 		g.Close()
 	}
 	return err
+}
+
+func capturedElsewhere(op string) error {
+	return refuse(op, ErrCapturing, "the stream is in a capture that this package did not begin")
 }
 
 // begin claims the stream and begins the capture with call.
@@ -268,12 +288,8 @@ func (c *capturing) begin(op string, call func() error) error {
 	if err != nil {
 		return err
 	}
-	if s.capturing() {
-		s.disclaim(gates)
-		return refuse(op, ErrCapturing, "the stream is in a capture that this package did not begin")
-	}
 	c.graph.mu.Lock()
-	err = s.ctx.withCurrent(call)
+	err = call()
 	if err == nil {
 		c.gates = gates
 		top := c.graph.top()
@@ -297,6 +313,9 @@ func (t *target) begin(op string, c *capturing) error {
 	}
 	c.graph = g
 	err = c.begin(op, func() error {
+		if c.origin.capturing() {
+			return capturedElsewhere(op)
+		}
 		changeable := g.changeable
 		if t.again {
 			changeable = g.settled
@@ -304,7 +323,7 @@ func (t *target) begin(op string, c *capturing) error {
 		if err := changeable(op); err != nil {
 			return err
 		}
-		return c.intoGraph(op, t)
+		return c.origin.ctx.withCurrent(func() error { return c.intoGraph(op, t) })
 	})
 	if err != nil {
 		g.Release()

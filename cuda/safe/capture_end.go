@@ -19,9 +19,18 @@ import (
 // the one that began the capture, which then goes on. It also goes on if End returns
 // [ErrCapturing], because a stream still captures into a body of the graph: see
 // [Stream.AddIf]. Source: cuStreamEndCapture.
-func (c *Capture) End() (*Graph, error) { return c.end("Capture.End") }
+func (c *Capture) End() (*Graph, error) {
+	g, err := c.end("Capture.End")
+	switch {
+	case err != nil:
+		return nil, err
+	case c.into != nil:
+		return c.into, nil
+	}
+	return g.user(), nil
+}
 
-func (c *Capture) end(op string) (*Graph, error) {
+func (c *Capture) end(op string) (*graphCore, error) {
 	if c == nil || c.c == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -46,18 +55,15 @@ func (c *Capture) end(op string) (*Graph, error) {
 		runtime.UnlockOSThread()
 	}
 	g := c.c.settle(err)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, wrap(op, err)
-	case c.into != nil:
-		return c.into, nil
 	}
-	return g.user(), nil
+	return g, nil
 }
 
 // endAll is end that first ends the captures into graphs inside of nodes that this
 // goroutine began, and waits for those of others. It returns open if there are any.
-func (c *Capture) endAll(op string) (g *Graph, open bool, err error) {
+func (c *Capture) endAll(op string) (g *graphCore, open bool, err error) {
 	for nap := shortNap; ; nap = nap.take() {
 		if g, err = c.end(op); !errors.Is(err, errWithin) {
 			return g, open, err
@@ -142,16 +148,14 @@ func lockOr(mu locker, wait bool) bool {
 }
 
 func (c *capturing) endInDriver() (raw driver.CUgraph, err error) {
-	ended := false
-	end := func() error {
-		ended = true
-		return driver.CuStreamEndCapture(c.origin.raw, &raw)
+	ctx := c.origin.ctx
+	if ctx.shared.reset.Load() {
+		return 0, rt.CodeReset
 	}
-	err = c.origin.ctx.withCurrent(end)
-	if !ended && err != rt.CodeReset { // the capture must end even if the context cannot be made current
-		err = end()
+	if code := ctx.home().EndCapture(c.origin.raw, &raw); code != 0 {
+		return 0, code
 	}
-	return raw, err
+	return raw, nil
 }
 
 // release releases the streams and events once the driver has ended the capture. The

@@ -68,6 +68,15 @@ func (c *contextCore) destroying(op string, f func() error) error {
 	return wrap(op, err)
 }
 
+// released translates the result of a call of package rt that destroys an object. A reset of
+// the context has destroyed it already.
+func released(op string, code driver.CUresult) error {
+	if code == rt.CodeReset {
+		return nil
+	}
+	return check(op, code)
+}
+
 // handleContext returns the context to make current for a call that has a handle, or 0 if
 // the driver takes the context from the handle.
 func (c *contextCore) handleContext() driver.CUcontext {

@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -239,6 +240,17 @@ func TestFactQueue(t *testing.T) {
 		{"launches", true, func(_ *testing.T, w *facts) func() error {
 			return func() error { return w.launch(w.s) }
 		}},
+		{"launches of a graph of 100 kernels", true, func(t *testing.T, w *facts) func() error {
+			g, k := newGraph(t, w.x), kernel(t, w.x, "nothing")
+			var last []safe.Node
+			for range 100 {
+				last = []safe.Node{addNode(t, g, safe.KernelNode(k, one), last...)}
+			}
+			e, err := g.Instantiate()
+			require.NoError(t, err)
+			closing(t, e)
+			return func() error { return driver.CuGraphLaunch(e.Raw(), w.s) }
+		}},
 		{"records", true, func(t *testing.T, w *facts) func() error {
 			e := rawEvent(t, w, driver.CU_EVENT_DEFAULT)
 			return func() error { return driver.CuEventRecord(e, w.s) }
@@ -290,6 +302,9 @@ func TestFactQueue(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			t.Logf("%d were taken", made.Load())
+			if strings.HasPrefix(c.name, "launches") {
+				assert.Greater(t, made.Load(), int32(1000), "kernels of a graph take no places of their own")
+			}
 			assert.Equal(t, c.blocks, made.Load() < all)
 			g.open()
 			assert.NoError(t, next(t, done))

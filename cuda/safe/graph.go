@@ -8,7 +8,6 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Graph describes work: operations (nodes) and the order between them (edges). Capture one
@@ -117,13 +116,7 @@ func (g *graphCore) Destroy(wait bool) error {
 	if g.ctx.shared.reset.Load() {
 		return nil
 	}
-	return executables.inTurn(func() error {
-		code := g.ctx.home().DestroyGraph(g.raw)
-		if code == rt.CodeReset {
-			return nil
-		}
-		return check("Graph.Close", code)
-	})
+	return executables.inTurn(func() error { return released("Graph.Close", g.ctx.home().DestroyGraph(g.raw)) })
 }
 
 func (g *Graph) acquire(op string) (*graphCore, error) {

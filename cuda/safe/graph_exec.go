@@ -84,11 +84,17 @@ func (g *Graph) Instantiate() (*GraphExec, error) {
 // InstantiateWith is [Graph.Instantiate] with options.
 func (g *Graph) InstantiateWith(o InstantiateOptions) (*GraphExec, error) {
 	const op = "Graph.Instantiate"
-	e := &execCore{}
-	err := reclaiming(func() error {
-		return g.whole(op, func(c *graphCore) error { return e.make(op, c, o.flags()) })
-	})
+	c, err := g.acquire(op)
 	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	return c.executable(op, o)
+}
+
+func (g *graphCore) executable(op string, o InstantiateOptions) (*GraphExec, error) {
+	e := &execCore{}
+	if err := reclaiming(func() error { return e.make(op, g, o.flags()) }); err != nil {
 		return nil, err
 	}
 	if err := e.Open(e, &e.ctx.Handle); err != nil {
@@ -99,8 +105,15 @@ func (g *Graph) InstantiateWith(o InstantiateOptions) (*GraphExec, error) {
 	return u, nil
 }
 
-// make makes e an executable of a graph, which is locked.
+// make makes e an executable of a graph, which is acquired.
 func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate_flags) error {
+	if err := lock(op, c.mu); err != nil {
+		return err
+	}
+	defer c.mu.Unlock()
+	if err := c.settled(op); err != nil {
+		return err
+	}
 	if c.parent != nil {
 		return refuse(op, ErrInvalidArgument, "the graph is inside a node of another; instantiate that one")
 	}
@@ -109,43 +122,51 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 	}
 	stripe := &executables.stripes[0]
 	if err := stripe.enter(&executables); err != nil {
-		return err
+		return wrap(op, err)
 	}
-	err := c.oneExecutable(op, e.instantiate(op, c, flags))
+	allocs := left(c.kept.allocations())
+	err := c.oneExecutable(op, e.instantiate(op, c, allocs, flags))
 	stripe.leave()
 	if err != nil {
-		return err
+		return wrap(op, err)
 	}
-	e.ctx, e.kept, e.source, c.executed = c.ctx, c.kept.share(), c, true
-	e.allocs = left(e.kept.allocations())
+	e.ctx, e.kept, e.source, e.allocs, c.executed = c.ctx, c.kept.share(), c, allocs, true
 	return nil
 }
 
-func (e *execCore) instantiate(op string, g *graphCore, flags driver.CUgraphInstantiate_flags) error {
-	var nodes uint64
-	if err := driver.CuGraphGetNodes(g.raw, nil, &nodes); err != nil {
-		return err
-	}
-	e.work = int(min(nodes, mostOfGraph-1)) + 1
-	if slices.ContainsFunc(left(g.kept.allocations()), func(b *block) bool { return b.graph.home != nil }) {
+// instantiate instantiates a graph whose launches leave allocs allocated.
+func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags driver.CUgraphInstantiate_flags) error {
+	if slices.ContainsFunc(allocs, func(b *block) bool { return b.graph.home != nil }) {
 		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
 	}
-	p := driver.CUDA_GRAPH_INSTANTIATE_PARAMS{Flags: uint64(flags)}
-	err := driver.CuGraphInstantiateWithParams(&e.raw, g.raw, &p)
-	if errors.Is(err, ErrNotSupported) {
-		return driver.CuGraphInstantiateWithFlags(&e.raw, g.raw, uint64(flags))
+	i := rt.Instantiation{Home: g.ctx.home(), Graph: g.raw, Flags: uint64(flags)}
+	i.CallContext = g.ctx.raw
+	code := i.Do()
+	e.raw, e.work = i.Exec, graphWork(&i)
+	if code == 0 || i.Result == driver.CUDA_GRAPH_INSTANTIATE_SUCCESS {
+		return check(op, code)
 	}
-	var code driver.CUresult
-	if err == nil || !errors.As(err, &code) || p.Result_out == driver.CUDA_GRAPH_INSTANTIATE_SUCCESS {
-		return err
-	}
-	detail := p.Result_out.String()
-	if p.HErrNode_out != 0 {
-		if n, err := g.node(p.HErrNode_out); err == nil {
+	detail := i.Result.String()
+	if i.Failed != 0 {
+		err := g.ctx.withCurrent(func() error {
+			n, err := g.node(i.Failed)
 			detail += fmt.Sprint(" at ", n)
+			return err
+		})
+		if err != nil {
+			detail = i.Result.String()
 		}
 	}
 	return refuse(op, code, "%s", detail)
+}
+
+// graphWork returns how much a launch of the graph counts in a stream's queue. A graph in a
+// node may have any number of nodes.
+func graphWork(i *rt.Instantiation) int {
+	if i.Graphs > 0 {
+		return mostOfGraph
+	}
+	return int(min(i.Nodes-i.Kernels, mostOfGraph-1)) + 1
 }
 
 func (e *execCore) Kind() string { return "GraphExec" }
@@ -174,7 +195,10 @@ func (e *execCore) destroy(wait bool) error {
 	}
 	defer e.source.mu.Unlock()
 	return e.destroys.try(func() error {
-		return e.ctx.destroying("GraphExec.Close", func() error { return driver.CuGraphExecDestroy(e.raw) })
+		if e.ctx.shared.reset.Load() {
+			return nil
+		}
+		return released("GraphExec.Close", e.ctx.home().DestroyExec(e.raw))
 	})
 }
 

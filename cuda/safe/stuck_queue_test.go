@@ -53,7 +53,38 @@ func TestFullQueueHoldsUpItsOwn(t *testing.T) {
 	})
 }
 
-// TestWorkOnFullQueue: so do calls that take room in other ways than launches.
+// TestGraphsOnStuckStream: a launch of a graph takes one place in the queue, however many
+// kernels it has.
+func TestGraphsOnStuckStream(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, k, g := stream(t, x), kernel(t, x, "nothing"), newGraph(t, x)
+		var last []safe.Node
+		for range 300 {
+			last = []safe.Node{addNode(t, g, safe.KernelNode(k, one), last...)}
+		}
+		e, err := g.Instantiate()
+		require.NoError(t, err)
+		closing(t, e)
+		require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+		unstick := stick(t, x, s)
+		launched := make(chan struct{})
+		go func() {
+			defer close(launched)
+			for range 100 {
+				assert.NoError(t, e.Launch(s))
+			}
+		}()
+		soon(t, launched, "a launch waits for room")
+		unstick()
+		<-launched
+		assert.NoError(t, s.Synchronize())
+	})
+}
+
+// TestWorkOnFullQueue: other streams also work while calls that take room in other ways than
+// launches wait for it.
 func TestWorkOnFullQueue(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"sync/atomic"
+	"syscall"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -53,4 +54,4 @@ func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr
 func InCallback() bool { return callbacks.Load() != 0 && C.rt_in_callback() != 0 }
 
 // Thread returns the system's id of the current thread.
-func Thread() int { return int(C.rt_thread()) }
+func Thread() int { return syscall.Gettid() }

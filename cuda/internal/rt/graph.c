@@ -1,5 +1,7 @@
 //go:build cgo && linux && (amd64 || arm64)
 
+#include <stdlib.h>
+
 #include "rt_internal.h"
 
 CUresult rt_create_graph(uintptr_t context, unsigned long long id, unsigned char *graph)
@@ -22,6 +24,105 @@ CUresult rt_destroy_graph(uintptr_t context, unsigned long long id, uintptr_t gr
 	if (r)
 		return r;
 	r = rt_cu.cuGraphDestroy((CUgraph)graph);
+	rt_end(&s);
+	return r;
+}
+
+/* rt_begin_capture begins a capture on a stream, unless it is capturing. */
+CUresult rt_begin_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned mode)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin_home(&s, context, context, id);
+
+	if (r)
+		return r;
+	if (!(r = rt_check_capturing((CUstream)stream)))
+		r = rt_cu.cuStreamBeginCapture_v2((CUstream)stream, mode);
+	rt_end(&s);
+	return r;
+}
+
+/* rt_end_capture ends a capture also if its context cannot be made current. */
+CUresult rt_end_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned char *graph)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin_home(&s, context, context, id);
+
+	if (r == RT_RESET)
+		return r;
+	if (r)
+		return rt_cu.cuStreamEndCapture((CUstream)stream, (CUgraph *)graph);
+	r = rt_cu.cuStreamEndCapture((CUstream)stream, (CUgraph *)graph);
+	rt_end(&s);
+	return r;
+}
+
+CUresult rt_destroy_exec(uintptr_t context, unsigned long long id, uintptr_t exec)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin_home(&s, context, context, id);
+
+	if (r)
+		return r;
+	r = rt_cu.cuGraphExecDestroy((CUgraphExec)exec);
+	rt_end(&s);
+	return r;
+}
+
+/* count_nodes counts the nodes of a graph, and those of some types. */
+static CUresult count_nodes(struct rt_instantiation *i)
+{
+	enum { KERNEL = 0, GRAPH = 4, CONDITIONAL = 13 };
+	CUgraphNode some[64], *nodes = some;
+	size_t n = 0;
+	CUresult r = rt_cu.cuGraphGetNodes((CUgraph)i->graph, 0, &n);
+
+	if (r)
+		return r;
+	i->nodes = n;
+	if (n > sizeof some / sizeof *some && !(nodes = malloc(n * sizeof *nodes)))
+		return 0; /* none of them counts as a kernel */
+	if (n)
+		r = rt_cu.cuGraphGetNodes((CUgraph)i->graph, nodes, &n);
+	for (size_t k = 0; !r && k < n; k++) {
+		CUgraphNodeType type;
+
+		if ((r = rt_cu.cuGraphNodeGetType(nodes[k], &type)))
+			break;
+		i->kernels += type == KERNEL;
+		i->graphs += type == GRAPH || type == CONDITIONAL;
+	}
+	if (nodes != some)
+		free(nodes);
+	return r;
+}
+
+/* CUDA_GRAPH_INSTANTIATE_PARAMS, which ztypes.h only declares. */
+struct instantiate_params {
+	unsigned long long flags;
+	uintptr_t upload, failed;
+	int result;
+};
+
+CUresult rt_instantiate(unsigned char *instantiation)
+{
+	enum { NOT_SUPPORTED = 801 };
+	struct rt_instantiation *i = (struct rt_instantiation *)instantiation;
+	struct instantiate_params p = {.flags = i->flags};
+	struct rt_scope s;
+	CUresult r = rt_begin_home(&s, i->context, i->home, i->id);
+
+	if (r)
+		return r;
+	if (!(r = count_nodes(i))) {
+		r = NOT_SUPPORTED;
+		if (rt_cu.cuGraphInstantiateWithParams)
+			r = rt_cu.cuGraphInstantiateWithParams((CUgraphExec *)&i->exec, (CUgraph)i->graph, (CUDA_GRAPH_INSTANTIATE_PARAMS *)&p);
+		if (r == NOT_SUPPORTED)
+			r = rt_cu.cuGraphInstantiateWithFlags((CUgraphExec *)&i->exec, (CUgraph)i->graph, i->flags);
+		i->failed = p.failed;
+		i->result = p.result;
+	}
 	rt_end(&s);
 	return r;
 }

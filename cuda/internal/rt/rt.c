@@ -22,6 +22,7 @@ const char *rt_bind(const char *file)
 		return #name;
 	EVERY(FIND)
 	*(void **)&rt_cu.cuCtxGetId = dlsym(lib, "cuCtxGetId");
+	*(void **)&rt_cu.cuGraphInstantiateWithParams = dlsym(lib, "cuGraphInstantiateWithParams");
 	*(void **)&rt_cu.cuLaunchHostFunc_v2 = dlsym(lib, "cuLaunchHostFunc_v2");
 #define FIND_EITHER(name) \
 	if (!(*(void **)&rt_cu.name##_v2 = dlsym(lib, #name "_v2")) && !(*(void **)&rt_cu.name##_v2 = dlsym(lib, #name))) \
@@ -407,8 +408,3 @@ CUresult rt_import_pool(unsigned char *pool, uintptr_t fd)
 	return rt_cu.cuMemPoolImportFromShareableHandle((CUmemoryPool *)pool, (void *)fd, file_descriptor, 0);
 }
 
-/* rt_thread returns the id of this thread. */
-int rt_thread(void)
-{
-	return syscall(SYS_gettid);
-}

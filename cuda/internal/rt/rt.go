@@ -139,6 +139,20 @@ type Alloc struct {
 	Complete uint32 // 1: Stream carries no work; Do returns once any stream may use the memory
 }
 
+// Instantiation is a graph to instantiate in CallContext.
+type Instantiation struct {
+	Home
+	Graph  driver.CUgraph
+	Flags  uint64
+	Exec   driver.CUgraphExec
+	Failed driver.CUgraphNode // at which CUDA failed, or 0
+	Result driver.CUgraphInstantiateResult
+
+	Nodes   uint32 // of the graph
+	Kernels uint32 // kernel nodes; 0 if unknown
+	Graphs  uint32 // child graph and conditional nodes
+}
+
 // Home is the context of streams, events and memory. Calls return CodeReset once the
 // context has another ID; an ID of 0 is not compared.
 type Home struct {
@@ -175,6 +189,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alloc{})-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(Instantiation{})-72]
 	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]
 )

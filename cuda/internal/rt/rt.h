@@ -33,6 +33,9 @@ CUresult rt_check_home(uintptr_t home, unsigned long long id);
 CUresult rt_create_stream(uintptr_t context, unsigned long long id, unsigned char *stream, unsigned flags, int priority);
 CUresult rt_create_graph(uintptr_t context, unsigned long long id, unsigned char *graph);
 CUresult rt_destroy_graph(uintptr_t context, unsigned long long id, uintptr_t graph);
+CUresult rt_begin_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned mode);
+CUresult rt_end_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned char *graph);
+CUresult rt_destroy_exec(uintptr_t context, unsigned long long id, uintptr_t exec);
 CUresult rt_query(uintptr_t context, uintptr_t stream);
 CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event);
 CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
@@ -121,12 +124,25 @@ CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char 
 /* In a list of rt_kernel_nodes, a dependency with this bit is the index of a node of the same list. */
 #define RT_SAME_LIST (1ull << 63)
 unsigned long long rt_kernel_nodes(uintptr_t context, uintptr_t of, unsigned what, unsigned n, unsigned char *list, unsigned char *nodes);
+
+/* A graph to instantiate, with the layout of Go's Instantiation. */
+struct rt_instantiation {
+	uintptr_t context, home;
+	unsigned long long id; /* the expected id of home, 0 for any */
+	uintptr_t graph;
+	unsigned long long flags;
+	uintptr_t exec, failed;
+	int result;
+	unsigned nodes, kernels, graphs;
+};
+_Static_assert(sizeof(struct rt_instantiation) == 72, "Instantiation");
+
+CUresult rt_instantiate(unsigned char *instantiation);
 uintptr_t rt_host_function(void);
 CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload);
 CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode);
 CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token);
 unsigned rt_in_callback(void);
-int rt_thread(void);
 
 /* An event to poll. */
 struct rt_entry {

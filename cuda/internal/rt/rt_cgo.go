@@ -41,8 +41,14 @@ package rt
 #cgo nocallback rt_import_memory
 #cgo noescape rt_in_callback
 #cgo nocallback rt_in_callback
-#cgo noescape rt_thread
-#cgo nocallback rt_thread
+#cgo noescape rt_begin_capture
+#cgo nocallback rt_begin_capture
+#cgo noescape rt_end_capture
+#cgo nocallback rt_end_capture
+#cgo noescape rt_instantiate
+#cgo nocallback rt_instantiate
+#cgo noescape rt_destroy_exec
+#cgo nocallback rt_destroy_exec
 #cgo noescape rt_graph
 #cgo nocallback rt_graph
 #cgo noescape rt_kernel_node
@@ -125,6 +131,28 @@ func (h Home) CreateGraph(graph *driver.CUgraph) driver.CUresult {
 // DestroyGraph is cuGraphDestroy in h.Context.
 func (h Home) DestroyGraph(graph driver.CUgraph) driver.CUresult {
 	return driver.CUresult(C.rt_destroy_graph(C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(graph)))
+}
+
+// BeginCapture is cuStreamBeginCapture in h.Context, unless the stream is capturing.
+func (h Home) BeginCapture(stream driver.CUstream, mode driver.CUstreamCaptureMode) driver.CUresult {
+	return driver.CUresult(C.rt_begin_capture(C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(stream), C.uint(mode)))
+}
+
+// EndCapture is cuStreamEndCapture in h.Context, or in the thread's own context if that
+// cannot be made current.
+func (h Home) EndCapture(stream driver.CUstream, graph *driver.CUgraph) driver.CUresult {
+	return driver.CUresult(C.rt_end_capture(C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(stream), (*C.uchar)(unsafe.Pointer(graph))))
+}
+
+// Do counts the graph's nodes and is cuGraphInstantiateWithParams in i.Context, before CUDA
+// 12.0 cuGraphInstantiateWithFlags.
+func (i *Instantiation) Do() driver.CUresult {
+	return driver.CUresult(C.rt_instantiate((*C.uchar)(unsafe.Pointer(i))))
+}
+
+// DestroyExec is cuGraphExecDestroy in h.Context.
+func (h Home) DestroyExec(exec driver.CUgraphExec) driver.CUresult {
+	return driver.CUresult(C.rt_destroy_exec(C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(exec)))
 }
 
 // Query returns whether the stream's work has completed. It does not query a capturing

@@ -34,14 +34,21 @@
 	F(cuStreamAddCallback) \
 	F(cuGraphCreate) \
 	F(cuGraphDestroy) \
+	F(cuGraphGetNodes) \
+	F(cuGraphNodeGetType) \
+	F(cuGraphInstantiateWithFlags) \
 	F(cuGraphLaunch) \
 	F(cuGraphUpload) \
+	F(cuGraphExecDestroy) \
+	F(cuStreamBeginCapture_v2) \
+	F(cuStreamEndCapture) \
 	F(cuMemPoolImportFromShareableHandle)
 
 struct rt_cu {
 #define MEMBER(name) fn_##name name;
 	EVERY(MEMBER)
 	fn_cuCtxGetId cuCtxGetId;                   /* from 12.0 on */
+	fn_cuGraphInstantiateWithParams cuGraphInstantiateWithParams; /* from 12.0 on */
 	fn_cuLaunchHostFunc_v2 cuLaunchHostFunc_v2; /* from 13.2 on */
 	/* from 12.0 on; before, the functions without suffix, which read a prefix of the same struct */
 	fn_cuGraphAddKernelNode_v2 cuGraphAddKernelNode_v2;

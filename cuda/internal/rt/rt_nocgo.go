@@ -122,6 +122,86 @@ func (h Home) DestroyGraph(graph driver.CUgraph) driver.CUresult {
 	return l.do()
 }
 
+// BeginCapture is cuStreamBeginCapture in h.Context, unless the stream is capturing.
+func (h Home) BeginCapture(stream driver.CUstream, mode driver.CUstreamCaptureMode) driver.CUresult {
+	var l list
+	l.inHome(h, h.Context)
+	l.notCapturing(stream)
+	l.add(cu.beginCapture, uint64(stream), uint64(mode))
+	return l.do()
+}
+
+// EndCapture is cuStreamEndCapture in h.Context, or in the thread's own context if that
+// cannot be made current.
+func (h Home) EndCapture(stream driver.CUstream, graph *driver.CUgraph) driver.CUresult {
+	var s Scope
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	switch Enter(&s, h.Context, h.ID, Relaxed) {
+	case 0:
+		defer Leave(&s)
+	case CodeReset:
+		return CodeReset
+	}
+	return code(driver.CuStreamEndCapture(stream, graph))
+}
+
+// Do counts the graph's nodes and is cuGraphInstantiateWithParams in i.Context, before CUDA
+// 12.0 cuGraphInstantiateWithFlags.
+func (i *Instantiation) Do() driver.CUresult {
+	var s Scope
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if r := Enter(&s, i.CallContext, i.ID, Relaxed); r != 0 {
+		return r
+	}
+	defer Leave(&s)
+	if err := i.count(); err != nil {
+		return code(err)
+	}
+	p := driver.CUDA_GRAPH_INSTANTIATE_PARAMS{Flags: i.Flags}
+	r := code(driver.CuGraphInstantiateWithParams(&i.Exec, i.Graph, &p))
+	if r == driver.CUDA_ERROR_NOT_SUPPORTED {
+		r = code(driver.CuGraphInstantiateWithFlags(&i.Exec, i.Graph, i.Flags))
+	}
+	i.Failed, i.Result = p.HErrNode_out, p.Result_out
+	return r
+}
+
+// count counts the nodes of the graph.
+func (i *Instantiation) count() error {
+	var n uint64
+	if err := driver.CuGraphGetNodes(i.Graph, nil, &n); err != nil || n == 0 {
+		return err
+	}
+	nodes := make([]driver.CUgraphNode, n)
+	if err := driver.CuGraphGetNodes(i.Graph, &nodes[0], &n); err != nil {
+		return err
+	}
+	i.Nodes = uint32(n)
+	for _, node := range nodes {
+		var kind driver.CUgraphNodeType
+		if err := driver.CuGraphNodeGetType(node, &kind); err != nil {
+			return err
+		}
+		switch kind {
+		case driver.CU_GRAPH_NODE_TYPE_KERNEL:
+			i.Kernels++
+		case driver.CU_GRAPH_NODE_TYPE_GRAPH, driver.CU_GRAPH_NODE_TYPE_CONDITIONAL:
+			i.Graphs++
+		}
+	}
+	return nil
+}
+
+// DestroyExec is cuGraphExecDestroy in h.Context.
+func (h Home) DestroyExec(exec driver.CUgraphExec) driver.CUresult {
+	var l list
+	l.inHome(h, h.Context)
+	l.add(cu.execDestroy, uint64(exec))
+	return l.do()
+}
+
 // Query returns whether the stream's work has completed. It does not query a capturing
 // stream, which would invalidate the capture.
 func Query(context driver.CUcontext, stream driver.CUstream) driver.CUresult {

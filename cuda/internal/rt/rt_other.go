@@ -87,3 +87,11 @@ func (Home) CreateStream(*driver.CUstream, driver.CUstream_flags, int) driver.CU
 func (Home) CreateGraph(*driver.CUgraph) driver.CUresult { return none }
 
 func (Home) DestroyGraph(driver.CUgraph) driver.CUresult { return none }
+
+func (Home) DestroyExec(driver.CUgraphExec) driver.CUresult { return none }
+
+func (Home) BeginCapture(driver.CUstream, driver.CUstreamCaptureMode) driver.CUresult { return none }
+
+func (Home) EndCapture(driver.CUstream, *driver.CUgraph) driver.CUresult { return none }
+
+func (*Instantiation) Do() driver.CUresult { return none }

@@ -46,7 +46,7 @@ var cu struct {
 	streamWaitEvent                                         uintptr
 	eventQuery, eventRecord, eventRecordFlags               uintptr
 	launchKernel, launchKernelEx, graphLaunch, graphUpload  uintptr
-	graphCreate, graphDestroy                               uintptr
+	graphCreate, graphDestroy, execDestroy, beginCapture    uintptr
 	launchHostFunc, addCallback                             uintptr
 	copyHtoD, copyDtoH, copyDtoD, copyPeer, copyHtoH        uintptr
 	set8, set16, set32                                      uintptr
@@ -83,6 +83,8 @@ func bind(file string) (missing string) {
 		{"cuLaunchKernelEx", &cu.launchKernelEx},
 		{"cuGraphCreate", &cu.graphCreate},
 		{"cuGraphDestroy", &cu.graphDestroy},
+		{"cuGraphExecDestroy", &cu.execDestroy},
+		{"cuStreamBeginCapture_v2", &cu.beginCapture},
 		{"cuGraphLaunch", &cu.graphLaunch},
 		{"cuGraphUpload", &cu.graphUpload},
 		{"cuLaunchHostFunc", &cu.launchHostFunc},
