@@ -30,6 +30,8 @@ var (
 	simulated sim.Control
 )
 
+const noCache = "CUDABIND_NO_MEMORY_CACHE"
+
 // noDriver as CUDABIND_SIM means that the tests must load no driver.
 const noDriver = "none"
 
@@ -69,6 +71,7 @@ func onSimulated(m *testing.M) (int, error) {
 	if simulated, err = sim.Attach(file); err != nil {
 		return 0, err
 	}
+	os.Setenv(noCache, "1") // for the simulated driver to see each release
 	code := m.Run()
 	return code, leftOver()
 }

@@ -150,6 +150,13 @@ func (b *block) allocateOnDevice(plain bool) error {
 // fromHeap allocates the block. Any stream may use it at once.
 func (b *block) fromHeap() error {
 	h := &b.ctx.shared.heap
+	if rt.InCallback() {
+		return rt.CodeCallback
+	}
+	if address, ok := h.cache.take(b.size); ok {
+		b.address, b.heap = address, h
+		return nil
+	}
 	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
 	if code := a.Do(); code != 0 {
 		return code
@@ -251,13 +258,31 @@ func (b *block) Destroy(wait bool) error {
 	return b.freeMemory()
 }
 
+// toHeap gives the memory back: to the heap's cache, or to the pool.
+func (b *block) toHeap() error {
+	h := b.heap
+	if !h.cache.takes(b.size) {
+		return b.toPool(b.address)
+	}
+	var err error
+	for _, old := range h.cache.put(cachedBlock{b.address, b.size}) {
+		err = errors.Join(err, b.toPool(old.address))
+	}
+	return err
+}
+
+// toPool frees memory of the block's heap.
+func (b *block) toPool(address driver.CUdeviceptr) error {
+	_, err := b.freed(b.ctx.home().Free(address, b.heap.stream))
+	return err
+}
+
 const closing = "Close" // of a buffer, of whatever kind
 
 // freeMemory frees the block. The work that uses it has completed.
 func (b *block) freeMemory() error {
 	if b.heap != nil {
-		_, err := b.freed(b.ctx.home().Free(b.address, b.heap.stream))
-		return err
+		return b.toHeap()
 	}
 	err := b.ctx.destroying(closing, func() error { return b.free(b) })
 	if b.pinner != nil && err == nil {

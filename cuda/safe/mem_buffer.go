@@ -68,7 +68,10 @@ func (m *memory) close() error {
 // after [Context.EnablePeerAccess].
 //
 // The memory comes from a pool that the context has for NewBuffer alone. The pool retains
-// the memory of closed buffers: see [Context.TrimMemory]. [NewBufferWith] allocates memory
+// the memory of closed buffers: see [Context.TrimMemory]. A new buffer of the same size as
+// one closed before may get its memory without a call of the driver, unless the environment
+// variable CUDABIND_NO_MEMORY_CACHE is set: set it where compute-sanitizer is to find uses of
+// closed buffers. [NewBufferWith] allocates memory
 // by cuMemAlloc, which some functions require: see [BufferOptions]. NewBuffer does the same
 // if the device has no memory pools.
 //

@@ -395,7 +395,14 @@ func TestAllocationCrossings(t *testing.T) {
 	if !withCgo {
 		t.Skip("without cgo each call of the driver enters C by itself")
 	}
+	startClean(t)
+	t.Setenv(noCache, "1")
 	x := open(t, 0)
+	require.NoError(t, buffer[byte](t, x, 1).Close()) // the context has a heap
+	t.Setenv(noCache, "")
+	cached, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	require.NoError(t, err)
+	closing(t, cached)
 	s := stream(t, x)
 	a := newArenaOf(t, s, 1<<20)
 	in[byte](t, a, 1) // the arena has a block
@@ -405,6 +412,7 @@ func TestAllocationCrossings(t *testing.T) {
 		makes, ends int64
 	}{
 		{"NewBuffer", func() (*safe.Buffer[byte], error) { return safe.NewBuffer[byte](x, 4096) }, 1, 1},
+		{"NewBuffer from the cache", func() (*safe.Buffer[byte], error) { return safe.NewBuffer[byte](cached, 4096) }, 0, 0},
 		{"NewBufferAsync", func() (*safe.Buffer[byte], error) { return safe.NewBufferAsync[byte](s, 4096) }, 1, 1},
 		{"NewBufferIn", func() (*safe.Buffer[byte], error) { return safe.NewBufferIn[byte](a, 4096) }, 0, 0},
 	} {

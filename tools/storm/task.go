@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"runtime/debug"
 	"sync"
@@ -174,6 +175,10 @@ func (t *task) end() error {
 
 // play runs a program in this process.
 func play(p *program, log *ring, watch func(*run) (stop func())) (*counts, *fault) {
+	os.Unsetenv("CUDABIND_NO_MEMORY_CACHE")
+	if profileNamed(p.Profile).uncached {
+		os.Setenv("CUDABIND_NO_MEMORY_CACHE", "1")
+	}
 	w, err := newWorld(profileNamed(p.Profile))
 	if err != nil {
 		return &counts{}, newFault("open", "-", err)
