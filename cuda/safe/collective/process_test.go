@@ -157,6 +157,7 @@ func start(t *testing.T, roles ...string) []*process {
 	for rank, role := range roles {
 		p := &process{command.Built(self, "-test.run=^TestRank$", "-test.timeout=3m"), nil, make(chan string, 100)}
 		p.Env = append(os.Environ(), roleVariable+"="+role, "COLLECTIVE_SECRET=a secret", "MASTER_ADDR="+host, "MASTER_PORT="+port,
+			"TMPDIR="+t.TempDir(), // a process that is killed removes nothing
 			fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", len(roles)))
 		p.Stderr = os.Stderr
 		out, err := p.StdoutPipe()
