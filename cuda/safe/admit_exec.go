@@ -19,7 +19,7 @@ var executables execGate
 // once.
 type execGate struct {
 	shut    atomic.Bool
-	turn    sync.Mutex // held to destroy an executable, a graph or a stream, and to copy a graph
+	turn    sync.Mutex // held to destroy an executable, a graph or a stream, and to copy or instantiate a graph
 	stripes [16]stripe
 }
 
@@ -68,9 +68,9 @@ func (g *execGate) alone(window time.Duration, f func()) bool {
 	return true
 }
 
-// inTurn calls f, which destroys a graph or a stream, or copies a graph. No other such call
-// is in flight and no executable is destroyed meanwhile, which would corrupt the driver's
-// heap: copies share parts of the graph that they come from.
+// inTurn calls f, which destroys a graph or a stream, or copies or instantiates a graph. No
+// other such call is in flight and no executable is destroyed meanwhile, which would corrupt
+// the driver's heap: copies and executables share parts of the graph that they come from.
 func (g *execGate) inTurn(f func() error) error {
 	g.turn.Lock()
 	defer g.turn.Unlock()

@@ -120,14 +120,12 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 	if c.conditional && c.executed {
 		return refuse(op, ErrConditional, "such a graph can be instantiated only once")
 	}
-	stripe := &executables.stripes[0]
-	if err := stripe.enter(&executables); err != nil {
-		return wrap(op, err)
+	if rt.InCallback() {
+		return &Error{Op: op, Err: ErrInCallback}
 	}
 	allocs := left(c.kept.allocations())
-	err := c.oneExecutable(op, e.instantiate(op, c, allocs, flags))
-	stripe.leave()
-	if err != nil {
+	err := executables.inTurn(func() error { return e.instantiate(op, c, allocs, flags) })
+	if err = c.oneExecutable(op, err); err != nil {
 		return wrap(op, err)
 	}
 	e.ctx, e.kept, e.source, e.allocs, c.executed = c.ctx, c.kept.share(), c, allocs, true

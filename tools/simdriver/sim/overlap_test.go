@@ -245,6 +245,8 @@ var overlaps = []struct {
 	{"two instantiations of a graph", nothing, instantiateIt(itsGraph), instantiateIt(itsGraph), true},
 	{"of two graphs", nothing, instantiateIt(itsGraph), instantiateIt(anotherGraph), false},
 	{"instantiation and a change", nothing, instantiateIt(itsGraph), addNode, true},
+	{"instantiation and destroying a clone", cloned, instantiateIt(itsGraph), destroyGraph(func(s *stage) driver.CUgraph { return s.clone }), true},
+	{"instantiation and destroying another graph", unrelated, instantiateIt(itsGraph), destroyGraph(func(s *stage) driver.CUgraph { return s.clone }), false},
 	{"cloning and destroying an executable", nothing, cloneIt, destroyIt(spareOne), true},
 	{"cloning and destroying another clone", cloned, cloneIt, destroyGraph(func(s *stage) driver.CUgraph { return s.clone }), true},
 	{"cloning and destroying another graph", unrelated, cloneIt, destroyGraph(func(s *stage) driver.CUgraph { return s.clone }), false},

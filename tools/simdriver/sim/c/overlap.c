@@ -186,7 +186,7 @@ static bool destroys(const struct sight *x, const struct sight *y)
 		return false;
 	if (x->launched && y->does == LAUNCHES) /* of any executable */
 		return true;
-	if (x->family && x->family == y->family && y->does == CLONES) /* copies of a graph share parts of it */
+	if (x->family && x->family == y->family && (y->does == CLONES || y->does == INSTANTIATES)) /* copies of a graph share parts of it */
 		return true;
 	if (x->source && x->source == y->outermost && (y->does == INSTANTIATES || y->does == ALTERS || y->changes))
 		return true;
