@@ -241,14 +241,7 @@ func TestFactQueue(t *testing.T) {
 			return func() error { return w.launch(w.s) }
 		}},
 		{"launches of a graph of 100 kernels", true, func(t *testing.T, w *facts) func() error {
-			g, k := newGraph(t, w.x), kernel(t, w.x, "nothing")
-			var last []safe.Node
-			for range 100 {
-				last = []safe.Node{addNode(t, g, safe.KernelNode(k, one), last...)}
-			}
-			e, err := g.Instantiate()
-			require.NoError(t, err)
-			closing(t, e)
+			e := executable(t, chain(t, w.x, 100))
 			return func() error { return driver.CuGraphLaunch(e.Raw(), w.s) }
 		}},
 		{"records", true, func(t *testing.T, w *facts) func() error {

@@ -30,6 +30,17 @@ func addNode(t *testing.T, g *safe.Graph, w safe.NodeParams, deps ...safe.Node) 
 	return n
 }
 
+// chain returns a graph of kernels, each after the one before.
+func chain(t *testing.T, x *safe.Context, kernels int) *safe.Graph {
+	t.Helper()
+	g, k := newGraph(t, x), kernel(t, x, "nothing")
+	var last []safe.Node
+	for range kernels {
+		last = []safe.Node{addNode(t, g, safe.KernelNode(k, one), last...)}
+	}
+	return g
+}
+
 // saxpyWork is a node that computes y += a * x.
 func saxpyWork(k *safe.Kernel, a float32, x, y *safe.Buffer[float32]) safe.NodeParams {
 	return safe.KernelNode(k, perValue(y.Len()), safe.Val(uint32(y.Len())), safe.Val(a), x.Arg(), y.Arg())

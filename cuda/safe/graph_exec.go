@@ -146,13 +146,13 @@ func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags d
 	}
 	detail := i.Result.String()
 	if i.Failed != 0 {
-		err := g.ctx.withCurrent(func() error {
-			n, err := g.node(i.Failed)
-			detail += fmt.Sprint(" at ", n)
+		var n Node
+		err := g.ctx.withCurrent(func() (err error) {
+			n, err = g.node(i.Failed)
 			return err
 		})
-		if err != nil {
-			detail = i.Result.String()
+		if err == nil {
+			detail += fmt.Sprint(" at ", n)
 		}
 	}
 	return refuse(op, code, "%s", detail)

@@ -71,9 +71,8 @@ func (m *memory) close() error {
 // the memory of closed buffers: see [Context.TrimMemory]. A new buffer of the same size as
 // one closed before may get its memory without a call of the driver, unless the environment
 // variable CUDABIND_NO_MEMORY_CACHE is set: set it where compute-sanitizer is to find uses of
-// closed buffers. [NewBufferWith] allocates memory
-// by cuMemAlloc, which some functions require: see [BufferOptions]. NewBuffer does the same
-// if the device has no memory pools.
+// closed buffers. [NewBufferWith] allocates memory by cuMemAlloc, which some functions
+// require: see [BufferOptions]. NewBuffer does the same if the device has no memory pools.
 //
 // It returns [ErrInvalidArgument] if T contains Go pointers or has no size, [ErrRange] if n
 // is negative, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory

@@ -395,14 +395,10 @@ func TestAllocationCrossings(t *testing.T) {
 	if !withCgo {
 		t.Skip("without cgo each call of the driver enters C by itself")
 	}
-	startClean(t)
+	cached := caching(t)
+	freed(t, cached, 1) // it has a heap
 	t.Setenv(noCache, "1")
 	x := open(t, 0)
-	require.NoError(t, buffer[byte](t, x, 1).Close()) // the context has a heap
-	t.Setenv(noCache, "")
-	cached, err := safe.NewContext(x.Device(), safe.ContextOptions{})
-	require.NoError(t, err)
-	closing(t, cached)
 	s := stream(t, x)
 	a := newArenaOf(t, s, 1<<20)
 	in[byte](t, a, 1) // the arena has a block

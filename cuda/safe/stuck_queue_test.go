@@ -59,14 +59,7 @@ func TestGraphsOnStuckStream(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
 		x := open(t, 0)
-		s, k, g := stream(t, x), kernel(t, x, "nothing"), newGraph(t, x)
-		var last []safe.Node
-		for range 300 {
-			last = []safe.Node{addNode(t, g, safe.KernelNode(k, one), last...)}
-		}
-		e, err := g.Instantiate()
-		require.NoError(t, err)
-		closing(t, e)
+		s, e := stream(t, x), executable(t, chain(t, x, 300))
 		require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
 		unstick := stick(t, x, s)
 		launched := make(chan struct{})

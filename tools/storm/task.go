@@ -175,11 +175,12 @@ func (t *task) end() error {
 
 // play runs a program in this process.
 func play(p *program, log *ring, watch func(*run) (stop func())) (*counts, *fault) {
-	os.Unsetenv("CUDABIND_NO_MEMORY_CACHE")
-	if profileNamed(p.Profile).uncached {
-		os.Setenv("CUDABIND_NO_MEMORY_CACHE", "1")
+	profile, noCache := profileNamed(p.Profile), ""
+	if profile.uncached {
+		noCache = "1"
 	}
-	w, err := newWorld(profileNamed(p.Profile))
+	os.Setenv("CUDABIND_NO_MEMORY_CACHE", noCache)
+	w, err := newWorld(profile)
 	if err != nil {
 		return &counts{}, newFault("open", "-", err)
 	}

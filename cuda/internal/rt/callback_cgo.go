@@ -9,7 +9,6 @@ import "C"
 
 import (
 	"sync/atomic"
-	"syscall"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -52,6 +51,3 @@ func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr
 // InCallback returns whether this goroutine must not wait: it runs on the driver's thread,
 // in OnHostFunc or OnStatus, or its thread has entered the mode [Foreign].
 func InCallback() bool { return callbacks.Load() != 0 && C.rt_in_callback() != 0 }
-
-// Thread returns the system's id of the current thread.
-func Thread() int { return syscall.Gettid() }

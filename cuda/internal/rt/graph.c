@@ -46,14 +46,13 @@ CUresult rt_begin_capture(uintptr_t context, unsigned long long id, uintptr_t st
 CUresult rt_end_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned char *graph)
 {
 	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, context, context, id);
+	CUresult begun = rt_begin_home(&s, context, context, id), r;
 
-	if (r == RT_RESET)
-		return r;
-	if (r)
-		return rt_cu.cuStreamEndCapture((CUstream)stream, (CUgraph *)graph);
+	if (begun == RT_RESET)
+		return begun;
 	r = rt_cu.cuStreamEndCapture((CUstream)stream, (CUgraph *)graph);
-	rt_end(&s);
+	if (!begun)
+		rt_end(&s);
 	return r;
 }
 

@@ -2,9 +2,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "rt_internal.h"
 
@@ -407,4 +405,3 @@ CUresult rt_import_pool(unsigned char *pool, uintptr_t fd)
 
 	return rt_cu.cuMemPoolImportFromShareableHandle((CUmemoryPool *)pool, (void *)fd, file_descriptor, 0);
 }
-

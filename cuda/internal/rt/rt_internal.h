@@ -47,9 +47,9 @@
 struct rt_cu {
 #define MEMBER(name) fn_##name name;
 	EVERY(MEMBER)
-	fn_cuCtxGetId cuCtxGetId;                   /* from 12.0 on */
+	fn_cuCtxGetId cuCtxGetId;                                     /* from 12.0 on */
 	fn_cuGraphInstantiateWithParams cuGraphInstantiateWithParams; /* from 12.0 on */
-	fn_cuLaunchHostFunc_v2 cuLaunchHostFunc_v2; /* from 13.2 on */
+	fn_cuLaunchHostFunc_v2 cuLaunchHostFunc_v2;                   /* from 13.2 on */
 	/* from 12.0 on; before, the functions without suffix, which read a prefix of the same struct */
 	fn_cuGraphAddKernelNode_v2 cuGraphAddKernelNode_v2;
 	fn_cuGraphKernelNodeSetParams_v2 cuGraphKernelNodeSetParams_v2;

@@ -17,9 +17,6 @@ import (
 // newCallback returns the address of a C function that calls f. It is never released.
 func newCallback(f any) uintptr { return purego.NewCallback(f) }
 
-// Thread returns the system's id of the current thread.
-func Thread() int { return syscall.Gettid() }
-
 var started = time.Now().Add(-1) // so that now is never 0
 
 // now returns the nanoseconds of a clock that does not go backward.
