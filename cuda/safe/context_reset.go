@@ -120,8 +120,9 @@ func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent,
 	if n == nil {
 		return rt.CodeReset
 	}
-	defer n.Add(-1)
-	return rt.EventQuery(callContext, e, spin)
+	code := rt.EventQuery(callContext, e, spin)
+	n.Add(-1)
+	return code
 }
 
 // homeQuery is eventQuery that also detects resets by other code.

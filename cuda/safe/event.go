@@ -266,8 +266,9 @@ func (e *Event) Query() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer v.Release()
-	return answer(op, v.query(0))
+	done, err = answer(op, v.query(0))
+	v.Release()
+	return done, err
 }
 
 // query asks for up to spin nanoseconds.

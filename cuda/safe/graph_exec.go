@@ -261,25 +261,31 @@ func (e *GraphExec) once(op string, s *Stream, launches bool, call func(driver.C
 		return err
 	}
 	defer sc.Release()
-	capture, err := sc.enterWork(op, c.work)
+	return c.enqueue(op, sc, launches, call)
+}
+
+// enqueue is GraphExec.on for an executable and a stream that are acquired.
+func (e *execCore) enqueue(op string, s *streamCore, launches bool, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
+	capture, err := s.enterWork(op, e.work)
 	if err != nil {
 		return err
 	}
-	defer sc.leaveWork(capture)
+	defer s.leaveWork(capture)
 	if capture != nil {
 		return &Error{Op: op, Err: ErrCapturing}
 	}
-	if err := c.enter(op, executables.stripe(sc)); err != nil {
+	stripe := executables.stripe(s)
+	if err := e.enter(op, stripe); err != nil {
 		return err
 	}
-	defer c.leave(executables.stripe(sc))
-	if err := c.unrevoked(op); err != nil {
+	defer e.leave(stripe)
+	if err := e.unrevoked(op); err != nil {
 		return err
 	}
-	c.note(sc)
-	code := call(c.raw, sc.raw, sc.callContext)
+	e.note(s)
+	code := call(e.raw, s.raw, s.callContext)
 	if code == 0 && launches {
-		c.launched()
+		e.launched()
 	}
 	return check(op, code)
 }

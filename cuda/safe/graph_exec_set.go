@@ -18,6 +18,11 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 		return refuse(op, ErrClosed, "the node's graph is closed")
 	}
 	defer n.of.Release()
+	return c.node(op, n, f)
+}
+
+// node is GraphExec.node for an executable and a graph that are acquired.
+func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 	if err := lock(op, n.of.mu); err != nil {
 		return err
 	}
@@ -28,11 +33,11 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	if n.isGone() {
 		return refuse(op, ErrClosed, "the node was destroyed")
 	}
-	if err := c.enter(op, &executables.stripes[0]); err != nil {
+	if err := e.enter(op, &executables.stripes[0]); err != nil {
 		return err
 	}
-	defer c.leave(&executables.stripes[0])
-	return wrap(op, f(c))
+	defer e.leave(&executables.stripes[0])
+	return wrap(op, f(e))
 }
 
 // Set changes the parameters of one node in the executable. n is the node of the graph that
