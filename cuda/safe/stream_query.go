@@ -12,7 +12,7 @@ import (
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
 	if c := s.quick(); c != nil {
-		code := rt.Query(c.callContext, c.raw)
+		code := rt.Query(c.callContext, c.raw, 0)
 		c.mu.Unlock()
 		return answer(op, code)
 	}
@@ -40,7 +40,7 @@ func (s *streamCore) query(op string) (done bool, err error) {
 	if err := s.enteredAsk(op); err != nil {
 		return false, err
 	}
-	code := rt.Query(s.callContext, s.raw)
+	code := rt.Query(s.callContext, s.raw, 0)
 	s.leave(nil)
 	return answer(op, code)
 }

@@ -10,22 +10,42 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A wait first spins in C, where most short work ends. If recent waits for the stream
-// took long, or many goroutines spin already, it goes to the poller at once.
+// A wait first spins in C, where most short work ends: for a stream, which is locked so that
+// no more work is enqueued, and then for an event. If recent waits for the stream took long,
+// or many goroutines spin already, it goes to the poller at once.
 const (
-	spin = 50 * time.Microsecond
-	long = 100 * time.Microsecond
+	lockedSpin = 10 * time.Microsecond
+	eventSpin  = 50 * time.Microsecond
+	long       = 100 * time.Microsecond
 )
 
 var spinning atomic.Int32
 
 // spins calls ask with the time to spin, 0 if too many goroutines spin.
-func spins(ask func(spin int64) driver.CUresult) driver.CUresult {
+func spins(limit time.Duration, ask func(spin int64) driver.CUresult) driver.CUresult {
 	defer spinning.Add(-1)
 	if spinning.Add(1) > max(1, processors.Load()/4) {
-		return ask(0)
+		limit = 0
 	}
-	return ask(int64(spin))
+	return ask(int64(limit))
+}
+
+// soon waits a moment for the stream's work, in the common case. It returns
+// driver.CUDA_ERROR_NOT_READY if that takes longer.
+func (s *Stream) soon() driver.CUresult {
+	c := s.quick()
+	if c == nil {
+		return driver.CUDA_ERROR_NOT_READY
+	}
+	defer c.mu.Unlock()
+	if c.slow.Load() {
+		return driver.CUDA_ERROR_NOT_READY
+	}
+	code := spins(lockedSpin, func(spin int64) driver.CUresult { return rt.Query(c.callContext, c.raw, spin) })
+	if code == 0 {
+		c.forgetBacklog()
+	}
+	return code
 }
 
 // waiter records an event after the stream's current work. If done is set, there is
@@ -46,7 +66,7 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 	to := time.Now()
 	code := driver.CUDA_ERROR_NOT_READY
 	if !slow {
-		code = spins(func(spin int64) driver.CUresult { return s.ctx.eventQuery(s.callContext, e, spin) })
+		code = spins(eventSpin, func(spin int64) driver.CUresult { return s.ctx.eventQuery(s.callContext, e, spin) })
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		end()
@@ -87,6 +107,9 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error {
 	const op = "Stream.Wait"
+	if code := s.soon(); code != driver.CUDA_ERROR_NOT_READY {
+		return check(op, code)
+	}
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
@@ -185,7 +208,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 	v.waiting.Add(1) // no capture can record the event now
 	v.gate.leave()
-	code := spins(v.query)
+	code := spins(eventSpin, v.query)
 	if code != driver.CUDA_ERROR_NOT_READY {
 		v.waiting.Add(-1)
 		v.Release()

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -102,6 +103,19 @@ func TestWaitOrder(t *testing.T) {
 	assert.False(t, isDone(after.Done()))
 	second.open()
 	<-after.Done()
+}
+
+// TestShortWait: a wait for work that completes within microseconds records no event.
+func TestShortWait(t *testing.T) {
+	needsSimulated(t)
+	s := stream(t, open(t, 0))
+	defer simulated.Reset()
+	assert.Eventually(t, func() bool { // a thread may be suspended for as long as a wait spins
+		simulated.Fail("cuStreamQuery", 1, uint32(driver.CUDA_ERROR_NOT_READY))
+		queries, records := simulated.Calls("cuStreamQuery"), simulated.Calls("cuEventRecord")
+		require.NoError(t, s.Synchronize())
+		return simulated.Calls("cuStreamQuery") == queries+2 && simulated.Calls("cuEventRecord") == records
+	}, atOnce, time.Microsecond)
 }
 
 // TestManyWaiters cancels some of the waits, and leaves no goroutine.

@@ -170,7 +170,7 @@ func (s *streamCore) withoutEvent(wait bool, why error) error {
 		return why
 	}
 	return s.ctx.withCurrent(func() error {
-		switch code := rt.Query(s.ctx.raw, s.raw); {
+		switch code := rt.Query(s.ctx.raw, s.raw, 0); {
 		case code == driver.CUDA_ERROR_NOT_READY && wait:
 			return driver.CuStreamSynchronize(s.raw)
 		case code == driver.CUDA_ERROR_NOT_READY:
@@ -197,7 +197,7 @@ func (m marker) done() driver.CUresult {
 // wait waits until the marked work has completed.
 func (m marker) wait() {
 	if m.event != 0 {
-		code := spins(func(spin int64) driver.CUresult { return m.stream.ctx.eventQuery(m.stream.callContext, m.event, spin) })
+		code := spins(eventSpin, func(spin int64) driver.CUresult { return m.stream.ctx.eventQuery(m.stream.callContext, m.event, spin) })
 		if code == driver.CUDA_ERROR_NOT_READY {
 			w := &waiter{home: m.stream.home(), event: m.event, queue: m.stream, to: time.Now(), end: func() {}}
 			w.wait(context.Background(), "")
@@ -352,7 +352,7 @@ func (s *streamCore) notice() {
 	if !s.mu.TryLock() || s.enteredAsk("notice") != nil {
 		return
 	}
-	if rt.Query(s.callContext, s.raw) == 0 {
+	if rt.Query(s.callContext, s.raw, 0) == 0 {
 		_ = driver.CuStreamSynchronize(s.raw) // an error is reported by what follows
 	}
 	s.leave(nil)

@@ -146,19 +146,6 @@ unsigned rt_capturing(uintptr_t context, uintptr_t stream)
 	return r == RT_CAPTURING;
 }
 
-CUresult rt_query(uintptr_t context, uintptr_t stream)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)))
-		r = rt_cu.cuStreamQuery((CUstream)stream);
-	rt_end(&s);
-	return r;
-}
-
 long rt_now(void)
 {
 	struct timespec t;
@@ -167,15 +154,30 @@ long rt_now(void)
 	return t.tv_sec * 1000000000L + t.tv_nsec;
 }
 
-/* query_spinning queries the event until it completes, for at most spin nanoseconds. */
-static CUresult query_spinning(CUevent event, long spin)
-{
-	long end = spin ? rt_now() + spin : 0;
-	CUresult r;
+/* SPIN queries until the work has completed, for at most spin nanoseconds. */
+#define SPIN(r, query, spin) do { \
+	long end_ = (spin) ? rt_now() + (spin) : 0; \
+	do \
+		r = query; \
+	while (r == 600 && (spin) && rt_now() < end_); \
+} while (0)
 
-	do
-		r = rt_cu.cuEventQuery(event);
-	while (r == 600 && spin && rt_now() < end);
+static CUresult query_stream(CUstream stream)
+{
+	CUresult r = rt_check_capturing(stream);
+
+	return r ? r : rt_cu.cuStreamQuery(stream);
+}
+
+CUresult rt_query(uintptr_t context, uintptr_t stream, long spin)
+{
+	struct rt_scope s;
+	CUresult r = rt_begin(&s, context, 1);
+
+	if (r)
+		return r;
+	SPIN(r, query_stream((CUstream)stream), spin);
+	rt_end(&s);
 	return r;
 }
 
@@ -187,8 +189,7 @@ CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event)
 
 	if (r)
 		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)) && (r = rt_cu.cuStreamQuery((CUstream)stream)) == 600 &&
-	    !(r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream)))
+	if ((r = query_stream((CUstream)stream)) == 600 && !(r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream)))
 		r = 600;
 	rt_end(&s);
 	return r;
@@ -215,7 +216,7 @@ CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin)
 
 	if (r)
 		return r;
-	r = query_spinning((CUevent)event, spin);
+	SPIN(r, rt_cu.cuEventQuery((CUevent)event), spin);
 	rt_end(&s);
 	return r;
 }

@@ -36,7 +36,7 @@ CUresult rt_destroy_graph(uintptr_t context, unsigned long long id, uintptr_t gr
 CUresult rt_begin_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned mode);
 CUresult rt_end_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned char *graph);
 CUresult rt_destroy_exec(uintptr_t context, unsigned long long id, uintptr_t exec);
-CUresult rt_query(uintptr_t context, uintptr_t stream);
+CUresult rt_query(uintptr_t context, uintptr_t stream, long spin);
 CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event);
 CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
 CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);

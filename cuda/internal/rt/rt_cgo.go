@@ -155,10 +155,10 @@ func (h Home) DestroyExec(exec driver.CUgraphExec) driver.CUresult {
 	return driver.CUresult(C.rt_destroy_exec(C.uintptr_t(h.Context), C.ulonglong(h.ID), C.uintptr_t(exec)))
 }
 
-// Query returns whether the stream's work has completed. It does not query a capturing
-// stream, which would invalidate the capture.
-func Query(context driver.CUcontext, stream driver.CUstream) driver.CUresult {
-	return driver.CUresult(C.rt_query(C.uintptr_t(context), C.uintptr_t(stream)))
+// Query queries for up to spin nanoseconds whether the stream's work has completed. It does
+// not query a capturing stream, which would invalidate the capture.
+func Query(context driver.CUcontext, stream driver.CUstream, spin int64) driver.CUresult {
+	return driver.CUresult(C.rt_query(C.uintptr_t(context), C.uintptr_t(stream), C.long(spin)))
 }
 
 // Capturing returns whether the stream is capturing.

@@ -202,14 +202,30 @@ func (h Home) DestroyExec(exec driver.CUgraphExec) driver.CUresult {
 	return l.do()
 }
 
-// Query returns whether the stream's work has completed. It does not query a capturing
-// stream, which would invalidate the capture.
-func Query(context driver.CUcontext, stream driver.CUstream) driver.CUresult {
-	var l list
-	l.in(context, true)
-	l.notCapturing(stream)
-	l.add(cu.streamQuery, uint64(stream))
-	return l.do()
+// Query queries for up to spin nanoseconds whether the stream's work has completed. It does
+// not query a capturing stream, which would invalidate the capture.
+func Query(context driver.CUcontext, stream driver.CUstream, spin int64) driver.CUresult {
+	return spinning(spin, func() driver.CUresult {
+		var l list
+		l.in(context, true)
+		l.notCapturing(stream)
+		l.add(cu.streamQuery, uint64(stream))
+		return l.do()
+	})
+}
+
+// spinning queries until the work has completed, for at most spin nanoseconds.
+func spinning(spin int64, query func() driver.CUresult) driver.CUresult {
+	var start int64
+	if spin != 0 {
+		start = now()
+	}
+	for {
+		r := query()
+		if r != driver.CUDA_ERROR_NOT_READY || spin == 0 || now()-start >= spin {
+			return r
+		}
+	}
 }
 
 // Capturing returns whether the stream is capturing.
@@ -290,19 +306,12 @@ func WaitEvent(context driver.CUcontext, stream driver.CUstream, event driver.CU
 
 // EventQuery queries an event for up to spin nanoseconds.
 func EventQuery(context driver.CUcontext, event driver.CUevent, spin int64) driver.CUresult {
-	var start int64
-	if spin != 0 {
-		start = now()
-	}
-	for {
+	return spinning(spin, func() driver.CUresult {
 		var l list
 		l.in(context, true)
 		l.add(cu.eventQuery, uint64(event))
-		r := l.do()
-		if r != driver.CUDA_ERROR_NOT_READY || spin == 0 || now()-start >= spin {
-			return r
-		}
-	}
+		return l.do()
+	})
 }
 
 // EventQuery queries an event.

@@ -18,7 +18,7 @@ func Enter(*Scope, driver.CUcontext, uint64, Mode) driver.CUresult { return none
 
 func Leave(*Scope) {}
 
-func Query(driver.CUcontext, driver.CUstream) driver.CUresult { return none }
+func Query(driver.CUcontext, driver.CUstream, int64) driver.CUresult { return none }
 
 func Capturing(driver.CUcontext, driver.CUstream) bool { return false }
 
