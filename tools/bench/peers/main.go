@@ -197,6 +197,7 @@ func (a *arguments) race(chosen [][]string, log io.Writer) (*results, error) {
 		if err := r.start(chosen); err != nil {
 			return nil, err
 		}
+		r.results.Starts++
 	}
 	return r.results, nil
 }

@@ -13,7 +13,7 @@ const introduction = `# Speed beside other bindings
 <!-- Written by tools/bench/peers -page: do not edit. -->
 
 The same operations by C, by this module and by other bindings, in turns on one machine: %s
-All contestants except PyTorch launch the same kernels; PyTorch launches its own, through its dispatcher. Each is started %d times and does each row in several rounds.
+All contestants except PyTorch launch the same kernels; PyTorch launches its own, through its dispatcher. Each is started %s and does each row in several rounds.
 A figure is that of the fastest round, or the median of the rounds where a row is about waits or threads.
 The columns C and "best peer" have times, the other columns multiples of C's time, and the rows "more threads" numbers of
 threads. A cell is empty if a contestant lacks the operation. Ratios last; times differ from machine to
@@ -37,7 +37,7 @@ func (r *results) page(plot string) string {
 			fmt.Fprintf(&who, "| %s | %s%s |\n", c.Name, escaped(c.Version), meaning[c.Name])
 		}
 	}
-	fmt.Fprintf(&b, introduction, strings.TrimSpace(r.head())+".", starts, who.String(), r.Crossing, noise)
+	fmt.Fprintf(&b, introduction, strings.TrimSpace(r.head())+".", times(r.Starts), who.String(), r.Crossing, noise)
 	for i, line := range r.cells() {
 		for k, cell := range line {
 			line[k] = escaped(strings.ReplaceAll(cell, " LOSES", " **loses**"))
@@ -63,6 +63,14 @@ func (r *results) page(plot string) string {
 		fmt.Fprintf(&b, "- %s\n", escaped(n))
 	}
 	return b.String()
+}
+
+// times says how often.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // writePage writes the page to a file, and the plot beside it.

@@ -16,6 +16,7 @@ type results struct {
 	CPUs        int           `json:"cpus"`
 	Go          string        `json:"go"`
 	Date        string        `json:"date"`
+	Starts      int           `json:"starts"` // of each contestant
 	Contestants []participant `json:"contestants"`
 	Crossing    float64       `json:"crossingNs"` // of an empty cgo call
 	Rows        []*figures    `json:"rows"`

@@ -47,7 +47,7 @@ func TestLoses(t *testing.T) {
 // example is a run with all that a table can have. Its figures are made up.
 func example() *results {
 	r := &results{
-		GPU: "Some GPU", Driver: "580.1", CUDA: "13.0", CPUs: 16, Go: "go1.26", Date: "2026-01-02 03:04:05", Crossing: 30,
+		GPU: "Some GPU", Driver: "580.1", CUDA: "13.0", CPUs: 16, Go: "go1.26", Date: "2026-01-02 03:04:05", Starts: 1, Crossing: 30,
 		Contestants: []participant{
 			{"C", "C", ""}, {"raw", "cudabind, package driver", ""}, {"safe", "cudabind, package safe", ""}, {"bulk", "many at once", ""},
 			{"cudarc", "cudarc 0.1", ""}, {"cupy", "", "no module named 'cupy'"},
