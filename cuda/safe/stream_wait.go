@@ -152,6 +152,9 @@ func (s *Stream) Shutdown(ctx context.Context) error {
 // Source: cuStreamQuery, cuEventRecord, cuEventSynchronize.
 func (s *Stream) SynchronizeBlocking() error {
 	const op = "Stream.SynchronizeBlocking"
+	if code := s.soon(); code != driver.CUDA_ERROR_NOT_READY {
+		return check(op, code)
+	}
 	c, err := s.acquire(op)
 	if err != nil {
 		return err

@@ -110,12 +110,14 @@ func TestShortWait(t *testing.T) {
 	needsSimulated(t)
 	s := stream(t, open(t, 0))
 	defer simulated.Reset()
-	assert.Eventually(t, func() bool { // a thread may be suspended for as long as a wait spins
-		simulated.Fail("cuStreamQuery", 1, uint32(driver.CUDA_ERROR_NOT_READY))
-		queries, records := simulated.Calls("cuStreamQuery"), simulated.Calls("cuEventRecord")
-		require.NoError(t, s.Synchronize())
-		return simulated.Calls("cuStreamQuery") == queries+2 && simulated.Calls("cuEventRecord") == records
-	}, atOnce, time.Microsecond)
+	for name, wait := range map[string]func() error{"Synchronize": s.Synchronize, "SynchronizeBlocking": s.SynchronizeBlocking} {
+		assert.Eventually(t, func() bool { // a thread may be suspended for as long as a wait spins
+			simulated.Fail("cuStreamQuery", 1, uint32(driver.CUDA_ERROR_NOT_READY))
+			queries, records := simulated.Calls("cuStreamQuery"), simulated.Calls("cuEventRecord")
+			require.NoError(t, wait())
+			return simulated.Calls("cuStreamQuery") == queries+2 && simulated.Calls("cuEventRecord") == records
+		}, atOnce, time.Microsecond, name)
+	}
 }
 
 // TestManyWaiters cancels some of the waits, and leaves no goroutine.
