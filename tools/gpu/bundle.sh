@@ -24,6 +24,8 @@ cp examples/samples/*.ptx "$out/tests/samples/" # the tour loads one
 $go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/bench/peers ./tools/storm ./examples/vectoradd ./examples/samples \
 	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction ./examples/train
 cp examples/train/train.py cuda/safe/blas/testdata/matmul.py "$out/"
+mkdir "$out/failed"
+cp tools/storm/testdata/failed/*.json "$out/failed/"
 cp examples/train/train.py "$out/tests/training/" # a test compares its data
 # The contestants in C and Rust: whichever cannot be built takes no part.
 "$out/peers" -build || echo "the comparison with other bindings lacks what could not be built" >&2

@@ -125,6 +125,10 @@ program bench -short
 program peers -short -seconds 60
 program storm -seconds 20 -profile full -children 1 -out "$results/storm"
 mv "$results/storm.log" "$results/storm-full.log"
+for p in "$here"/failed/*.json; do # programs that failed once
+	program storm -replay "$p" -times 20 -hang 60s -out "$results/storm"
+	mv "$results/storm.log" "$results/storm-$(basename "$p" .json).log"
+done
 seconds=${STORM_SECONDS:-120}
 limit=$((seconds + 180)) # to look into what failed
 program storm -seconds "$seconds" -out "$results/storm"

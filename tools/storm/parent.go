@@ -168,6 +168,11 @@ type attempt struct {
 	err     error // it could not be run
 }
 
+// save writes the latest steps, and all that the child said.
+func (a *attempt) save(file string) error {
+	return os.WriteFile(file, []byte(strings.Join(a.log, "\n")+"\n\n"+a.output), 0o666)
+}
+
 // run runs a child until it exits.
 func (p *parent) run(worker int, a attempt) attempt {
 	log := filepath.Join(p.dir, fmt.Sprintf("steps-%d", worker))

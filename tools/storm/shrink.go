@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func (p *parent) look(worker int, made *program, a attempt) *cause {
 	}
 	c.file = filepath.Join(p.out, fmt.Sprintf("%s-%d.json", made.Profile, made.Seed))
 	if err := os.MkdirAll(p.out, 0o777); err == nil {
-		if err := c.smaller.save(c.file); err != nil {
+		if err := errors.Join(c.smaller.save(c.file), c.last.save(c.file+".log")); err != nil {
 			c.file = err.Error()
 		}
 	}
@@ -67,7 +68,7 @@ func (c *cause) report(p *parent) {
 	if c.smaller.steps() <= 80 {
 		c.smaller.print(w)
 	}
-	fmt.Fprintf(w, "run it by: storm -replay %s\n\n", c.file)
+	fmt.Fprintf(w, "run it by: storm -replay %s\nthe latest steps and all that the child said: %s.log\n\n", c.file, c.file)
 }
 
 // short returns the beginning of a text.
@@ -102,6 +103,9 @@ func (p *parent) replayed() (int, error) {
 		}
 		if failed++; failed == 1 {
 			fmt.Fprintf(p.w, "FAULT %v\n%s\n%s\n", a.fault, strings.Join(a.log, "\n"), short(a.output, 200))
+			if err := errors.Join(os.MkdirAll(p.out, 0o777), a.save(filepath.Join(p.out, filepath.Base(p.replay)+".log"))); err != nil {
+				return failed, err
+			}
 		}
 	}
 	fmt.Fprintf(p.w, "storm: failed %d of %d times\n", failed, p.times)

@@ -69,6 +69,20 @@ func TestStorm(t *testing.T) {
 	}
 }
 
+// TestFailedBefore replays programs that have failed once on a GPU, for reasons that are not known. None
+// of them has failed on the simulated driver: this tests that they still run.
+func TestFailedBefore(t *testing.T) {
+	files, err := filepath.Glob("testdata/failed/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			faults, said := runStorm(t, "-replay", file, "-times", "2", "-out", t.TempDir())
+			assert.Zero(t, faults, said)
+		})
+	}
+}
+
 // TestPlanted plants steps that fail, one class of fault at a time, and tests that storm finds,
 // shrinks and replays them.
 func TestPlanted(t *testing.T) {
@@ -102,8 +116,17 @@ func TestPlanted(t *testing.T) {
 			require.NoError(t, err)
 			assert.LessOrEqual(t, small.steps(), test.most, "shrunk to what fails")
 			assert.Positive(t, small.steps())
-			again, said := runStorm(t, append([]string{"-replay", files[0], "-times", "1"}, test.args...)...)
+			log := files[0] + ".log"
+			assert.FileExists(t, log)
+			require.NoError(t, os.Remove(log))
+			again, said := runStorm(t, append([]string{"-replay", files[0], "-times", "1", "-out", dir}, test.args...)...)
 			assert.Equal(t, 1, again, said)
+			text, err := os.ReadFile(log)
+			require.NoError(t, err)
+			assert.Contains(t, string(text), "plant."+test.plant)
+			if test.class == crash || test.class == hang {
+				assert.Contains(t, string(text), "\ngoroutine ", "all stacks")
+			}
 		})
 	}
 }
