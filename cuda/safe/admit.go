@@ -173,10 +173,10 @@ func (s *Stream) quick() *streamCore {
 		return nil
 	}
 	c := s.core
-	if c.legacy() || c.ctx.shared.reset.Load() || !c.mu.TryLock() {
+	if c.legacy() || !c.mu.TryLock() {
 		return nil
 	}
-	if c.Closed() || c.capture.Load() != nil {
+	if c.Closed() || c.capture.Load() != nil || c.ctx.shared.reset.Load() {
 		c.mu.Unlock()
 		return nil
 	}

@@ -21,13 +21,11 @@ type GraphExec struct {
 
 type execCore struct {
 	lifetime.Handle
-	ctx       *contextCore
-	raw       driver.CUgraphExec
-	launches  streamUses
-	destroyed bool
-	destroys  destruction
-	err       error       // of the destruction
-	last      pendingWork // the latest launches
+	ctx      *contextCore
+	raw      driver.CUgraphExec
+	launches streamUses
+	last     pendingWork // the latest launches
+	destroys destruction
 
 	source *graphCore
 	allocs []*block // that a launch allocates and leaves allocated
@@ -169,21 +167,18 @@ func graphWork(i *rt.Instantiation) int {
 
 func (e *execCore) Kind() string { return "GraphExec" }
 
-// Destroy destroys the executable: CUDA defers that to the end of its last launch. Then it
-// releases the objects that the launches used.
+// Destroy destroys the executable once its last launch is over, and releases the objects that
+// its launches used. CUDA would defer the destruction itself, but might then destroy it while
+// another executable is launched.
 func (e *execCore) Destroy(wait bool) error {
-	if !e.destroyed {
-		err := e.destroy(wait)
-		if err == lifetime.ErrLater {
-			return err
-		}
-		e.destroyed, e.err = true, err
-	}
 	if !e.last.over(&e.launches, false) {
 		return lifetime.ErrLater
 	}
-	e.kept.release()
-	return e.err
+	err := e.destroy(wait)
+	if err != lifetime.ErrLater {
+		e.kept.release()
+	}
+	return err
 }
 
 // destroy destroys the executable with its graph locked: the two share parts.

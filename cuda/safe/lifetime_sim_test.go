@@ -265,3 +265,21 @@ func TestSimStaleBuffer(t *testing.T) {
 	simulated.Reset()
 	simulated.Lost()
 }
+
+// TestSimExecDestroyedIdle: an executable is destroyed after its launches, not by the driver
+// at any moment.
+func TestSimExecDestroyedIdle(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	g, s := newGate(t, x), stream(t, x)
+	e, err := chain(t, x, 1).Instantiate()
+	require.NoError(t, err)
+	g.shut(t, s)
+	require.NoError(t, e.Launch(s))
+	calls := simulated.Calls("cuGraphExecDestroy")
+	require.NoError(t, e.Close())
+	time.Sleep(20 * time.Millisecond)
+	assert.Equal(t, calls, simulated.Calls("cuGraphExecDestroy"), "its launch is pending")
+	g.open()
+	assert.Eventually(t, func() bool { return simulated.Calls("cuGraphExecDestroy") == calls+1 }, atOnce, time.Millisecond)
+}
