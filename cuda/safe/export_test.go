@@ -2,7 +2,11 @@
 
 package safe
 
-import "github.com/cudabind/cudabind/cuda/internal/lifetime"
+import (
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+)
 
 // ReaperIdle tells whether nothing is left to be given back.
 func ReaperIdle() bool { return lifetime.Idle() }
@@ -17,3 +21,11 @@ func KnownPeers(x *Context) int {
 
 // RevokeInFlight makes r what a concurrent Revoke makes it that has not counted it yet.
 func RevokeInFlight(r *Resource) { r.memory.resource.revoked.Store(true) }
+
+// SpinFor sets how long a wait spins with the stream locked, and makes a wait long that
+// takes ten times that, until restore.
+func SpinFor(d time.Duration) (restore func()) {
+	spin, before := lockedSpin, long
+	lockedSpin, long = d, 10*d
+	return func() { lockedSpin, long = spin, before }
+}

@@ -202,8 +202,9 @@ func (e *GraphExec) acquire(op string) (*execCore, error) {
 	return e.core, nil
 }
 
-// Close destroys the executable. Launches in progress run to their end; the objects they use
-// are released after that. Further calls do nothing. Source: cuGraphExecDestroy.
+// Close destroys the executable once its launches have completed, without waiting for them.
+// The objects that they use are released then. Further calls do nothing.
+// Source: cuGraphExecDestroy.
 func (e *GraphExec) Close() error {
 	if e == nil || e.core == nil {
 		return nil

@@ -342,7 +342,7 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	}
 	from := time.Now()
 	if err = g.withCurrent(func() error { return g.record(op, e) }); err == nil {
-		code := spins(eventSpin, func(spin int64) driver.CUresult { return x.eventQuery(x.handleContext(), e, spin) })
+		code := x.eventSoon(x.handleContext(), e)
 		if code == driver.CUDA_ERROR_NOT_READY {
 			return &waiter{home: x.home(), event: e, queue: g, from: from, to: time.Now(), end: end}, false, nil
 		}

@@ -190,29 +190,37 @@ func (g *graphs) launch() error { return g.exec.Launch(g.stream()) }
 func TestGraphRaces(t *testing.T) {
 	for name, row := range graphRaces {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				if !onGPU {
-					simulated.Widen(50 * time.Microsecond)
-				}
-				g := newGraphs(t)
-				var c racers
+			racing(t, func(g *graphs, c *racers) {
 				for _, f := range row(g) {
-					c.add(1, func() error { return f() })
+					c.add(1, f)
 				}
-				time.Sleep(2 * stormTime(t))
-				require.NoError(t, c.end())
-				require.NoError(t, g.launch())
-				for _, s := range g.s {
-					require.NoError(t, s.Synchronize())
-				}
-				got := make([]uint32, 64)
-				require.NoError(t, g.b.CopyToHost(got))
-				assert.EqualValues(t, 7, got[63])
-				noViolation(t)
 			})
 		})
 	}
+}
+
+// racing runs the goroutines that start adds, in a process of their own. Then the executable
+// must still fill b.
+func racing(t *testing.T, start func(g *graphs, c *racers)) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		if !onGPU {
+			simulated.Widen(50 * time.Microsecond)
+		}
+		g := newGraphs(t)
+		var c racers
+		start(g, &c)
+		time.Sleep(2 * stormTime(t))
+		require.NoError(t, c.end())
+		require.NoError(t, g.launch())
+		for _, s := range g.s {
+			require.NoError(t, s.Synchronize())
+		}
+		got := make([]uint32, 64)
+		require.NoError(t, g.b.CopyToHost(got))
+		assert.EqualValues(t, 7, got[63])
+		noViolation(t)
+	})
 }
 
 // TestClosedGraphsRace: goroutines launch an executable while everything that it needs is

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/require"
 )
@@ -165,14 +164,8 @@ func TestWholeRaces(t *testing.T) {
 	require.NoError(t, err)
 	for name, row := range wholeRaces {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				if !onGPU {
-					simulated.Widen(50 * time.Microsecond)
-				}
-				w := &whole{newGraphs(t), nil, image}
-				w.spin = kernel(t, w.x, "spin")
-				var c racers
+			racing(t, func(g *graphs, c *racers) {
+				w := &whole{g, kernel(g.t, g.x, "spin"), image}
 				c.add(3, func() error { return row(w) })
 				c.add(1, func() error { return except(w.x.Synchronize(), safe.ErrCapturing) })
 				c.add(1, func() error {
@@ -180,9 +173,6 @@ func TestWholeRaces(t *testing.T) {
 						return errors.Join(driver.CuCtxSynchronize(), driver.CuMemsetD32Async(w.b.Raw(), 7, 64, driver.CU_STREAM_LEGACY), driver.CuCtxSynchronize())
 					}), safe.ErrCapturing)
 				})
-				time.Sleep(2 * stormTime(t))
-				require.NoError(t, c.end())
-				noViolation(t)
 			})
 		})
 	}

@@ -13,9 +13,10 @@ import (
 // A wait first spins in C, where most short work ends: for a stream, which is locked so that
 // no more work is enqueued, and then for an event. If recent waits for the stream took long,
 // or many goroutines spin already, it goes to the poller at once.
-const (
+const eventSpin = 50 * time.Microsecond
+
+var ( // variables for tests
 	lockedSpin = 10 * time.Microsecond
-	eventSpin  = 50 * time.Microsecond
 	long       = 100 * time.Microsecond
 )
 
@@ -28,6 +29,11 @@ func spins(limit time.Duration, ask func(spin int64) driver.CUresult) driver.CUr
 		limit = 0
 	}
 	return ask(int64(limit))
+}
+
+// eventSoon queries an event for as long as a wait spins.
+func (c *contextCore) eventSoon(callContext driver.CUcontext, e driver.CUevent) driver.CUresult {
+	return spins(eventSpin, func(spin int64) driver.CUresult { return c.eventQuery(callContext, e, spin) })
 }
 
 // soon waits a moment for the stream's work, in the common case. It returns
@@ -66,7 +72,7 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 	to := time.Now()
 	code := driver.CUDA_ERROR_NOT_READY
 	if !slow {
-		code = spins(eventSpin, func(spin int64) driver.CUresult { return s.ctx.eventQuery(s.callContext, e, spin) })
+		code = s.ctx.eventSoon(s.callContext, e)
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		end()
@@ -124,10 +130,15 @@ func (s *Stream) Wait(ctx context.Context) error {
 			c.took.Store(int64(time.Since(parked)))
 		}
 	}
-	if slow := time.Since(start) > long; slow != c.slow.Load() {
-		c.slow.Store(slow)
-	}
+	c.waited(start)
 	return err
+}
+
+// waited decides whether the next wait spins, by how long this one took.
+func (s *streamCore) waited(start time.Time) {
+	if slow := time.Since(start) > long; slow != s.slow.Load() {
+		s.slow.Store(slow)
+	}
 }
 
 // Synchronize is [Stream.Wait] without a deadline.
@@ -165,6 +176,7 @@ func (s *Stream) SynchronizeBlocking() error {
 		return wrap(op, err)
 	}
 	defer end()
+	defer c.waited(time.Now())
 	// Wait for an event, without the lock: the wait may never end, and the driver's wait
 	// for a stream would see a capture that begins meanwhile.
 	if err := c.recordEnd(context.Background(), op, e); err != errPending {

@@ -105,18 +105,35 @@ func TestWaitOrder(t *testing.T) {
 	<-after.Done()
 }
 
-// TestShortWait: a wait for work that completes within microseconds records no event.
+// TestShortWait: a wait for work that completes soon records no event, and the stream
+// remembers long waits only until the next short one.
 func TestShortWait(t *testing.T) {
 	needsSimulated(t)
-	s := stream(t, open(t, 0))
-	defer simulated.Reset()
-	for name, wait := range map[string]func() error{"Synchronize": s.Synchronize, "SynchronizeBlocking": s.SynchronizeBlocking} {
-		assert.Eventually(t, func() bool { // a thread may be suspended for as long as a wait spins
-			simulated.Fail("cuStreamQuery", 1, uint32(driver.CUDA_ERROR_NOT_READY))
-			queries, records := simulated.Calls("cuStreamQuery"), simulated.Calls("cuEventRecord")
-			require.NoError(t, wait())
-			return simulated.Calls("cuStreamQuery") == queries+2 && simulated.Calls("cuEventRecord") == records
-		}, atOnce, time.Microsecond, name)
+	x := open(t, 0)
+	for name, wait := range map[string]func(*safe.Stream) error{
+		"Synchronize":         (*safe.Stream).Synchronize,
+		"SynchronizeBlocking": (*safe.Stream).SynchronizeBlocking,
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer simulated.Reset()
+			defer safe.SpinFor(time.Minute)()
+			s, g := stream(t, x), newGate(t, x)
+			short := func() {
+				simulated.Fail("cuStreamQuery", 1, uint32(driver.CUDA_ERROR_NOT_READY))
+				queries, records := simulated.Calls("cuStreamQuery"), simulated.Calls("cuEventRecord")
+				require.NoError(t, wait(s))
+				assert.Equal(t, records, simulated.Calls("cuEventRecord"))
+				assert.Equal(t, queries+2, simulated.Calls("cuStreamQuery"))
+			}
+			short()
+			g.shut(t, s)
+			safe.SpinFor(0)
+			time.AfterFunc(time.Millisecond, g.open)
+			require.NoError(t, s.Synchronize()) // long: the next wait does not spin
+			safe.SpinFor(time.Minute)
+			require.NoError(t, wait(s))
+			short()
+		})
 	}
 }
 

@@ -197,7 +197,7 @@ func (m marker) done() driver.CUresult {
 // wait waits until the marked work has completed.
 func (m marker) wait() {
 	if m.event != 0 {
-		code := spins(eventSpin, func(spin int64) driver.CUresult { return m.stream.ctx.eventQuery(m.stream.callContext, m.event, spin) })
+		code := m.stream.ctx.eventSoon(m.stream.callContext, m.event)
 		if code == driver.CUDA_ERROR_NOT_READY {
 			w := &waiter{home: m.stream.home(), event: m.event, queue: m.stream, to: time.Now(), end: func() {}}
 			w.wait(context.Background(), "")
