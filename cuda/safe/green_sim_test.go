@@ -36,7 +36,7 @@ func TestSimGreenDestroyedFirst(t *testing.T) {
 	}
 	assert.ErrorIs(t, query, driver.CUDA_ERROR_CONTEXT_IS_DESTROYED)
 	assert.ErrorIs(t, destroy, driver.CUDA_ERROR_CONTEXT_IS_DESTROYED)
-	assert.Equal(t, "a green context is destroyed before its streams", simulated.Violation())
+	assert.Contains(t, simulated.Violation(), "a green context is destroyed before its streams")
 	require.NoError(t, x.Close())
 	assert.Eventually(t, func() bool { return simulated.Lost() > 0 }, atOnce, time.Millisecond, "it leaks until the context goes")
 }

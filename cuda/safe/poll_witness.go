@@ -17,8 +17,15 @@ import (
 // witness therefore calls the driver.
 const askWitness = 25 * time.Millisecond
 
+// witnesses runs the witness, which therefore pauses during resets.
+var witnesses lifetime.Queue
+
+func callWitness() {
+	time.AfterFunc(askWitness, func() { witnesses.Add(witness) })
+}
+
 // witness queries CUDA in every context with futures of host functions.
-func witness() {
+func witness() (again bool) {
 	closures.Lock()
 	contexts := slices.Collect(maps.Keys(closures.pending))
 	closures.Unlock()
@@ -31,8 +38,9 @@ func witness() {
 	closures.Lock()
 	defer closures.Unlock()
 	if closures.witness = len(closures.pending) > 0; closures.witness {
-		time.AfterFunc(askWitness, witness)
+		callWitness()
 	}
+	return false
 }
 
 // ask queries CUDA, which returns an error if CUDA is lost or the context was reset.

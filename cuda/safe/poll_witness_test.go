@@ -92,6 +92,28 @@ func TestHostFuncReset(t *testing.T) {
 	})
 }
 
+// TestWitnessIsPending: the witness retains contexts, so the reaper is not idle while it asks.
+func TestWitnessIsPending(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		simulated.Hold(true)
+		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		settle(t)
+		simulated.Delay("cuEventQuery", 300*time.Millisecond)
+		require.Eventually(t, func() bool { return !safe.ReaperIdle() }, atOnce, time.Millisecond)
+		simulated.Reset()
+		<-f.Done()
+		require.NoError(t, s.Close())
+		require.NoError(t, x.Close())
+		settle(t)
+	})
+}
+
 // TestWitnessRests: nothing keeps running when no future waits.
 func TestWitnessRests(t *testing.T) {
 	x := open(t, 0)

@@ -180,9 +180,10 @@ func settle(t *testing.T) {
 	}
 }
 
-// purge destroys what a failure has left.
+// purge destroys what a failure has left, once nothing else does.
 func purge(t *testing.T) {
 	t.Helper()
+	settle(t)
 	simulated.Purge()
 	settle(t)
 	simulated.Lost()

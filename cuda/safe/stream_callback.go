@@ -82,7 +82,7 @@ func (c *closure) keep() (token uintptr) {
 		closures.pending[c.ctx]++
 		if !closures.witness {
 			closures.witness = true
-			time.AfterFunc(askWitness, witness)
+			callWitness()
 		}
 	}
 	return closures.last

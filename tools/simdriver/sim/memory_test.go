@@ -110,7 +110,7 @@ func TestWrongHandles(t *testing.T) {
 	violated(t, "is no handle of a stream")
 	require.NoError(t, driver.CuStreamDestroy(s))
 	assert.ErrorIs(t, driver.CuStreamQuery(s), driver.CUDA_ERROR_INVALID_HANDLE)
-	violated(t, "a stream is used that was destroyed")
+	violated(t, "a stream is used that was destroyed (in cuStreamQuery)")
 	assert.ErrorIs(t, driver.CuStreamDestroy(s), driver.CUDA_ERROR_INVALID_HANDLE)
 	violated(t, "a stream is used that was destroyed")
 }

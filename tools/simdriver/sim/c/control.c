@@ -122,6 +122,8 @@ void violation(const char *format, ...)
 	va_start(list, format);
 	vsnprintf(first, sizeof first, format, list);
 	va_end(list);
+	if (flight_name())
+		snprintf(first + strlen(first), sizeof first - strlen(first), " (in %s)", flight_name());
 }
 
 static void unlock(int *unused)

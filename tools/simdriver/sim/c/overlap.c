@@ -32,6 +32,7 @@ static void widen(void)
 void flight_begin(struct flight *f)
 {
 	f->at = -1;
+	mine = f;
 	if (f->does == ALONE)
 		return;
 	f->thread = number ? number : (number = os_thread());
@@ -47,7 +48,6 @@ void flight_begin(struct flight *f)
 			;
 		break;
 	}
-	mine = f;
 	widen();
 }
 
@@ -267,6 +267,8 @@ void flight_end(struct flight *f)
 	if (mine == f)
 		mine = 0;
 }
+
+const char *flight_name(void) { return mine ? mine->name : 0; }
 
 void simWiden(int64_t microseconds)
 {

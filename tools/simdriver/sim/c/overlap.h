@@ -79,3 +79,5 @@ void flight_harmless(void);
 void flight_end(struct flight *f);
 /* flight_rest is called by what begins to wait and sees no more captures: the flight of this thread matters no more. */
 void flight_rest(void);
+/* flight_name is the function that this thread is in, or 0. */
+const char *flight_name(void);
