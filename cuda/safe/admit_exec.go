@@ -13,11 +13,16 @@ import (
 // executables admits calls that launch or change executables of any graph. It excludes
 // them while an executable is destroyed or a primary context released: the driver crashes
 // if a launch, even of another graph, is in flight then.
-var executables execGate
+var executables callGate
 
-// An execGate counts the calls in flight in several stripes, as many threads make them at
+// peerCopies admits copies between devices. It excludes them while a device gets or loses
+// access to memory of another: a copy that the driver is just starting would access memory
+// that is not mapped there. Copies that the driver has started are not affected.
+var peerCopies callGate
+
+// A callGate counts the calls in flight in several stripes, as many threads make them at
 // once.
-type execGate struct {
+type callGate struct {
 	shut    atomic.Bool
 	turn    sync.Mutex // held to destroy an executable, a graph or a stream, and to copy or instantiate a graph
 	stripes [16]stripe
@@ -28,10 +33,10 @@ type stripe struct {
 	_     [60]byte // one cache line each
 }
 
-func (g *execGate) stripe(s *streamCore) *stripe { return &g.stripes[s.number%uint32(len(g.stripes))] }
+func (g *callGate) stripe(s *streamCore) *stripe { return &g.stripes[s.number%uint32(len(g.stripes))] }
 
 // enter admits a call until leave of the same stripe.
-func (s *stripe) enter(g *execGate) error {
+func (s *stripe) enter(g *callGate) error {
 	for {
 		s.calls.Add(1)
 		if !g.shut.Load() {
@@ -47,9 +52,26 @@ func (s *stripe) enter(g *execGate) error {
 
 func (s *stripe) leave() { s.calls.Add(-1) }
 
+// with calls f on a stripe.
+func (g *callGate) with(number uint32, f func() error) error {
+	s := &g.stripes[number%uint32(len(g.stripes))]
+	if err := s.enter(g); err != nil {
+		return err
+	}
+	defer s.leave()
+	return f()
+}
+
+// whenAlone calls f once no other call is in flight.
+func (g *callGate) whenAlone(f func()) {
+	for !g.alone(lastWindow, f) {
+		time.Sleep(windowShare * lastWindow)
+	}
+}
+
 // alone calls f with no other call in flight, if they all return within window. A launch
 // may wait indefinitely for room in its stream's queue.
-func (g *execGate) alone(window time.Duration, f func()) bool {
+func (g *callGate) alone(window time.Duration, f func()) bool {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	g.shut.Store(true)
@@ -71,7 +93,7 @@ func (g *execGate) alone(window time.Duration, f func()) bool {
 // inTurn calls f, which destroys a graph or a stream, or copies or instantiates a graph. No
 // other such call is in flight and no executable is destroyed meanwhile, which would corrupt
 // the driver's heap: copies and executables share parts of the graph that they come from.
-func (g *execGate) inTurn(f func() error) error {
+func (g *callGate) inTurn(f func() error) error {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	return f()

@@ -39,6 +39,7 @@ type batchList struct {
 	objects []batchObject
 	special int  // operations other than plain ones
 	current bool // a call needs the context to be current
+	across  bool // a copy is between devices, or was before it was replaced
 }
 
 type batchKind uint8

@@ -217,6 +217,7 @@ func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, memory ...*m
 		b.useMemory(n, &o, m, false)
 	}
 	o.uncapturable = c.Kind == rt.Peer
+	b.list.across = b.list.across || o.uncapturable
 	if c.Size > 0 {
 		b.list.words = c.Append(b.list.words)
 	} else {

@@ -144,7 +144,7 @@ func (r *submission) chunk(n int) (done int, err error) {
 	end = r.hold(n, end)
 	code := driver.CUDA_SUCCESS
 	if end > n {
-		code, done = rt.Batch(r.callFor(), r.raw, r.list.words[r.list.ops[n].word:], end-n, true)
+		code, done = r.call(n, end-n, true)
 	}
 	r.letGo(n, end, done)
 	for i := range r.list.ops[n : n+done] {
@@ -334,6 +334,22 @@ func (r *submission) single(n int) error {
 		}
 		capture.retainsAcquired(object.handle)
 	}
-	code, _ := rt.Batch(r.callFor(), r.raw, r.list.words[o.word:], 1, false)
+	code, _ := r.call(n, 1, false)
 	return r.failed(n, code)
+}
+
+// call calls the driver for operations from n on.
+func (r *submission) call(n, count int, chunk bool) (code driver.CUresult, done int) {
+	words := r.list.words[r.list.ops[n].word:]
+	if !r.list.across {
+		return rt.Batch(r.callFor(), r.raw, words, count, chunk)
+	}
+	err := peerCopies.with(r.number, func() error {
+		code, done = rt.Batch(r.callFor(), r.raw, words, count, chunk)
+		return nil
+	})
+	if err != nil {
+		return rt.CodeCallback, 0
+	}
+	return code, done
 }

@@ -103,14 +103,15 @@ func (s *contextState) live() []*streamCore {
 
 // EnablePeerAccess lets kernels of x access the memory of peer's device, but not the
 // other way round. It succeeds if access is enabled already. [Device.CanAccessPeer]
-// returns whether it is possible. Source: cuCtxEnablePeerAccess, cuMemPoolSetAccess.
+// returns whether it is possible. It waits until calls of this package that copy between
+// devices have returned, as CUDA would use memory that is not mapped yet. Source: cuCtxEnablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) EnablePeerAccess(peer *Context) error {
 	return x.withPeer("Context.EnablePeerAccess", peer, func(s *contextState, p *contextCore) error {
 		s.setPeer(p.shared, false)
 		// First the heap: from cuCtxEnablePeerAccess on, CUDA may copy between the two directly.
 		err := p.shared.shareHeap()
 		if err == nil {
-			err = driver.CuCtxEnablePeerAccess(p.raw, 0)
+			peerCopies.whenAlone(func() { err = driver.CuCtxEnablePeerAccess(p.raw, 0) })
 		}
 		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
 			s.forgetPeer(p.shared)
@@ -122,10 +123,12 @@ func (x *Context) EnablePeerAccess(peer *Context) error {
 }
 
 // DisablePeerAccess undoes [Context.EnablePeerAccess]. It succeeds if access is not
-// enabled. Source: cuCtxDisablePeerAccess, cuMemPoolSetAccess.
+// enabled. Wait first for kernels and copies that use memory of both devices: they fault
+// without the access. Source: cuCtxDisablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) DisablePeerAccess(peer *Context) error {
 	return x.withPeer("Context.DisablePeerAccess", peer, func(s *contextState, p *contextCore) error {
-		err := driver.CuCtxDisablePeerAccess(p.raw)
+		var err error
+		peerCopies.whenAlone(func() { err = driver.CuCtxDisablePeerAccess(p.raw) })
 		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED {
 			return err
 		}

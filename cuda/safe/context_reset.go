@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -51,9 +50,7 @@ func (d Device) ResetPrimary() error {
 		s.asking.wait()
 	}
 	var err error
-	for !executables.alone(lastWindow, func() { err = driver.CuDevicePrimaryCtxReset(d.raw) }) {
-		time.Sleep(windowShare * lastWindow)
-	}
+	executables.whenAlone(func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
 	return wrap(op, err)
 }
 

@@ -224,6 +224,14 @@ func (b *block) Destroy(wait bool) error {
 	if b.resource != nil {
 		return b.destroyResource()
 	}
+	err := b.destroyMemory(wait)
+	if err != nil && !lifetime.Postponed(err) && b.pool != nil {
+		b.pool.lost.Store(true)
+	}
+	return err
+}
+
+func (b *block) destroyMemory(wait bool) error {
 	if b.free == nil {
 		b.owner = nil
 		b.view.close()
@@ -323,6 +331,7 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 		}
 		defer s.ctx.shared.legacy.leave()
 	}
+	s.freed = true
 	return b.freed(s.home().FreeAsync(b.address, s.raw))
 }
 

@@ -199,17 +199,18 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		return nil
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.callContext, blocks), sc.raw
-	return sc.enqueue(op, 1, blocks, uncapturable(c, blocks), func() error { return check(op, c.Do(host)) })
+	do := func() error { return check(op, c.Do(host)) }
+	if c.Kind == rt.Peer {
+		return sc.enqueue(op, 1, blocks, peerUncapturable, func() error { return peerCopies.with(sc.number, do) })
+	}
+	return sc.enqueue(op, 1, blocks, uncapturable(c, blocks), do)
 }
 
 const peerUncapturable = "a copy between devices cannot be captured"
 
-// uncapturable returns the reason why a copy cannot be captured, "" if it can.
+// uncapturable returns the reason why a copy on one device cannot be captured, "" if it can.
 func uncapturable(c *rt.Copy, blocks []*block) string {
-	switch {
-	case c.Kind == rt.Peer:
-		return peerUncapturable
-	case c.Kind <= rt.DeviceToHost && len(blocks) == 1:
+	if c.Kind <= rt.DeviceToHost && len(blocks) == 1 {
 		return "a copy of a Go slice cannot be captured: use a Pinned"
 	}
 	return ""

@@ -28,7 +28,11 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	defer x.endNow(stream)
 	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
 	c.Home, c.ID = x.raw, x.id
-	return check(op, c.Do(host))
+	do := func() error { return check(op, c.Do(host)) }
+	if c.Kind == rt.Peer {
+		return peerCopies.with(0, do)
+	}
+	return do()
 }
 
 // doNow waits for all work that uses the blocks, enqueues work on an internal stream by

@@ -160,13 +160,16 @@ func (s *contextState) trim() error {
 	})
 }
 
-// trimAll trims the heaps of all contexts. Errors are left to the call that needs the memory.
+// trimAll trims the heaps of all contexts, and makes other pools return what was released
+// to them. Errors are left to the call that needs the memory.
 func trimAll() {
 	states.Lock()
 	all := slices.Collect(maps.Values(states.of))
 	states.Unlock()
 	for _, s := range all {
 		_ = s.trim()
+		c := &contextCore{raw: s.raw, id: s.id, shared: s}
+		_ = c.withCurrent(s.noticeReleases)
 	}
 }
 
@@ -180,7 +183,9 @@ func (c *contextCore) endHeap(op string) error {
 	}
 	h.state.Store(noHeap)
 	return errors.Join(
-		c.destroying(op, func() error { return errors.Join(h.flush(), driver.CuStreamDestroy(h.stream)) }),
+		c.destroying(op, func() error { // see poolCore.drained
+			return errors.Join(h.flush(), driver.CuStreamSynchronize(h.stream), driver.CuMemPoolTrimTo(h.pool.raw, 0), driver.CuStreamDestroy(h.stream))
+		}),
 		c.releasing(op, func() error { return driver.CuMemPoolDestroy(h.pool.raw) }))
 }
 

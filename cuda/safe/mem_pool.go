@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -17,8 +18,8 @@ import (
 // device has a [DefaultPool]. A pool of your own can have a maximum size, be shared with
 // other processes, or hold host memory. Any number of goroutines may use a Pool at once.
 //
-// A closed Pool is destroyed once the last Buffer of [NewBufferFrom] and [ImportBuffer]
-// from it is closed. Buffers of [NewBufferAsync] do not retain the Pool: their memory
+// A closed Pool is destroyed once all Buffers from it are closed, and the streams have
+// reached these releases. Buffers of [NewBufferAsync] do not retain the Pool: their memory
 // stays valid, but launches on other devices that [Pool.SetAccess] let use it may be
 // refused.
 type Pool struct {
@@ -35,6 +36,8 @@ type poolCore struct {
 	imported bool
 	onHost   bool
 	managed  bool
+	left     bool        // progress of Destroy
+	lost     atomic.Bool // some memory could not be freed
 
 	mu      sync.Mutex
 	imports map[driver.CUdeviceptr]struct{} // the addresses of Buffers, if the pool is imported
@@ -232,8 +235,46 @@ func (p *poolCore) Destroy(bool) error {
 	}
 	pools.Lock()
 	defer pools.Unlock()
+	if !p.drained() {
+		return lifetime.ErrLater
+	}
 	delete(pools.of, p.raw)
 	return p.ctx.releasing("Pool.Close", func() error { return driver.CuMemPoolDestroy(p.raw) })
+}
+
+// drained returns whether the driver has noticed that all memory of the pool was released,
+// which it does when the host waits for the streams. Otherwise it would destroy the pool at
+// a later wait, and crashes or hangs if other threads wait or use pools meanwhile.
+func (p *poolCore) drained() bool {
+	shared := p.ctx.shared
+	if shared.reset.Load() || p.lost.Load() {
+		return true
+	}
+	var reserved uint64
+	trim := func() error {
+		return errors.Join(driver.CuMemPoolTrimTo(p.raw, 0), p.fetch(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
+	}
+	err := p.ctx.withCurrent(func() error {
+		if !p.left { // for allocations that name no pool
+			p.left = true
+			p.makeDefaultCurrent()
+		}
+		if err := trim(); err != nil || reserved == 0 {
+			return err
+		}
+		return errors.Join(shared.noticeReleases(), trim())
+	})
+	return err != nil || reserved == 0
+}
+
+// makeDefaultCurrent replaces the pool as the current one of its device, as its destruction
+// would. The context is current.
+func (p *poolCore) makeDefaultCurrent() {
+	var now, first driver.CUmemoryPool
+	d := p.ctx.device.raw
+	if driver.CuDeviceGetMemPool(&now, d) == nil && now == p.raw && driver.CuDeviceGetDefaultMemPool(&first, d) == nil {
+		_ = driver.CuDeviceSetMemPool(d, first)
+	}
 }
 
 // acquire acquires the pool for a call.
@@ -254,9 +295,9 @@ func (p *Pool) do(op string, f func(*poolCore) error) error {
 	return wrap(op, c.ctx.withCurrent(func() error { return f(c) }))
 }
 
-// Close destroys the pool, once the last Buffer that retains it is closed. If it is the
-// device's current pool, the default pool becomes current again. Closing again does
-// nothing.
+// Close destroys the pool, once all its memory has been released. It does not wait for
+// that. If the pool is the device's current one, the default pool becomes current again.
+// Closing again does nothing.
 // Source: cuMemPoolDestroy.
 func (p *Pool) Close() error {
 	if p == nil || p.core == nil {
@@ -297,8 +338,7 @@ func (p *Pool) MakeCurrent() error {
 // Source: cuMemPoolTrimTo.
 func (p *Pool) Trim(keep uint64) error {
 	return p.do("Pool.Trim", func(c *poolCore) error {
-		c.ctx.shared.noticeReleases()
-		return errors.Join(c.ctx.shared.releases.synchronize(), driver.CuMemPoolTrimTo(c.raw, keep))
+		return errors.Join(c.ctx.shared.noticeReleases(), driver.CuMemPoolTrimTo(c.raw, keep))
 	})
 }
 

@@ -43,8 +43,11 @@ func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_
 			return err
 		}
 	}
-	err = c.ctx.withCurrent(func() error {
-		return driver.CuMemSetAccess(c.address+driver.CUdeviceptr(offset), size, &list[0], uint64(len(list)))
+	err = c.ctx.withCurrent(func() (err error) {
+		peerCopies.whenAlone(func() {
+			err = driver.CuMemSetAccess(c.address+driver.CUdeviceptr(offset), size, &list[0], uint64(len(list)))
+		})
+		return err
 	})
 	if err != nil {
 		return wrap(op, err)

@@ -35,9 +35,10 @@ type streamCore struct {
 	took        atomic.Int64 // nanoseconds that the last wait spent in the poller
 
 	// Guarded by mu:
-	used bool           // some memory block lists the stream in its streamUses
-	tail driver.CUevent // recorded after the last work of a closed stream, 0 for none
-	over bool           // closed: the handle is no longer ours
+	used  bool           // some memory block lists the stream in its streamUses
+	freed bool           // memory of a pool was freed on it
+	tail  driver.CUevent // recorded after the last work of a closed stream, 0 for none
+	over  bool           // closed: the handle is no longer ours
 
 	known atomic.Bool // the program has its handle or ID, or has set an attribute
 

@@ -240,10 +240,13 @@ func (s *streamCore) leaveTail(wait bool) error {
 		return nil
 	}
 	m, done, err := s.markHere(wait)
-	if done || err != nil {
-		if err == lifetime.ErrLater || err == rt.CodeCapturing {
-			return lifetime.ErrLater
-		}
+	switch {
+	case done:
+		s.noticeReleases()
+		return nil
+	case err == lifetime.ErrLater || err == rt.CodeCapturing:
+		return lifetime.ErrLater
+	case err != nil:
 		return nil // CUDA is lost
 	}
 	s.ctx.Release() // the context waits for its closedStreams before it is destroyed
@@ -260,6 +263,9 @@ func (s *streamCore) tailDone() driver.CUresult {
 	}
 	code := s.ctx.homeQuery(s.home(), s.tail)
 	if code != driver.CUDA_ERROR_NOT_READY {
+		if s.freed {
+			_ = s.ctx.withCurrent(func() error { return driver.CuEventSynchronize(s.tail) }) // see noticeReleases
+		}
 		s.ctx.shared.events.put(s.tail)
 		s.tail = 0
 	}
@@ -335,7 +341,7 @@ func (p *streamPool) put(s driver.CUstream, most int32) bool {
 // noticeReleases makes the driver notice that releases on idle streams have completed: it
 // trims no memory before it has waited for the stream or an event, and a query is no wait.
 // The context must be current.
-func (c *contextState) noticeReleases() {
+func (c *contextState) noticeReleases() error {
 	c.mu.Lock()
 	streams := slices.Collect(maps.Keys(c.streams))
 	c.mu.Unlock()
@@ -345,17 +351,40 @@ func (c *contextState) noticeReleases() {
 			s.Release()
 		}
 	}
+	c.closed.over() // asks those that are closed
+	return c.releases.synchronize()
 }
 
-// notice synchronizes with the stream if no call is using it and its work has completed.
+// notice makes the driver notice the stream's releases if no call is using it.
 func (s *streamCore) notice() {
 	if !s.mu.TryLock() || s.enteredAsk("notice") != nil {
 		return
 	}
+	s.synchronizeIdle()
+	s.leave(nil)
+}
+
+// noticeReleases is notice for a stream that is being closed, which nobody asks later. mu
+// is held.
+func (s *streamCore) noticeReleases() {
+	if !s.freed {
+		return
+	}
+	if s.legacy() {
+		if gate := &s.ctx.shared.legacy; gate.enter() {
+			defer gate.leave()
+		} else {
+			return
+		}
+	}
+	_ = s.ctx.withCurrent(func() error { s.synchronizeIdle(); return nil })
+}
+
+// synchronizeIdle synchronizes with the stream if its work has completed.
+func (s *streamCore) synchronizeIdle() {
 	if rt.Query(s.callContext, s.raw, 0) == 0 {
 		_ = driver.CuStreamSynchronize(s.raw) // an error is reported by what follows
 	}
-	s.leave(nil)
 }
 
 // synchronize is notice for the streams. The context must be current.

@@ -51,8 +51,8 @@ type Elsewhere struct{ Queue *Queue }
 
 func (*Elsewhere) Error() string { return "elsewhere" }
 
-// postponed tells whether err postpones the destruction.
-func postponed(err error) bool {
+// Postponed tells whether err postpones the destruction.
+func Postponed(err error) bool {
 	_, elsewhere := err.(*Elsewhere)
 	return elsewhere || err == ErrLater
 }
@@ -147,13 +147,13 @@ func (h *Handle) finish(wait bool) error {
 		return nil
 	}
 	err := h.object.Destroy(wait)
-	if postponed(err) {
+	if Postponed(err) {
 		h.gone.Store(false)
 		return err
 	}
 	h.family.remove(h)
 	if p := h.parent; p != nil && p.state.Add(-1) == closedBit {
-		if up := p.finish(wait); postponed(up) {
+		if up := p.finish(wait); Postponed(up) {
 			Reaper.Add(p.reap) // h itself is destroyed
 		} else {
 			err = errors.Join(err, up)

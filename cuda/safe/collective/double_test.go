@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/stretchr/testify/require"
 )
 
 // control has the fields of testdata/nccl/control.h.
@@ -41,12 +43,18 @@ func newControl(path string) (*control, error) {
 
 func (*control) get(field *int32) int32 { return atomic.LoadInt32(field) }
 
-// tell sets a field until the end of the test.
-func tell(t *testing.T, field *int32, value int32) {
+// needsDouble skips a test on a GPU. It comes first: later, work may wait for a rank that never comes.
+func needsDouble(t *testing.T) {
 	t.Helper()
 	if onGPU {
 		t.Skip("needs the double of NCCL")
 	}
+}
+
+// tell sets a field until the end of the test, which needs the double.
+func tell(t *testing.T, field *int32, value int32) {
+	t.Helper()
+	require.False(t, onGPU)
 	atomic.StoreInt32(field, value)
 	t.Cleanup(func() { atomic.StoreInt32(field, 0) })
 }

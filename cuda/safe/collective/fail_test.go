@@ -185,6 +185,7 @@ func TestWaitEnds(t *testing.T) {
 
 // TestAsyncError: NCCL finds a failure while nobody asks it.
 func TestAsyncError(t *testing.T) {
+	needsDouble(t)
 	w := newWorld(t)
 	w.stuck(t)
 	tell(t, &told.Async, int32(nccl.NcclRemoteError))
@@ -194,6 +195,7 @@ func TestAsyncError(t *testing.T) {
 }
 
 func TestOperationFails(t *testing.T) {
+	needsDouble(t)
 	w := newWorld(t)
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
 	tell(t, &told.Fail, int32(nccl.NcclInvalidArgument))
@@ -208,6 +210,7 @@ func TestOperationFails(t *testing.T) {
 
 // TestBusy: everything takes its time.
 func TestBusy(t *testing.T) {
+	needsDouble(t)
 	tell(t, &told.Busy, 300)
 	w := newWorld(t)
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
@@ -221,6 +224,7 @@ func TestBusy(t *testing.T) {
 
 // TestBusyAborted: an abort ends a call that NCCL does not complete.
 func TestBusyAborted(t *testing.T) {
+	needsDouble(t)
 	w := newWorld(t)
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
 	tell(t, &told.Busy, 1<<30)
@@ -237,6 +241,7 @@ func TestBusyAborted(t *testing.T) {
 }
 
 func TestOpenEnds(t *testing.T) {
+	needsDouble(t)
 	tell(t, &told.HangsInit, 1)
 	contexts := open(t, 2)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -247,6 +252,7 @@ func TestOpenEnds(t *testing.T) {
 }
 
 func TestOpenFails(t *testing.T) {
+	needsDouble(t)
 	tell(t, &told.Busy, 10)
 	tell(t, &told.Async, int32(nccl.NcclSystemError))
 	_, err := Open(soon(t), open(t, 2)...)
@@ -257,6 +263,7 @@ func TestOpenFails(t *testing.T) {
 }
 
 func TestShutdownEnds(t *testing.T) {
+	needsDouble(t)
 	w := newWorld(t)
 	tell(t, &told.HangsFinal, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -375,10 +382,8 @@ func TestSplit(t *testing.T) {
 }
 
 func TestMulticast(t *testing.T) {
+	needsDouble(t)
 	newWorld(t)
-	if onGPU {
-		t.Skip("needs the double of NCCL")
-	}
 	assert.Zero(t, told.get(&told.Multicast), "off unless NCCL_NVLS_ENABLE is set")
 }
 

@@ -277,10 +277,3 @@ func TestOptions(t *testing.T) {
 		assert.Equal(t, want, o.listenAddress())
 	}
 }
-
-func needsDouble(t *testing.T) {
-	t.Helper()
-	if onGPU {
-		t.Skip("needs the double of NCCL")
-	}
-}

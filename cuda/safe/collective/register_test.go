@@ -137,6 +137,9 @@ func TestRegister(t *testing.T) {
 		"NCCL takes no part": {skips: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.busy+test.skips > 0 {
+				needsDouble(t)
+			}
 			w := newRegistered(t, 2000)
 			if test.busy+test.skips > 0 {
 				tell(t, &told.Busy, test.busy)
@@ -312,6 +315,7 @@ func TestRegisterAborted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			needsDouble(t)
 			w := newRegistered(t, 100)
 			tell(t, &told.Busy, 1<<30)
 			calls := func() int32 { return told.get(&told.Registered) + told.get(&told.Deregistered) }

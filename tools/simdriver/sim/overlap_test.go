@@ -163,6 +163,52 @@ var (
 	}}
 )
 
+// usedPool makes a pool, whose memory s.a frees.
+func (s *stage) usedPool() driver.CUmemoryPool {
+	p := newPool(s.t, poolProps())
+	var m driver.CUdeviceptr
+	require.NoError(s.t, driver.CuMemAllocFromPoolAsync(&m, 4, p, s.a))
+	require.NoError(s.t, driver.CuMemFreeAsync(m, s.a))
+	return p
+}
+
+func doomedPool(s *stage) { require.NoError(s.t, driver.CuMemPoolDestroy(s.usedPool())) }
+
+func drainedPool(s *stage) {
+	p := s.usedPool()
+	require.NoError(s.t, driver.CuStreamSynchronize(s.a))
+	require.NoError(s.t, driver.CuMemPoolDestroy(p))
+}
+
+func peer(do func(other driver.CUcontext) error) func(*stage) error {
+	return func(*stage) error {
+		var other driver.CUcontext
+		if err := driver.CuDevicePrimaryCtxRetain(&other, 1); err != nil {
+			return err
+		}
+		return do(other)
+	}
+}
+
+var (
+	dropPool    = call{name: "cuMemPoolDestroy", do: func(s *stage) error { return driver.CuMemPoolDestroy(newPool(s.t, poolProps())) }}
+	enablePeers = call{name: "cuCtxEnablePeerAccess", do: peer(func(other driver.CUcontext) error { return driver.CuCtxEnablePeerAccess(other, 0) })}
+	accessPool  = call{name: "cuMemPoolSetAccess", do: func(s *stage) error {
+		var p driver.CUmemoryPool
+		if err := driver.CuDeviceGetDefaultMemPool(&p, 0); err != nil {
+			return err
+		}
+		access := driver.CUmemAccessDesc{Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}
+		*access.Location.Id() = 1
+		return driver.CuMemPoolSetAccess(p, &access, 1)
+	}}
+	copyAcross = call{name: "cuMemcpyPeerAsync", do: func(s *stage) error {
+		return peer(func(other driver.CUcontext) error {
+			return driver.CuMemcpyPeerAsync(s.memory, other, s.memory, other, 4, s.a)
+		})(s)
+	}}
+)
+
 const (
 	local  = driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 	loose  = driver.CU_STREAM_CAPTURE_MODE_RELAXED
@@ -273,6 +319,15 @@ var overlaps = []struct {
 	{"reset and launch", nothing, reset, launchIt(idleOne), true},
 	{"reset and record", nothing, reset, recordOn(onA, anEvent), true},
 	{"reset and query of an event", nothing, reset, queryEvent(anEvent), false},
+	{"waits for two streams, beside a pool destroyed with a release that was not waited for", doomedPool, synchronize(onA), synchronize(onB), true},
+	{"context and an allocation, beside such a pool", doomedPool, contextSynchronize, allocateOn(onA), true},
+	{"context and destroying a pool, beside such a pool", doomedPool, contextSynchronize, dropPool, true},
+	{"query and an allocation, beside such a pool", doomedPool, query(onA), allocateOn(onB), false},
+	{"waits for two streams, beside a pool destroyed after its release", drainedPool, synchronize(onA), synchronize(onB), false},
+	{"peer access and a copy between devices", nothing, enablePeers, copyAcross, true},
+	{"access to a pool and a copy between devices", nothing, accessPool, copyAcross, true},
+	{"peer access and a copy on a device", nothing, enablePeers, set(onA), false},
+	{"two copies between devices", nothing, copyAcross, copyAcross, false},
 	{"last release and query", nothing, release, query(onA), true},
 	{"another release and query", retained, release, query(onA), false},
 }

@@ -130,13 +130,13 @@ static CUresult ordered(CUdeviceptr *address, size_t size, CUstream stream, stru
 
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 {
-	ENTER(0, .does = WORKS, .stream = stream, .unsafe = true);
+	ENTER(0, .does = WORKS, .stream = stream, .unsafe = true, .pooled = true);
 	return ordered(address, size, stream, 0);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 {
-	ENTER(0, .does = WORKS, .stream = stream, .unsafe = true);
+	ENTER(0, .does = WORKS, .stream = stream, .unsafe = true, .pooled = true);
 	struct pool *p = pool_get(pool);
 
 	return p && !p->imported ? ordered(address, size, stream, p) : INVALID_VALUE;
@@ -158,7 +158,7 @@ static CUresult vanish(struct block *b, struct stream *s)
 		b->freed = b->place != GRAPH_MEMORY;
 		b->given = false;
 		if (b->pool)
-			b->pool->freed_on = s->id;
+			pool_freed(b->pool, s);
 	}
 	i = item_new(VANISH);
 	item_block(i, b);
@@ -167,7 +167,7 @@ static CUresult vanish(struct block *b, struct stream *s)
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
-	ENTER(DEAD, .does = WORKS, .stream = stream);
+	ENTER(DEAD, .does = WORKS, .stream = stream, .pooled = true);
 	struct block *b = start(address);
 	struct stream *s;
 	CUresult r;

@@ -128,7 +128,7 @@ static bool context(const struct end *e)
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
 {
-	ENTER(0, .does = WORKS, .stream = stream);
+	ENTER(0, .does = WORKS, .stream = stream, .across = true);
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 

@@ -380,7 +380,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 CUresult cuCtxSynchronize(void)
 {
-	ENTER(CURRENT, .does = SWEEPS);
+	ENTER(CURRENT, .does = SWEEPS, .waits = true);
 	CUresult r = unsafe_call();
 
 	for (struct stream *s = current()->streams; s; s = s->next)
@@ -425,13 +425,13 @@ static CUresult peer(CUcontext handle, bool allow)
 
 CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = GRANTS);
 	return flags ? INVALID_VALUE : peer(handle, true);
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext handle)
 {
-	ENTER(CURRENT);
+	ENTER(CURRENT, .does = GRANTS);
 	return peer(handle, false);
 }
 

@@ -86,7 +86,7 @@ struct pool {
 	unsigned access; /* bits of devices */
 	int reuse[3];
 	size_t max, threshold, reserved, reserved_high, used, used_high;
-	unsigned long long freed_on; /* a stream whose release the host has not waited for, 0 for none */
+	unsigned long long freed_on[8]; /* streams whose releases the host has not waited for; 0 for none */
 	int blocks;
 	bool initial, imported, exported, destroyed;
 };
@@ -102,6 +102,10 @@ struct block *pool_block(struct pool *p, struct stream *s, size_t size);
 void pool_return(struct block *b);
 /* pools_notice makes pools trim what was freed on a stream, or on any if s is 0. A query does not. */
 void pools_notice(const struct stream *s);
+/* pool_freed notes a release on a stream, which the host has not waited for. */
+void pool_freed(struct pool *p, const struct stream *s);
+/* pools_doomed tells whether a pool was destroyed whose releases nobody had waited for. */
+bool pools_doomed(void);
 void pools_end(void);
 
 /* -- arrays and textures: array.c, texture.c -- */

@@ -129,7 +129,7 @@ static void of_stream(struct flight *f, struct sight *s)
 /* look finds out what a flight has to do with now. */
 static struct sight look(struct flight *f)
 {
-	struct sight s = {.does = f->does};
+	struct sight s = {.does = f->does, .pooled = f->pooled, .waits = f->waits, .across = f->across};
 
 	if (about_stream(f))
 		of_stream(f, &s);
@@ -200,9 +200,21 @@ static bool resets(const struct sight *x, const struct sight *y)
 	return x->does == RESETS && x->context && y->stream && x->context == y->context;
 }
 
+/* pools tells whether a call frees what is left of a destroyed pool, while another uses pools or does the same. */
+static bool pools(const struct sight *x, const struct sight *y)
+{
+	return x->waits && (y->waits || y->pooled) && pools_doomed();
+}
+
+/* grants tells whether a copy between devices begins while access to their memory changes. */
+static bool grants(const struct sight *x, const struct sight *y)
+{
+	return x->does == GRANTS && y->across;
+}
+
 static bool clash(const struct sight *x, const struct sight *y)
 {
-	return sees(x, y) || graphs(x, y) || destroys(x, y) || resets(x, y);
+	return sees(x, y) || graphs(x, y) || destroys(x, y) || resets(x, y) || pools(x, y) || grants(x, y);
 }
 
 static void stop(const struct flight *a, const struct flight *b)

@@ -23,6 +23,8 @@ enum does {
 	CLONES,     /* a graph */
 	ALTERS,     /* a graph */
 	DESTROYS,   /* what is named */
+	DROPS,      /* a memory pool */
+	GRANTS,     /* access to memory of another device, or takes it */
 	RESETS,     /* a context, with what lives in it */
 };
 
@@ -45,6 +47,7 @@ struct sight {
 	bool unsafe;   /* of which this is one, */
 	bool kills;    /* and there are such captures */
 	bool launched; /* the executable was */
+	bool pooled, waits, across; /* as in the flight */
 };
 
 /* A flight is a call between its beginning and its end. */
@@ -63,6 +66,9 @@ struct flight {
 	bool unsafe; /* captures in mode global forbid it */
 	bool last;   /* it resets a device's context only if that is its last user */
 	bool global; /* the capture that begins is in mode global */
+	bool pooled; /* it is about memory of pools */
+	bool waits;  /* for work that may have freed memory of pools */
+	bool across; /* it copies between devices */
 	/* the rest is overlap.c's */
 	int thread, at; /* at is its place */
 	unsigned mode;

@@ -13,6 +13,9 @@ enum pool_attribute {
 
 static struct pool initial[MAX_DEVICES], *chosen[MAX_DEVICES];
 static unsigned long long noticed;
+static int doomed;
+
+enum { STREAMS = sizeof(((struct pool *)0)->freed_on) / sizeof(unsigned long long) };
 
 struct pool *pool_get(CUmemoryPool handle)
 {
@@ -121,7 +124,15 @@ static void collect(struct pool *p)
 		free(p);
 }
 
-/* A real pool gives back what is above its threshold when the program waits for something. */
+static bool unnoticed(const struct pool *p)
+{
+	for (int i = 0; i < STREAMS; i++)
+		if (p->freed_on[i])
+			return true;
+	return false;
+}
+
+/* A pool gives back what is above its threshold once the program has waited for the releases. */
 void pool_return(struct block *b)
 {
 	struct pool *p = b->pool;
@@ -131,8 +142,18 @@ void pool_return(struct block *b)
 	p->used -= b->size;
 	if (on_device(p))
 		devices[p->device].used += b->size;
-	shrink(p, p->destroyed ? 0 : p->threshold);
+	if (p->destroyed || !unnoticed(p))
+		shrink(p, p->destroyed ? 0 : p->threshold);
 	collect(p);
+}
+
+void pool_freed(struct pool *p, const struct stream *s)
+{
+	int i = 0;
+
+	while (i < STREAMS - 1 && p->freed_on[i] && p->freed_on[i] != s->id)
+		i++;
+	p->freed_on[i] = s->id;
 }
 
 static void notice(enum kind kind, void *handle, void *object)
@@ -140,15 +161,23 @@ static void notice(enum kind kind, void *handle, void *object)
 	struct pool *p = object;
 
 	(void)handle;
-	if (kind == POOL && (!noticed || p->freed_on == noticed))
-		p->freed_on = 0;
+	if (kind != POOL)
+		return;
+	for (int i = 0; i < STREAMS; i++)
+		if (!noticed || p->freed_on[i] == noticed)
+			p->freed_on[i] = 0;
+	if (!unnoticed(p))
+		shrink(p, p->threshold);
 }
 
 void pools_notice(const struct stream *s)
 {
 	noticed = s ? s->id : 0;
 	handles_each(notice);
+	doomed = 0;
 }
+
+bool pools_doomed(void) { return doomed > 0; }
 
 static void end(struct pool *p)
 {
@@ -247,11 +276,12 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *w)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-	ENTER(DEAD);
+	ENTER(DEAD, .does = DROPS, .pooled = true);
 	struct pool *p = pool_get(pool);
 
 	if (!p || p->initial)
 		return INVALID_VALUE;
+	doomed += unnoticed(p) && !sim.dead;
 	end(p);
 	return sim.dead;
 }
@@ -266,7 +296,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 		return r;
 	if (!p)
 		return INVALID_VALUE;
-	if (!p->freed_on)
+	if (!unnoticed(p))
 		shrink(p, keep);
 	return OK;
 }
@@ -336,7 +366,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *list, size_t n)
 {
-	ENTER(0);
+	ENTER(0, .does = GRANTS);
 	struct pool *p = pool_get(pool);
 
 	if (!p || !list || !n)

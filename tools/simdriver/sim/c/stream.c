@@ -228,6 +228,8 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 		return CONTEXT_DESTROYED;
 	if (!sim.dead && owner(s->context))
 		return owner(s->context);
+	if (!s->head)
+		pools_notice(s);
 	stream_end(s);
 	return sim.dead;
 }
@@ -269,7 +271,7 @@ CUresult cuStreamQuery(CUstream handle)
 
 CUresult cuStreamSynchronize(CUstream handle)
 {
-	ENTER(CALLBACK, .does = ASKS, .stream = handle, .unsafe = true);
+	ENTER(CALLBACK, .does = ASKS, .stream = handle, .unsafe = true, .waits = true);
 	struct stream *s;
 	CUresult r = waited(handle, &s);
 

@@ -1,0 +1,121 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// When pools are destroyed. On an H100, processes of calls in C crashed or hung in 15 of 15 cases
+// where a pool was destroyed whose releases the host had not waited for, while other threads
+// waited for streams. TestPoolDrained needs the simulated driver, which tells when.
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFactPoolNotices: a pool has its memory until the host has waited for the release; a query
+// is no wait.
+func TestFactPoolNotices(t *testing.T) {
+	x := open(t, 0)
+	require.NoError(t, x.WithCurrent(func() error {
+		props := driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}} // device 0
+		var p driver.CUmemoryPool
+		var s driver.CUstream
+		var m driver.CUdeviceptr
+		require.NoError(t, driver.CuMemPoolCreate(&p, &props))
+		require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+		require.NoError(t, driver.CuMemAllocFromPoolAsync(&m, 1<<20, p, s))
+		require.NoError(t, driver.CuMemFreeAsync(m, s))
+		reserved := func() (n uint64) {
+			require.NoError(t, driver.CuMemPoolTrimTo(p, 0))
+			require.NoError(t, driver.CuMemPoolGetAttribute(p, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, unsafe.Pointer(&n)))
+			return n
+		}
+		for driver.CuStreamQuery(s) == driver.CUDA_ERROR_NOT_READY {
+			time.Sleep(time.Millisecond)
+		}
+		assert.NotZero(t, reserved())
+		require.NoError(t, driver.CuStreamSynchronize(s))
+		assert.Zero(t, reserved())
+		return errors.Join(driver.CuMemPoolDestroy(p), driver.CuStreamDestroy(s))
+	}))
+}
+
+// TestPoolDrained: a closed pool is destroyed, but not before the driver has noticed that its
+// memory was released.
+func TestPoolDrained(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	legacy, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, legacy)
+	var raw driver.CUstream
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamCreate(&raw, 0) }))
+	defer func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) }()
+	own := func() *safe.Stream {
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		require.NoError(t, err)
+		return s
+	}
+	lent := func() *safe.Stream {
+		s, err := safe.BorrowStream(raw, x, nil)
+		require.NoError(t, err)
+		return s
+	}
+	from := func(p *safe.Pool, s *safe.Stream) *safe.Buffer[uint32] {
+		b, err := safe.NewBufferFrom[uint32](p, s, 4)
+		require.NoError(t, err)
+		return b
+	}
+	current := func(p *safe.Pool, s *safe.Stream) *safe.Buffer[uint32] {
+		require.NoError(t, p.MakeCurrent())
+		b, err := safe.NewBufferAsync[uint32](s, 4)
+		require.NoError(t, err)
+		return b
+	}
+	for name, row := range map[string]struct {
+		stream func() *safe.Stream
+		buffer func(p *safe.Pool, s *safe.Stream) *safe.Buffer[uint32]
+		close  bool // the stream, before the work is over
+	}{
+		"a stream":                           {own, from, false},
+		"a stream that is closed":            {own, from, true},
+		"another's":                          {lent, from, false},
+		"another's, closed":                  {lent, from, true},
+		"the legacy stream":                  {func() *safe.Stream { return legacy }, from, false},
+		"memory of the current pool":         {own, current, false},
+		"memory of the current pool, closed": {own, current, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := safe.NewPool(x, safe.PoolOptions{})
+			require.NoError(t, err)
+			s := row.stream()
+			pools := simulated.Live("pool")
+			simulated.Hold(true)
+			defer simulated.Hold(false)
+			b := row.buffer(p, s)
+			require.NoError(t, b.FillAsync(s, 7))
+			_, err = s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			require.NoError(t, err)
+			require.NoError(t, b.Close())
+			if row.close {
+				require.NoError(t, s.Close())
+			}
+			require.NoError(t, p.Close())
+			time.Sleep(20 * time.Millisecond)
+			assert.Equal(t, pools, simulated.Live("pool"), "the memory is in use")
+			byDefault, err := safe.CurrentPool(x)
+			require.NoError(t, err)
+			require.NoError(t, byDefault.Close())
+			simulated.Hold(false)
+			assert.Eventually(t, func() bool { return simulated.Live("pool") == pools-1 }, atOnce, time.Millisecond)
+			require.NoError(t, s.Close())
+		})
+	}
+	noViolation(t)
+}
