@@ -20,6 +20,10 @@ var executables callGate
 // that is not mapped there. Copies that the driver has started are not affected.
 var peerCopies callGate
 
+// hostWaits admits calls in which the host waits for work. The driver then goes through
+// memory pools to free what was released, so no pool is destroyed meanwhile.
+var hostWaits callGate
+
 // A callGate counts the calls in flight in several stripes, as many threads make them at
 // once.
 type callGate struct {
@@ -99,8 +103,8 @@ func (g *callGate) inTurn(f func() error) error {
 	return f()
 }
 
-// A destruction needs a moment without launches, and is retried until it gets one. Each
-// try delays all launches of graphs a little longer than the one before, and the next one
+// A destruction needs a moment without the calls of a gate, and is retried until it gets
+// one. Each try delays all these calls a little longer than the one before, and the next one
 // comes later.
 type destruction struct {
 	window time.Duration
@@ -114,13 +118,13 @@ const (
 )
 
 // try calls f, or returns lifetime.ErrLater.
-func (d *destruction) try(f func() error) (err error) {
+func (d *destruction) try(g *callGate, f func() error) (err error) {
 	now := time.Now()
 	if now.Before(d.next) {
 		return lifetime.ErrLater
 	}
 	d.window = min(max(2*d.window, firstWindow), lastWindow)
-	if !executables.alone(d.window, func() { err = f() }) {
+	if !g.alone(d.window, func() { err = f() }) {
 		d.next = now.Add(windowShare * d.window)
 		return lifetime.ErrLater
 	}

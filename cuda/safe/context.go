@@ -165,7 +165,14 @@ func (c *contextCore) Destroy(wait bool) error {
 		c.emptied = true
 		c.err = errors.Join(c.destroying("Context.Close", c.shared.empty), c.endHeap("Context.Close"))
 	}
-	err := c.releases.try(c.giveUp)
+	if c.last {
+		err := c.dropHeap("Context.Close")
+		if err == lifetime.ErrLater {
+			return err
+		}
+		c.err = errors.Join(c.err, err)
+	}
+	err := c.releases.try(&executables, c.giveUp)
 	if err == lifetime.ErrLater {
 		return err
 	}

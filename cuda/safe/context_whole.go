@@ -17,7 +17,7 @@ func (x *Context) Synchronize() error {
 			return err
 		}
 		defer leave()
-		return driver.CuCtxSynchronize()
+		return hostWaits.with(0, driver.CuCtxSynchronize)
 	})
 }
 
@@ -63,7 +63,7 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 		return wrap(op, err)
 	}
 	defer stripe.leave()
-	return contexts[0].callForeign(op, f)
+	return hostWaits.with(0, func() error { return contexts[0].callForeign(op, f) })
 }
 
 // enterWhole admits a call that would invalidate the captures of all streams of the

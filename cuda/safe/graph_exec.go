@@ -187,7 +187,7 @@ func (e *execCore) destroy(wait bool) error {
 		return err
 	}
 	defer e.source.mu.Unlock()
-	return e.destroys.try(func() error {
+	return e.destroys.try(&executables, func() error {
 		if e.ctx.shared.reset.Load() {
 			return nil
 		}

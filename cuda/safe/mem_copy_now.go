@@ -28,11 +28,13 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	defer x.endNow(stream)
 	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
 	c.Home, c.ID = x.raw, x.id
-	do := func() error { return check(op, c.Do(host)) }
-	if c.Kind == rt.Peer {
-		return peerCopies.with(0, do)
-	}
-	return do()
+	return hostWaits.with(uint32(stream>>6), func() error {
+		do := func() error { return check(op, c.Do(host)) }
+		if c.Kind == rt.Peer {
+			return peerCopies.with(0, do)
+		}
+		return do()
+	})
 }
 
 // doNow waits for all work that uses the blocks, enqueues work on an internal stream by
@@ -48,10 +50,13 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 	return wrap(op, c.withCurrent(func() error {
 		err := put(stream)
 		// Also after an error: part of the work may be enqueued.
-		waited := driver.CuStreamSynchronize(stream)
-		if waited != nil {
-			driver.CuStreamSynchronize(stream) // the GPU may still access Go memory, which is unpinned next
-		}
+		waited := hostWaits.with(uint32(stream>>6), func() error {
+			err := driver.CuStreamSynchronize(stream)
+			if err != nil {
+				driver.CuStreamSynchronize(stream) // the GPU may still access Go memory, which is unpinned next
+			}
+			return err
+		})
 		if err == nil {
 			err = waited
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
 // A heap is the memory pool of one context from which NewBuffer allocates. It is not the
@@ -26,6 +27,7 @@ type heap struct {
 	stream driver.CUstream
 	shared map[driver.CUdevice]struct{} // other devices that have access
 	cache  blockCache
+	left   *poolCore // that is to be destroyed with the context
 }
 
 // The states of a heap.
@@ -143,6 +145,11 @@ func (h *heap) flush() (err error) {
 	return err
 }
 
+// notice waits for the releases: otherwise the pool trims nothing. The context is current.
+func (h *heap) notice() error {
+	return hostWaits.with(0, func() error { return driver.CuStreamSynchronize(h.stream) })
+}
+
 // trim returns unused memory of the heap to the system.
 func (s *contextState) trim() error {
 	h := &s.heap
@@ -155,8 +162,7 @@ func (s *contextState) trim() error {
 	}
 	c := &contextCore{raw: s.raw, id: s.id, shared: s}
 	return c.withCurrent(func() error {
-		// The pool trims only memory whose release the host has waited for.
-		return errors.Join(h.flush(), driver.CuStreamSynchronize(h.stream), driver.CuMemPoolTrimTo(h.pool.raw, 0))
+		return errors.Join(h.flush(), h.notice(), driver.CuMemPoolTrimTo(h.pool.raw, 0))
 	})
 }
 
@@ -173,7 +179,7 @@ func trimAll() {
 	}
 }
 
-// endHeap destroys the pool, which outlives a reset of the context. No block is left in it.
+// endHeap empties the pool, in which no block is left.
 func (c *contextCore) endHeap(op string) error {
 	h := &c.shared.heap
 	h.mu.Lock()
@@ -182,11 +188,23 @@ func (c *contextCore) endHeap(op string) error {
 		return nil
 	}
 	h.state.Store(noHeap)
-	return errors.Join(
-		c.destroying(op, func() error { // see poolCore.drained
-			return errors.Join(h.flush(), driver.CuStreamSynchronize(h.stream), driver.CuMemPoolTrimTo(h.pool.raw, 0), driver.CuStreamDestroy(h.stream))
-		}),
-		c.releasing(op, func() error { return driver.CuMemPoolDestroy(h.pool.raw) }))
+	h.left = h.pool
+	return c.destroying(op, func() error {
+		return errors.Join(h.flush(), h.notice(), driver.CuMemPoolTrimTo(h.pool.raw, 0), driver.CuStreamDestroy(h.stream))
+	})
+}
+
+// dropHeap destroys the pool after endHeap. A reset of the context does not.
+func (c *contextCore) dropHeap(op string) error {
+	h := &c.shared.heap
+	if h.left == nil {
+		return nil
+	}
+	err := h.left.drop(op)
+	if err != lifetime.ErrLater {
+		h.left = nil
+	}
+	return err
 }
 
 // TrimMemory returns memory to the system that [NewBuffer] retains in x for later buffers.

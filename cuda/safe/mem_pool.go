@@ -36,7 +36,8 @@ type poolCore struct {
 	imported bool
 	onHost   bool
 	managed  bool
-	left     bool        // progress of Destroy
+	left     bool // progress of Destroy
+	end      destruction
 	lost     atomic.Bool // some memory could not be freed
 
 	mu      sync.Mutex
@@ -238,8 +239,19 @@ func (p *poolCore) Destroy(bool) error {
 	if !p.drained() {
 		return lifetime.ErrLater
 	}
-	delete(pools.of, p.raw)
-	return p.ctx.releasing("Pool.Close", func() error { return driver.CuMemPoolDestroy(p.raw) })
+	err := p.drop("Pool.Close")
+	if err != lifetime.ErrLater {
+		delete(pools.of, p.raw)
+	}
+	return err
+}
+
+// drop destroys a pool that is drained, or returns lifetime.ErrLater. A reset of the context
+// has not destroyed it.
+func (p *poolCore) drop(op string) error {
+	return p.end.try(&hostWaits, func() error {
+		return p.ctx.releasing(op, func() error { return driver.CuMemPoolDestroy(p.raw) })
+	})
 }
 
 // drained returns whether the driver has noticed that all memory of the pool was released,

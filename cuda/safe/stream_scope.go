@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"unsafe"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -77,7 +76,7 @@ func (s *streamCore) waitForScope(op string) error {
 	}
 	// There is no event, for instance because memory is exhausted: the driver has to
 	// wait.
-	return wrap(op, s.ctx.withCurrent(func() error { return driver.CuStreamSynchronize(s.raw) }))
+	return wrap(op, s.ctx.withCurrent(s.synchronize))
 }
 
 // CopyFromSlice enqueues a copy of src to the beginning of dst on the scope's stream. Do

@@ -182,7 +182,9 @@ func (s *Stream) SynchronizeBlocking() error {
 	if err := c.recordEnd(context.Background(), op, e); err != errPending {
 		return err
 	}
-	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuEventSynchronize(e) }))
+	return wrap(op, c.ctx.withCurrent(func() error {
+		return hostWaits.with(c.number, func() error { return driver.CuEventSynchronize(e) })
+	}))
 }
 
 // blockingEvent returns an event whose waits follow the stream's policy.

@@ -172,7 +172,7 @@ func (s *streamCore) withoutEvent(wait bool, why error) error {
 	return s.ctx.withCurrent(func() error {
 		switch code := rt.Query(s.ctx.raw, s.raw, 0); {
 		case code == driver.CUDA_ERROR_NOT_READY && wait:
-			return driver.CuStreamSynchronize(s.raw)
+			return s.synchronize()
 		case code == driver.CUDA_ERROR_NOT_READY:
 			return lifetime.ErrLater
 		case code != 0:
@@ -264,7 +264,9 @@ func (s *streamCore) tailDone() driver.CUresult {
 	code := s.ctx.homeQuery(s.home(), s.tail)
 	if code != driver.CUDA_ERROR_NOT_READY {
 		if s.freed {
-			_ = s.ctx.withCurrent(func() error { return driver.CuEventSynchronize(s.tail) }) // see noticeReleases
+			_ = s.ctx.withCurrent(func() error { // see noticeReleases
+				return hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(s.tail) })
+			})
 		}
 		s.ctx.shared.events.put(s.tail)
 		s.tail = 0
@@ -383,8 +385,13 @@ func (s *streamCore) noticeReleases() {
 // synchronizeIdle synchronizes with the stream if its work has completed.
 func (s *streamCore) synchronizeIdle() {
 	if rt.Query(s.callContext, s.raw, 0) == 0 {
-		_ = driver.CuStreamSynchronize(s.raw) // an error is reported by what follows
+		_ = s.synchronize() // an error is reported by what follows
 	}
+}
+
+// synchronize is the driver's wait for the stream. The context must be current.
+func (s *streamCore) synchronize() error {
+	return hostWaits.with(s.number, func() error { return driver.CuStreamSynchronize(s.raw) })
 }
 
 // synchronize is notice for the streams. The context must be current.
@@ -393,7 +400,7 @@ func (p *streamPool) synchronize() error {
 	defer p.mu.Unlock()
 	var err error
 	for _, s := range p.free {
-		err = errors.Join(err, driver.CuStreamSynchronize(s))
+		err = errors.Join(err, hostWaits.with(uint32(s>>6), func() error { return driver.CuStreamSynchronize(s) }))
 	}
 	return err
 }

@@ -27,6 +27,7 @@ type stage struct {
 	idle, spare, launched driver.CUgraphExec
 	memory                driver.CUdeviceptr
 	second, clone         driver.CUgraph
+	pool                  driver.CUmemoryPool
 }
 
 type call struct {
@@ -191,6 +192,7 @@ func peer(do func(other driver.CUcontext) error) func(*stage) error {
 }
 
 var (
+	dropUsed    = call{name: "cuMemPoolDestroy", do: func(s *stage) error { return driver.CuMemPoolDestroy(s.pool) }}
 	dropPool    = call{name: "cuMemPoolDestroy", do: func(s *stage) error { return driver.CuMemPoolDestroy(newPool(s.t, poolProps())) }}
 	enablePeers = call{name: "cuCtxEnablePeerAccess", do: peer(func(other driver.CUcontext) error { return driver.CuCtxEnablePeerAccess(other, 0) })}
 	accessPool  = call{name: "cuMemPoolSetAccess", do: func(s *stage) error {
@@ -322,6 +324,8 @@ var overlaps = []struct {
 	{"waits for two streams, beside a pool destroyed with a release that was not waited for", doomedPool, synchronize(onA), synchronize(onB), true},
 	{"context and an allocation, beside such a pool", doomedPool, contextSynchronize, allocateOn(onA), true},
 	{"context and destroying a pool, beside such a pool", doomedPool, contextSynchronize, dropPool, true},
+	{"context and destroying a pool that had memory", nothing, contextSynchronize, dropUsed, true},
+	{"context and destroying an empty pool", nothing, contextSynchronize, dropPool, false},
 	{"query and an allocation, beside such a pool", doomedPool, query(onA), allocateOn(onB), false},
 	{"waits for two streams, beside a pool destroyed after its release", drainedPool, synchronize(onA), synchronize(onB), false},
 	{"peer access and a copy between devices", nothing, enablePeers, copyAcross, true},
@@ -406,6 +410,8 @@ func newStage(t *testing.T) *stage {
 		require.NoError(t, driver.CuEventCreate(at, 0))
 	}
 	require.NoError(t, driver.CuMemAlloc(&s.memory, 4))
+	s.pool = s.usedPool()
+	require.NoError(t, driver.CuStreamSynchronize(s.a))
 	require.NoError(t, driver.CuGraphCreate(&s.graph, 0))
 	require.NoError(t, driver.CuGraphCreate(&s.second, 0))
 	require.NoError(t, driver.CuGraphAddEmptyNode(&s.node, s.graph, nil, 0))
@@ -426,6 +432,7 @@ func (s *stage) end() {
 	assert.NoError(s.t, driver.CuGraphDestroy(s.graph))
 	assert.NoError(s.t, driver.CuGraphDestroy(s.second))
 	assert.NoError(s.t, driver.CuMemFree(s.memory))
+	assert.NoError(s.t, driver.CuMemPoolDestroy(s.pool))
 	for _, e := range []driver.CUevent{s.recorded, s.fresh} {
 		assert.NoError(s.t, driver.CuEventDestroy(e))
 	}

@@ -104,6 +104,8 @@ void pool_return(struct block *b);
 void pools_notice(const struct stream *s);
 /* pool_freed notes a release on a stream, which the host has not waited for. */
 void pool_freed(struct pool *p, const struct stream *s);
+/* pool_filled tells whether the pool has ever had memory. */
+bool pool_filled(CUmemoryPool handle);
 /* pools_doomed tells whether a pool was destroyed whose releases nobody had waited for. */
 bool pools_doomed(void);
 void pools_end(void);

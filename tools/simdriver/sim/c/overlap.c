@@ -131,6 +131,7 @@ static struct sight look(struct flight *f)
 {
 	struct sight s = {.does = f->does, .pooled = f->pooled, .waits = f->waits, .across = f->across};
 
+	s.filled = f->pool && pool_filled(f->pool);
 	if (about_stream(f))
 		of_stream(f, &s);
 	else
@@ -200,10 +201,13 @@ static bool resets(const struct sight *x, const struct sight *y)
 	return x->does == RESETS && x->context && y->stream && x->context == y->context;
 }
 
-/* pools tells whether a call frees what is left of a destroyed pool, while another uses pools or does the same. */
+/*
+ * pools tells whether a call, which goes through the pools for released memory, meets the destruction of one, or
+ * frees what is left of a destroyed pool, while another call uses pools or does the same.
+ */
 static bool pools(const struct sight *x, const struct sight *y)
 {
-	return x->waits && (y->waits || y->pooled) && pools_doomed();
+	return x->waits && ((y->does == DROPS && y->filled) || ((y->waits || y->pooled) && pools_doomed()));
 }
 
 /* grants tells whether a copy between devices begins while access to their memory changes. */

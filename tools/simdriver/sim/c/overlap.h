@@ -47,6 +47,7 @@ struct sight {
 	bool unsafe;   /* of which this is one, */
 	bool kills;    /* and there are such captures */
 	bool launched; /* the executable was */
+	bool filled;   /* the pool was */
 	bool pooled, waits, across; /* as in the flight */
 };
 
@@ -61,6 +62,7 @@ struct flight {
 	CUgraphNode node;
 	CUgraphExec exec;
 	CUgreenCtx green;
+	CUmemoryPool pool;
 	CUcontext context;
 	CUdevice device;
 	bool unsafe; /* captures in mode global forbid it */

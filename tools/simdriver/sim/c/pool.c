@@ -177,6 +177,13 @@ void pools_notice(const struct stream *s)
 	doomed = 0;
 }
 
+bool pool_filled(CUmemoryPool handle)
+{
+	const struct pool *p = handle_find(POOL, handle);
+
+	return p && p->reserved_high;
+}
+
 bool pools_doomed(void) { return doomed > 0; }
 
 static void end(struct pool *p)
@@ -276,7 +283,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *w)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-	ENTER(DEAD, .does = DROPS, .pooled = true);
+	ENTER(DEAD, .does = DROPS, .pool = pool, .pooled = true);
 	struct pool *p = pool_get(pool);
 
 	if (!p || p->initial)
