@@ -158,11 +158,13 @@ func (b *block) fromHeap() error {
 		return nil
 	}
 	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
-	if code := a.Do(); code != 0 {
-		return code
-	}
-	b.address, b.heap = a.Address, h
-	return nil
+	return hostWaits.with(uint32(uintptr(unsafe.Pointer(b))>>7), func() error { // it may wait for the stream
+		if code := a.Do(); code != 0 {
+			return code
+		}
+		b.address, b.heap = a.Address, h
+		return nil
+	})
 }
 
 // allocateOn opens a block in the order of a stream, which is acquired, from a pool unless

@@ -119,7 +119,10 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 }
 
 // memFree frees device memory.
-func (b *block) memFree() error { return driver.CuMemFree(b.address) }
+// memFree waits for all work of the context.
+func (b *block) memFree() error {
+	return hostWaits.with(0, func() error { return driver.CuMemFree(b.address) })
+}
 
 func newBuffer[T any](b *block, n int) *Buffer[T] {
 	all := &struct { // one allocation
