@@ -21,6 +21,12 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 		return nil
 	}
 	x := b.ctx
+	if c.Kind == rt.Peer { // two crossings, as changes of access wait for the first
+		return x.doNow(op, blocks, func(stream driver.CUstream) error {
+			c.Context, c.Stream = x.forCopy(x.handleContext(), blocks), stream
+			return peerCopies.with(uint32(stream>>6), func() error { return check(op, c.Do(host)) })
+		})
+	}
 	stream, err := x.beginNow(op, blocks)
 	if err != nil {
 		return err
@@ -28,13 +34,7 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	defer x.endNow(stream)
 	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
 	c.Home, c.ID = x.raw, x.id
-	return hostWaits.with(uint32(stream>>6), func() error {
-		do := func() error { return check(op, c.Do(host)) }
-		if c.Kind == rt.Peer {
-			return peerCopies.with(0, do)
-		}
-		return do()
-	})
+	return hostWaits.with(uint32(stream>>6), func() error { return check(op, c.Do(host)) })
 }
 
 // doNow waits for all work that uses the blocks, enqueues work on an internal stream by

@@ -9,8 +9,9 @@ import (
 // SetAccess sets what kernels on a device may do with the pool's memory, including memory
 // that is allocated already: all (driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE) or nothing
 // (driver.CU_MEM_ACCESS_FLAGS_PROT_NONE). [Context.EnablePeerAccess] has no effect on
-// pools. Do not revoke access while the device uses the memory. It returns
-// [ErrInvalidArgument] if it would revoke the access of the pool's own device, and
+// pools. Do not revoke access while the device uses the memory. SetAccess waits until calls
+// of this package that copy between devices have returned. It returns [ErrInvalidArgument]
+// if it would revoke the access of the pool's own device, and
 // driver.CUDA_ERROR_INVALID_DEVICE if d cannot access the memory.
 // Source: cuMemPoolSetAccess.
 func (p *Pool) SetAccess(d Device, flags driver.CUmemAccess_flags) error {
