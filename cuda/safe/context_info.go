@@ -104,7 +104,8 @@ func (s *contextState) live() []*streamCore {
 // EnablePeerAccess lets kernels of x access the memory of peer's device, but not the
 // other way round. It succeeds if access is enabled already. [Device.CanAccessPeer]
 // returns whether it is possible. It waits until calls of this package that copy between
-// devices have returned, as CUDA would use memory that is not mapped yet. Source: cuCtxEnablePeerAccess, cuMemPoolSetAccess.
+// devices have returned, as CUDA would use memory that is not mapped yet. Source:
+// cuCtxEnablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) EnablePeerAccess(peer *Context) error {
 	return x.withPeer("Context.EnablePeerAccess", peer, func(s *contextState, p *contextCore) error {
 		s.setPeer(p.shared, false)
