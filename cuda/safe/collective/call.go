@@ -52,6 +52,10 @@ func pointer(address driver.CUdeviceptr) unsafe.Pointer {
 // enqueue passes the call to NCCL.
 func (k *call) enqueue() error {
 	src, dst, c, s := pointer(k.src), pointer(k.dst), *k.core.raw, k.stream.Raw()
+	var status driver.CUstreamCaptureStatus
+	if driver.CuStreamIsCapturing(s, &status) == nil && status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
+		k.core.captured.Store(true)
+	}
 	switch k.kind {
 	case allReduce:
 		return nccl.NcclAllReduce(src, dst, k.count, k.element, k.op, c, s)

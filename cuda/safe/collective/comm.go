@@ -45,6 +45,8 @@ type core struct {
 	ready bool // NCCL may be asked for errors
 	state nccl.NcclResult_t
 
+	captured atomic.Bool // there may be graphs with its operations
+
 	registered []*registration
 	version    atomic.Uint64 // changes with registered and with what operations list of it
 }
@@ -223,7 +225,8 @@ func (c *Comm) Wait(ctx context.Context, s *safe.Stream) error {
 // operations return safe.ErrClosed from then on.
 //
 // Abort returns at once. NCCL releases the communicator in the background, once no stream of
-// the device is capturing. It does nothing if the communicator was aborted or closed before.
+// the device is capturing and graphs with its operations and their executables are closed. It
+// does nothing if the communicator was aborted or closed before.
 // Source: ncclCommAbort.
 func (c *Comm) Abort(cause error) {
 	if c == nil || c.core == nil || !c.core.Acquire() {

@@ -27,12 +27,15 @@ func (c *core) end() {
 		c.leave(&abortError{err})
 		lifetime.ReportLater(named("Comm.Close", err))
 	}
-	release := nccl.NcclCommDestroy
+	release, call := nccl.NcclCommDestroy, c.whole
 	if c.err() != nil {
 		c.uses.Revoke()
 		release = nccl.NcclCommAbort
+		if c.captured.Load() {
+			call = c.afterCaptures
+		}
 	}
-	err = c.whole(func() error {
+	err = call(func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.ready = false
@@ -70,6 +73,23 @@ func (c *core) whole(f func() error) error {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// afterCaptures calls f once no stream of the device captures. It does not keep captures from
+// beginning and executables from being destroyed meanwhile: NCCL waits for the graphs with the
+// communicator's operations, to which no capture can add any more.
+func (c *core) afterCaptures(f func() error) error {
+	if err := c.whole(func() error { return nil }); err != nil {
+		return err
+	}
+	var result error
+	err := c.x.WithCurrent(func() error {
+		return safe.WithCaptureMode(safe.CaptureRelaxed, func() error {
+			result = f()
+			return nil
+		})
+	})
+	return errors.Join(err, explained(result))
 }
 
 // desertion is how long a communicator waits for the end of its finalization after all

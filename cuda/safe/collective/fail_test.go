@@ -280,9 +280,15 @@ func TestExecutablesAfterAbort(t *testing.T) {
 	e, err := w.streams[0].CaptureExecutable(func() error { return AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum) })
 	require.NoError(t, err)
 	defer e.Close()
-	w.comms[0].Abort(errors.New("enough"))
-	w.comms[0].Shutdown(soon(t))
-	assert.ErrorIs(t, e.Launch(w.streams[0]), safe.ErrClosed)
+	cause := errors.New("enough")
+	w.comms[0].Abort(cause)
+	require.Eventually(t, func() bool { return errors.Is(e.Launch(w.streams[0]), safe.ErrClosed) }, time.Minute, time.Millisecond)
+	// NCCL waits for the executable, which must not wait for NCCL. Nor do captures.
+	g, err := w.streams[1%len(w.streams)].Capture(func() error { return nil })
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	require.NoError(t, e.Close())
+	assert.ErrorIs(t, w.comms[0].Shutdown(soon(t)), cause)
 }
 
 // TestAbortInCapture: NCCL must not synchronize streams that are captured.

@@ -64,6 +64,7 @@ struct comm {
 	struct world *world;
 	int rank, busy, color, key;
 	bool aborted, finalized, splitting, calls;
+	_Atomic int graphs; /* user objects of graphs and executables with its operations */
 	void *context;
 	volatile uint32_t *flag; /* 1 while no work of the rank is unfinished */
 	struct step *pending, **tail;
@@ -85,6 +86,9 @@ static int (*current)(void **);
 static int (*make_current)(void *);
 static int (*is_capturing)(stream_t, int *);
 static int (*range_of)(uint64_t *, size_t *, uint64_t);
+static int (*capture_of)(stream_t, int *, uint64_t *, void **, void **, size_t *);
+static int (*user_object)(void **, void *, void (*)(void *), unsigned, unsigned);
+static int (*retain)(void *graph, void *object, unsigned, unsigned);
 
 static void *driver(const char *name)
 {
@@ -308,6 +312,22 @@ static void arrive(void *of)
 	pthread_mutex_unlock(&lock);
 }
 
+static void forget(void *c) { ((struct comm *)c)->graphs--; }
+
+/* refer makes the graph that a stream captures into refer to c, until the graph and its executables are gone. */
+static bool refer(stream_t s, struct comm *c)
+{
+	uint64_t id;
+	size_t n;
+	int status;
+	void *graph = 0, *deps, *object;
+
+	if (capture_of(s, &status, &id, &graph, &deps, &n) || !graph || user_object(&object, c, forget, 1, 1))
+		return false;
+	c->graphs++;
+	return !retain(graph, object, 1, 1);
+}
+
 static int submit(struct work *w)
 {
 	void *before = 0;
@@ -320,6 +340,7 @@ static int submit(struct work *w)
 	for (struct step *s = w->steps; s && !capturing; s = s->next)
 		use(s, 1);
 	pthread_mutex_unlock(&lock);
+	failed = failed || (capturing && !refer(w->stream, w->comm));
 	failed = failed || launch(w->stream, arrive, w) || wait_value(w->stream, (uint64_t)(uintptr_t)w->comm->flag, 1, 1);
 	make_current(before);
 	return failed ? CUDA_FAILED : SUCCESS;
@@ -489,6 +510,9 @@ int ncclCommInitRankConfig(struct comm **out, int size, id_t128 id, int rank, co
 	make_current = driver("cuCtxSetCurrent");
 	is_capturing = driver("cuStreamIsCapturing");
 	range_of = driver("cuMemGetAddressRange_v2");
+	capture_of = driver("cuStreamGetCaptureInfo_v2");
+	user_object = driver("cuUserObjectCreate");
+	retain = driver("cuGraphRetainUserObject");
 	void *context = 0;
 	if (!launch || !wait_value || !host_alloc || !host_free || !current || !make_current || !is_capturing || !range_of || current(&context) || !context)
 		return SYSTEM;
@@ -661,5 +685,11 @@ int ncclCommDestroy(struct comm *c)
 int ncclCommAbort(struct comm *c)
 {
 	control->aborted++;
-	return end(c); /* the flag stays, for waits that are enqueued */
+	pthread_mutex_lock(&lock);
+	c->aborted = true;
+	*c->flag = 1; /* the streams go on; the flag stays, for waits that are enqueued */
+	pthread_mutex_unlock(&lock);
+	while (c->graphs) /* as NCCL does */
+		usleep(1000);
+	return end(c);
 }
