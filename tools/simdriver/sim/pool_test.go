@@ -175,3 +175,23 @@ func TestPoolRetains(t *testing.T) {
 	require.NoError(t, driver.CuStreamSynchronize(s))
 	assert.Equal(t, before, left())
 }
+
+// TestPoolDestroyedStream: a pool shrinks although a stream was destroyed before it got to a release.
+func TestPoolDestroyedStream(t *testing.T) {
+	primary(t, 0)
+	s, other, p := driver.CUstream(0), stream(t), newPool(t, poolProps())
+	require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+	for _, on := range []driver.CUstream{s, other} {
+		var m driver.CUdeviceptr
+		require.NoError(t, driver.CuMemAllocFromPoolAsync(&m, 4, p, on))
+		control.Hold(on == s)
+		require.NoError(t, driver.CuMemFreeAsync(m, on))
+		if on == s {
+			require.NoError(t, driver.CuStreamDestroy(s))
+		}
+		control.Hold(false)
+	}
+	require.NoError(t, driver.CuStreamSynchronize(other))
+	assert.Eventually(t, func() bool { return usage(t, p, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0 }, time.Minute, time.Millisecond)
+	require.NoError(t, driver.CuMemPoolDestroy(p))
+}

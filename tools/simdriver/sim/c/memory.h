@@ -102,6 +102,8 @@ struct block *pool_block(struct pool *p, struct stream *s, size_t size);
 void pool_return(struct block *b);
 /* pools_notice makes pools trim what was freed on a stream, or on any if s is 0. A query does not. */
 void pools_notice(const struct stream *s);
+/* pools_forget does the same for a stream that is gone. */
+void pools_forget(const struct stream *s);
 /* pool_freed notes a release on a stream, which the host has not waited for. */
 void pool_freed(struct pool *p, const struct stream *s);
 /* pool_filled tells whether the pool has ever had memory. */

@@ -170,10 +170,15 @@ static void notice(enum kind kind, void *handle, void *object)
 		shrink(p, p->threshold);
 }
 
-void pools_notice(const struct stream *s)
+void pools_forget(const struct stream *s)
 {
 	noticed = s ? s->id : 0;
 	handles_each(notice);
+}
+
+void pools_notice(const struct stream *s)
+{
+	pools_forget(s);
 	doomed = 0;
 }
 

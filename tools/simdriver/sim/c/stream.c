@@ -101,6 +101,7 @@ void stream_collect(struct stream *s)
 		at = &(*at)->next;
 	if (*at)
 		*at = s->next;
+	pools_forget(s);
 	free(s);
 }
 
@@ -228,8 +229,6 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 		return CONTEXT_DESTROYED;
 	if (!sim.dead && owner(s->context))
 		return owner(s->context);
-	if (!s->head)
-		pools_notice(s);
 	stream_end(s);
 	return sim.dead;
 }
