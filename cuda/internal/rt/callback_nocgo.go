@@ -3,6 +3,7 @@
 package rt
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -45,6 +46,8 @@ func InCallback() bool {
 	if callbacks.Load() == 0 {
 		return false
 	}
+	runtime.LockOSThread() // else another goroutine could mark the thread in between
+	defer runtime.UnlockOSThread()
 	thread := Thread()
 	marked.RLock()
 	defer marked.RUnlock()

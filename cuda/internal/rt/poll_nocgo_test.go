@@ -4,6 +4,8 @@ package rt
 
 import (
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,4 +71,35 @@ func TestInCallback(t *testing.T) {
 	unmark()
 	assert.False(t, InCallback())
 	assert.Empty(t, marked.threads)
+}
+
+// TestInCallbackElsewhere: a goroutine does not take the mark of another for its own, though it moves between threads.
+func TestInCallbackElsewhere(t *testing.T) {
+	var all sync.WaitGroup
+	var stop atomic.Bool
+	var wrong atomic.Int64
+	for range 8 {
+		all.Go(func() { // as a function of the program's own calls
+			for !stop.Load() {
+				runtime.LockOSThread()
+				mark()
+				runtime.Gosched()
+				unmark()
+				runtime.UnlockOSThread()
+				runtime.Gosched()
+			}
+		})
+		all.Go(func() {
+			for !stop.Load() {
+				if InCallback() {
+					wrong.Add(1)
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	stop.Store(true)
+	all.Wait()
+	assert.Zero(t, wrong.Load())
 }
