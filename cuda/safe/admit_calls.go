@@ -28,7 +28,7 @@ var hostWaits callGate
 // once.
 type callGate struct {
 	shut    atomic.Bool
-	turn    sync.Mutex // held to destroy an executable, a graph or a stream, and to copy or instantiate a graph
+	turn    sync.Mutex // held by alone and inTurn
 	stripes [16]stripe
 }
 
@@ -37,7 +37,9 @@ type stripe struct {
 	_     [60]byte // one cache line each
 }
 
-func (g *callGate) stripe(s *streamCore) *stripe { return &g.stripes[s.number%uint32(len(g.stripes))] }
+func (g *callGate) stripe(s *streamCore) *stripe { return g.at(s.number) }
+
+func (g *callGate) at(number uint32) *stripe { return &g.stripes[number%uint32(len(g.stripes))] }
 
 // enter admits a call until leave of the same stripe.
 func (s *stripe) enter(g *callGate) error {
@@ -56,9 +58,9 @@ func (s *stripe) enter(g *callGate) error {
 
 func (s *stripe) leave() { s.calls.Add(-1) }
 
-// with calls f on a stripe.
+// with admits f. Calls with different numbers seldom share a stripe.
 func (g *callGate) with(number uint32, f func() error) error {
-	s := &g.stripes[number%uint32(len(g.stripes))]
+	s := g.at(number)
 	if err := s.enter(g); err != nil {
 		return err
 	}

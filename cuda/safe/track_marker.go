@@ -366,8 +366,8 @@ func (s *streamCore) notice() {
 	s.leave(nil)
 }
 
-// noticeReleases is notice for a stream that is being closed, which nobody asks later. mu
-// is held.
+// noticeReleases is notice for a stream that is being closed, as later calls do not find
+// it. mu is held.
 func (s *streamCore) noticeReleases() {
 	if !s.freed {
 		return
