@@ -81,7 +81,7 @@ func TestDropped(t *testing.T) {
 		require.NoError(t, err)
 		_, err = safe.NewPinned[byte](x, 10, safe.PinnedOptions{})
 		require.NoError(t, err)
-		assert.LessOrEqual(t, free(), before-size)
+		assert.Less(t, free(), before-size/2, "memory of earlier tests may come back meanwhile")
 	}()
 	assert.Eventually(t, func() bool {
 		drop()
