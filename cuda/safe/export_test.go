@@ -29,3 +29,6 @@ func SpinFor(d time.Duration) (restore func()) {
 	lockedSpin, long = d, 10*d
 	return func() { lockedSpin, long = spin, before }
 }
+
+// WithoutWaits calls f while no wait of the host is in flight, as the destruction of a pool does.
+func WithoutWaits(f func()) { hostWaits.whenAlone(f) }

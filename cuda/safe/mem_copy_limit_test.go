@@ -111,6 +111,23 @@ func TestCopiesInCallback(t *testing.T) {
 	<-launched
 }
 
+// TestCopiesInCallbackBesidePools: nor does it wait for the destruction of a pool.
+func TestCopiesInCallbackBesidePools(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[float32](t, x, 16)
+	calls := nowCalls(t, x, b)
+	require.NoError(t, b.Zero()) // the pool of internal streams has one now
+	safe.WithoutWaits(func() {
+		f, err := s.LaunchHostFunc(func() {
+			for name, call := range calls {
+				assert.ErrorIs(t, call(), safe.ErrInCallback, name)
+			}
+		}, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		soon(t, f.Done(), "the host function waits")
+	})
+}
+
 // BenchmarkCopyToHost measures a copy that has nothing to wait for.
 func BenchmarkCopyToHost(b *testing.B) {
 	x := open(b, 0)

@@ -34,7 +34,7 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	defer x.endNow(stream)
 	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
 	c.Home, c.ID = x.raw, x.id
-	return hostWaits.with(uint32(stream>>6), func() error { return check(op, c.Do(host)) })
+	return wrap(op, hostWaits.with(uint32(stream>>6), func() error { return check(op, c.Do(host)) }))
 }
 
 // doNow waits for all work that uses the blocks, enqueues work on an internal stream by

@@ -54,7 +54,7 @@ func (k *call) enqueue() error {
 	src, dst, c, s := pointer(k.src), pointer(k.dst), *k.core.raw, k.stream.Raw()
 	var status driver.CUstreamCaptureStatus
 	if driver.CuStreamIsCapturing(s, &status) == nil && status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
-		k.core.captured.Store(true)
+		captured.Store(true)
 	}
 	switch k.kind {
 	case allReduce:

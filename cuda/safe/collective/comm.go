@@ -45,13 +45,16 @@ type core struct {
 	ready bool // NCCL may be asked for errors
 	state nccl.NcclResult_t
 
-	captured atomic.Bool // there may be graphs with its operations
-
 	registered []*registration
 	version    atomic.Uint64 // changes with registered and with what operations list of it
 }
 
 var numbers atomic.Uint64
+
+// captured tells that there may be graphs with operations. It is one for the process, as NCCL
+// releases all communicators of a process with the last of them, and then waits for the
+// graphs of each.
+var captured atomic.Bool
 
 // newCore makes a core whose handle NCCL has yet to make, in the primary context of the
 // device that x is on.

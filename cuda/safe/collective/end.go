@@ -31,9 +31,9 @@ func (c *core) end() {
 	if c.err() != nil {
 		c.uses.Revoke()
 		release = nccl.NcclCommAbort
-		if c.captured.Load() {
-			call = c.afterCaptures
-		}
+	}
+	if captured.Load() {
+		call = c.afterCaptures
 	}
 	err = call(func() error {
 		c.mu.Lock()
@@ -76,8 +76,8 @@ func (c *core) whole(f func() error) error {
 }
 
 // afterCaptures calls f once no stream of the device captures. It does not keep captures from
-// beginning and executables from being destroyed meanwhile: NCCL waits for the graphs with the
-// communicator's operations, to which no capture can add any more.
+// beginning and executables from being destroyed meanwhile: NCCL waits for the graphs with
+// operations of a communicator that was aborted, to which no capture can add any more.
 func (c *core) afterCaptures(f func() error) error {
 	if err := c.whole(func() error { return nil }); err != nil {
 		return err

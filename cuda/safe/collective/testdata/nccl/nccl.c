@@ -56,6 +56,7 @@ struct work {
 struct world {
 	id_t128 id;
 	int size, joined, splits;
+	_Atomic int ended;
 	struct comm *ranks[RANKS];
 	struct world *next;
 };
@@ -656,8 +657,14 @@ int ncclCommDeregister(struct comm *c, void *handle)
 
 #endif
 
+/* end ends a rank. As NCCL does, the last one waits for the graphs of all ranks. */
 static int end(struct comm *c)
 {
+	struct world *w = c->world;
+	bool last = ++w->ended >= w->joined;
+	for (int r = 0; last && r < w->size; r++)
+		while (w->ranks[r] && w->ranks[r]->graphs)
+			usleep(1000);
 	enter(c);
 	for (struct reg *r = c->regs; r; r = r->next) {
 		if (!r->refs)
@@ -689,7 +696,5 @@ int ncclCommAbort(struct comm *c)
 	c->aborted = true;
 	*c->flag = 1; /* the streams go on; the flag stays, for waits that are enqueued */
 	pthread_mutex_unlock(&lock);
-	while (c->graphs) /* as NCCL does */
-		usleep(1000);
 	return end(c);
 }
