@@ -36,7 +36,8 @@ type Calls struct {
 //	})
 //
 // It also makes messages in both directions safe, such as a [Send] to and a [Recv] from the
-// same rank, and lets NCCL merge many small operations.
+// same rank, and lets NCCL merge many small operations. All ranks must group their operations
+// alike, or they may wait forever.
 //
 // If f returns an error, Group enqueues nothing and returns it. Operations on several
 // streams must all be outside of captures or in the same capture. NCCL enqueues the work of
