@@ -238,10 +238,8 @@ func (s *streamCore) Destroy(wait bool) error {
 	shared.mu.Lock()
 	delete(shared.streams, s)
 	shared.mu.Unlock()
-	if wait {
-		s.mu.Lock()
-	} else if !s.mu.TryLock() {
-		return lifetime.ErrLater
+	if !s.mu.TryLock() {
+		return lifetime.ErrLater // a call may block in the driver with the lock
 	}
 	defer s.mu.Unlock()
 	if !s.over {

@@ -232,3 +232,61 @@ func TestSpareStreams(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseBesideBlockedCall: closing a stream does not wait for a call that blocks in the
+// driver, whose queue the program has filled by raw calls.
+func TestCloseBesideBlockedCall(t *testing.T) {
+	for name, call := range map[string]func(s *safe.Stream, k *safe.Kernel, e *safe.Event) error{
+		"Launch": func(s *safe.Stream, k *safe.Kernel, _ *safe.Event) error { return k.Launch(s, one) },
+		"Record": func(s *safe.Stream, _ *safe.Kernel, e *safe.Event) error { return s.Record(e) },
+	} {
+		t.Run(name, func(t *testing.T) { closeBesideBlocked(t, call) })
+	}
+}
+
+func closeBesideBlocked(t *testing.T, call func(*safe.Stream, *safe.Kernel, *safe.Event) error) {
+	x := open(t, 0)
+	first, s, k, e := stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
+	g := newGate(t, x)
+	g.shut(t, first)
+	var launched atomic.Int64
+	over := make(chan error, 1)
+	go func() { over <- launchRaw(x, first, k, queued, &launched) }()
+	for before := int64(-1); before != launched.Load(); time.Sleep(50 * time.Millisecond) {
+		before = launched.Load()
+	}
+	room := int(launched.Load())
+	g.open()
+	require.NoError(t, <-over)
+	require.NoError(t, first.Synchronize())
+
+	h := newGate(t, x)
+	h.shut(t, s)
+	require.NoError(t, launchRaw(x, s, k, room, &launched))
+	returned, closed := make(chan error, 1), make(chan error, 1)
+	go func() { returned <- call(s, k, e) }()
+	time.Sleep(50 * time.Millisecond)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		assert.NoError(t, err)
+	case <-time.After(atOnce):
+		assert.Fail(t, "Close waits for the call")
+	}
+	h.open()
+	assert.NoError(t, <-returned)
+}
+
+// launchRaw makes n raw launches and counts them.
+func launchRaw(x *safe.Context, s *safe.Stream, k *safe.Kernel, n int, launched *atomic.Int64) error {
+	raw, function := s.Raw(), k.Raw()
+	return x.WithCurrent(func() error {
+		for range n {
+			if err := driver.CuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, raw, nil, nil); err != nil {
+				return err
+			}
+			launched.Add(1)
+		}
+		return nil
+	})
+}
