@@ -123,11 +123,16 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 			launched.Add(1)
 		}
 	}()
-	for before := int64(-1); before != launched.Load(); time.Sleep(150 * time.Millisecond) {
-		before = launched.Load()
-	}
-	t.Logf("%d launches are queued", launched.Load())
+	t.Logf("%d launches are queued", untilBlocked(&launched))
 	return over
+}
+
+// untilBlocked waits until n no longer grows, as the call that would count next blocks.
+func untilBlocked(n *atomic.Int64) int64 {
+	for before := int64(-1); before != n.Load(); time.Sleep(150 * time.Millisecond) {
+		before = n.Load()
+	}
+	return n.Load()
 }
 
 // soon waits for c to be closed, or reports what did not happen.

@@ -136,10 +136,7 @@ func TestWorkOnFullQueue(t *testing.T) {
 					}
 					over <- nil
 				}()
-				for before := int64(-1); before != made.Load(); time.Sleep(150 * time.Millisecond) {
-					before = made.Load()
-				}
-				assert.Less(t, made.Load(), int64(queued), "the queue is not full")
+				assert.Less(t, untilBlocked(&made), int64(queued), "the queue is not full")
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -240,7 +237,12 @@ func TestCloseBesideBlockedCall(t *testing.T) {
 		"Launch": func(s *safe.Stream, k *safe.Kernel, _ *safe.Event) error { return k.Launch(s, one) },
 		"Record": func(s *safe.Stream, _ *safe.Kernel, e *safe.Event) error { return s.Record(e) },
 	} {
-		t.Run(name, func(t *testing.T) { closeBesideBlocked(t, call) })
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				closeBesideBlocked(t, call)
+			})
+		})
 	}
 }
 
@@ -252,10 +254,7 @@ func closeBesideBlocked(t *testing.T, call func(*safe.Stream, *safe.Kernel, *saf
 	var launched atomic.Int64
 	over := make(chan error, 1)
 	go func() { over <- launchRaw(x, first, k, queued, &launched) }()
-	for before := int64(-1); before != launched.Load(); time.Sleep(50 * time.Millisecond) {
-		before = launched.Load()
-	}
-	room := int(launched.Load())
+	room := int(untilBlocked(&launched))
 	g.open()
 	require.NoError(t, <-over)
 	require.NoError(t, first.Synchronize())
