@@ -25,11 +25,15 @@ func init() {
 	}}})
 	add("plant-release", []kind{{name: "plant.release", weight: 30, run: func(t *task) error {
 		r, err := t.newResource(t.devices[0].x)
-		if err == nil {
-			r.state.release() // and package safe does it again
-			err = r.Close()
+		if err != nil {
+			return err
 		}
-		return err
+		r.state.release()
+		if err := r.Close(); err != nil {
+			return err
+		}
+		settle(patience, func() bool { return t.releases.first.Load() != nil }) // package safe releases it again, soon
+		return nil
 	}}})
 	add("plant-leak", []kind{{name: "plant.leak", weight: 30, run: func(t *task) error {
 		return t.devices[0].x.WithCurrent(func() error {
