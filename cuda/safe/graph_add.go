@@ -194,7 +194,8 @@ func (g *Graph) OnRelease(f func()) error {
 	k := c.kept.user
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.onRelease = append(k.onRelease, f)
+	x := k.extra()
+	x.onRelease = append(x.onRelease, f)
 	return nil
 }
 
@@ -202,7 +203,7 @@ func (g *Graph) OnRelease(f func()) error {
 // k. It takes over the caller's reference to k.
 func (k *retained) extended() *retained {
 	own := newRetained()
-	own.next = k
+	own.extra().next = k
 	return own
 }
 
@@ -250,7 +251,7 @@ func ChildGraphNode(child *Graph) NodeParams {
 		if g.top().conditional {
 			return refuse(op, ErrConditional, "such a graph cannot be a child")
 		}
-		k.inner = g.kept.share()
+		k.extra().inner = g.kept.share()
 		return g.settled(op)
 	}
 	w.releasing = func() {

@@ -140,5 +140,6 @@ func (k *retained) revoked() bool {
 			return true
 		}
 	}
-	return k.inner != nil && k.inner.revoked()
+	inner := k.inner()
+	return inner != nil && inner.revoked()
 }

@@ -93,7 +93,7 @@ func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(b
 		return
 	}
 	k.mu.Lock()
-	k.refs += len(nodes) - 1
+	k.refs += int32(len(nodes) - 1)
 	k.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,8 +243,8 @@ func (t *nodeTable) list(k *retained) {
 	for _, h := range objects {
 		t.all.retain(h, func() bool { return true }) // k retains it
 	}
-	if k.inner != nil {
-		t.inner = append(t.inner, k.inner)
+	if inner := k.inner(); inner != nil {
+		t.inner = append(t.inner, inner)
 	}
 	t.allocs = append(t.allocs, allocs...)
 	t.plain = t.plain && plain

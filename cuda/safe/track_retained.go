@@ -10,10 +10,15 @@ import (
 // A retained holds what the work of graphs needs: buffers, modules, events and Go
 // functions. The last graph or executable that shares it releases them.
 type retained struct {
-	mu        sync.Mutex
-	refs      int
-	objects   []*lifetime.Handle
-	room      [4]*lifetime.Handle
+	mu      sync.Mutex
+	refs    int32
+	objects []*lifetime.Handle
+	room    [4]*lifetime.Handle
+	extras  *extras // nil for most: every node has a retained
+}
+
+// extras are what a retained holds besides a few objects.
+type extras struct {
 	at        map[*lifetime.Handle]struct{} // index of objects, once there are many
 	tokens    []uintptr
 	inner     *graphRetained // of a child graph
@@ -34,6 +39,14 @@ func newRetained() *retained {
 
 func (k *retained) init() { k.refs, k.objects = 1, k.room[:0] }
 
+// extra returns the extras to change. mu is held, or k is not shared yet.
+func (k *retained) extra() *extras {
+	if k.extras == nil {
+		k.extras = &extras{}
+	}
+	return k.extras
+}
+
 // retain adds an object, for which take adds a reference. It fails if take does.
 func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
 	k.mu.Lock()
@@ -45,21 +58,23 @@ func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
 		return false
 	}
 	k.objects = append(k.objects, h)
-	switch {
-	case k.at != nil:
-		k.at[h] = struct{}{}
-	case len(k.objects) > few:
-		k.at = map[*lifetime.Handle]struct{}{}
+	if len(k.objects) <= few {
+		return true
+	}
+	x := k.extra()
+	if x.at == nil {
+		x.at = map[*lifetime.Handle]struct{}{}
 		for _, h := range k.objects {
-			k.at[h] = struct{}{}
+			x.at[h] = struct{}{}
 		}
 	}
+	x.at[h] = struct{}{}
 	return true
 }
 
 func (k *retained) has(h *lifetime.Handle) bool {
-	if k.at != nil {
-		_, ok := k.at[h]
+	if k.extras != nil && k.extras.at != nil {
+		_, ok := k.extras.at[h]
 		return ok
 	}
 	for _, o := range k.objects {
@@ -74,20 +89,21 @@ func (k *retained) has(h *lifetime.Handle) bool {
 func (k *retained) allocates(b *block) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.allocs = append(k.allocs, b)
+	x := k.extra()
+	x.allocs = append(x.allocs, b)
 }
 
 // allocations returns the memory that the work allocates.
 func (k *retained) allocations() []*block {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Clone(k.allocs)
+	_, allocs, _ := k.content()
+	return slices.Clone(allocs)
 }
 
 func (k *retained) token(token uintptr) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tokens = append(k.tokens, token)
+	x := k.extra()
+	x.tokens = append(x.tokens, token)
 }
 
 // noteAll registers s, whose mu is held, as a user of all retained buffers.
@@ -99,9 +115,17 @@ func (k *retained) noteAll(s *streamCore) {
 			b.note(s)
 		}
 	}
-	if k.inner != nil {
-		k.inner.noteAll(s)
+	if inner := k.inner(); inner != nil {
+		inner.noteAll(s)
 	}
+}
+
+// inner is what a child graph retains, or nil.
+func (k *retained) inner() *graphRetained {
+	if k.extras == nil {
+		return nil
+	}
+	return k.extras.inner
 }
 
 func (k *retained) share() *retained {
@@ -131,25 +155,31 @@ func (k *retained) release() {
 	for _, h := range k.objects {
 		h.Release()
 	}
-	for _, t := range k.tokens {
+	if k.extras != nil {
+		k.extras.release()
+	}
+	k.objects, k.extras = nil, nil
+}
+
+func (x *extras) release() {
+	for _, t := range x.tokens {
 		forget(t)
 	}
-	if k.inner != nil {
-		k.inner.release()
+	if x.inner != nil {
+		x.inner.release()
 	}
-	for _, b := range k.allocs {
+	for _, b := range x.allocs {
 		b.CloseLater()
 	}
-	if len(k.onRelease) > 0 {
-		go callAll(k.onRelease) // they may block
+	if len(x.onRelease) > 0 {
+		go callAll(x.onRelease) // they may block
 	}
-	if next := k.next; next != nil {
+	if next := x.next; next != nil {
 		lifetime.Reaper.Add(func() bool { // not recursively: the chain may be long
 			next.release()
 			return false
 		})
 	}
-	k.objects, k.at, k.tokens, k.inner, k.onRelease, k.allocs, k.next = nil, nil, nil, nil, nil, nil, nil
 }
 
 // callAll calls functions of the user, and reports panics.
@@ -182,10 +212,14 @@ func (k *retained) sameObjects(o *retained) bool {
 func (k *retained) content() (objects []*lifetime.Handle, allocs []*block, plain bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.objects, k.allocs, k.plain()
+	if k.extras != nil {
+		allocs = k.extras.allocs
+	}
+	return k.objects, allocs, k.plain()
 }
 
 // plain returns whether k retains objects and nothing else. mu is held.
 func (k *retained) plain() bool {
-	return len(k.tokens)+len(k.onRelease)+len(k.allocs) == 0 && k.inner == nil && k.next == nil
+	x := k.extras
+	return x == nil || len(x.tokens)+len(x.onRelease)+len(x.allocs) == 0 && x.inner == nil && x.next == nil
 }
