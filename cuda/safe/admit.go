@@ -207,6 +207,27 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 	return s.awaitRoom(op, work)
 }
 
+// enterOpen is enterWork for a stream that is not acquired: the lock keeps it from being
+// destroyed.
+func (s *streamCore) enterOpen(op string, work int) (capture *capturing, err error) {
+	if err := lock(op, &s.mu); err != nil {
+		return nil, err
+	}
+	if s.Closed() {
+		s.mu.Unlock()
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	capture, room, err := s.enteredWork(op, work)
+	if room || err != nil {
+		return capture, err
+	}
+	if !s.Acquire() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	defer s.Release()
+	return s.awaitRoom(op, work)
+}
+
 // enteredWork is enterWork with the stream locked. It unlocks the stream if there is no
 // room or an error.
 func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {

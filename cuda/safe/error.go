@@ -122,17 +122,6 @@ func failed(op string, code driver.CUresult) *Error {
 // onLoss is called with each fatal code. The witness replaces it.
 var onLoss = func(driver.CUresult) {}
 
-// codeOf returns the code of package rt for an error of an admission.
-func codeOf(err error) driver.CUresult {
-	switch {
-	case errors.Is(err, ErrInCallback):
-		return rt.CodeCallback
-	case errors.Is(err, ErrReset):
-		return rt.CodeReset
-	}
-	return rt.CodeCapturing
-}
-
 // wrap makes op the operation of err. If err already names one, that was a step of op,
 // the operation that the user called.
 func wrap(op string, err error) error {

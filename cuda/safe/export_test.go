@@ -32,3 +32,10 @@ func SpinFor(d time.Duration) (restore func()) {
 
 // WithoutWaits calls f while no wait of the host is in flight, as the destruction of a pool does.
 func WithoutWaits(f func()) { hostWaits.whenAlone(f) }
+
+// LockStream does what a call on s does that is in flight until unlock.
+func LockStream(s *Stream) (unlock func()) {
+	c := s.core
+	c.mu.Lock()
+	return c.mu.Unlock
+}

@@ -252,17 +252,18 @@ func (e *GraphExec) once(op string, s *Stream, launches bool, call func(driver.C
 		return err
 	}
 	defer c.Release()
-	sc, err := s.acquire(op)
+	sc, err := s.open(op)
 	if err != nil {
 		return err
 	}
-	defer sc.Release()
-	return c.enqueue(op, sc, launches, call)
+	err = c.enqueue(op, sc, launches, call)
+	runtime.KeepAlive(s) // as it is not acquired
+	return err
 }
 
-// enqueue is GraphExec.on for an executable and a stream that are acquired.
+// enqueue is GraphExec.on for an executable that is acquired, and a stream that is not.
 func (e *execCore) enqueue(op string, s *streamCore, launches bool, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
-	capture, err := s.enterWork(op, e.work)
+	capture, err := s.enterOpen(op, e.work)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -13,12 +14,25 @@ type Kernel struct {
 	module   *Module
 	name     string
 	function driver.CUfunction
-	known    bool     // the driver reports parameters; false before CUDA 12.4
-	sizes    []uint32 // of the parameters, in bytes
+	known    bool        // the driver reports parameters; false before CUDA 12.4
+	sizes    []uint32    // of the parameters, in bytes
+	loaded   atomic.Bool // the code is known to be on the device
+}
+
+// ask asks the driver about the kernel. The context is current.
+func (k *Kernel) ask() error {
+	if err := k.askParameters(); err != nil {
+		return err
+	}
+	_, err := k.askLoaded()
+	if errors.Is(err, ErrNotSupported) { // before CUDA 12.4
+		return nil
+	}
+	return err
 }
 
 // askParameters reads the number and sizes of the parameters, as far as the driver reports
-// them. The context is current.
+// them.
 func (k *Kernel) askParameters() error {
 	for i := uint64(0); ; i++ {
 		var offset, size uint64

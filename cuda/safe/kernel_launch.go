@@ -3,6 +3,7 @@ package safe
 import (
 	"fmt"
 	"math"
+	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -47,11 +48,10 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return err
 	}
 	defer m.Release()
-	sc, err := s.acquire(op)
+	sc, err := s.open(op)
 	if err != nil {
 		return err
 	}
-	defer sc.Release()
 	if !m.ctx.same(sc.ctx) {
 		return refuse(op, ErrContextMismatch, "%s belongs to a context of %v, the stream to one of %v", k.name, m.ctx.device, sc.ctx.device)
 	}
@@ -60,15 +60,28 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	}
 	l := rt.Launch{Context: sc.callContext, Function: k.function, Args: uint32(len(args)), Config: cfg.raw()}
 	l.Config.HStream = sc.raw
+	if k.loaded.Load() {
+		l.Loaded = 1
+	}
+	capture, err := sc.enterOpen(op, 1)
+	runtime.KeepAlive(s) // as it is not acquired
+	if err != nil {
+		return err
+	}
+	capture.retainsAcquired(&m.Handle)
 	var code driver.CUresult
 	var bad int
 	if cfg.attributed() {
 		var room [8]driver.CUlaunchAttribute
 		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
-		code, bad = sc.launch(op, &l, m, args, cfg.Uses)
+		code, bad = sc.launch(&l, capture, args, cfg.Uses)
 	} else {
-		code, bad = sc.launch(op, &l, m, args, cfg.Uses)
+		code, bad = sc.launch(&l, capture, args, cfg.Uses)
+	}
+	sc.leaveWork(capture) // not deferred, which takes longer
+	if l.Loaded == 0 && capture == nil && bad < 0 && code == 0 {
+		k.loaded.Store(true)
 	}
 	if bad >= 0 {
 		return k.badUse(op, args, cfg.Uses, bad)
@@ -80,14 +93,8 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 
 // launch records the stream as a user of the kernel's memory, and enqueues the kernel. bad is
 // the index in args, continued in uses, of memory that is closed or that the stream's device
-// cannot access; -1 for none.
-func (s *streamCore) launch(op string, l *rt.Launch, m *moduleCore, args, uses []Arg) (code driver.CUresult, bad int) {
-	capture, err := s.enterWork(op, 1)
-	if err != nil {
-		return codeOf(err), -1
-	}
-	defer s.leaveWork(capture)
-	capture.retainsAcquired(&m.Handle)
+// cannot access; -1 for none. The stream is entered.
+func (s *streamCore) launch(l *rt.Launch, capture *capturing, args, uses []Arg) (code driver.CUresult, bad int) {
 	for i := range args {
 		if args[i].raw.Kind() == rt.NearOfBlock && !s.reaches(&args[i], capture) {
 			return 0, i

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -124,6 +125,35 @@ func TestLaunchWithAttributes(t *testing.T) {
 	}
 	require.NoError(t, kernel(t, x, "nothing").Launch(s, safe.LaunchConfig{Grid: safe.Dim{X: 4}, Block: safe.Dim{X: 32}, Cluster: safe.Dim{X: 2}}))
 	require.NoError(t, s.Synchronize())
+}
+
+// TestLaunchDropped tests that a launch keeps its stream, which the program drops with the call.
+func TestLaunchDropped(t *testing.T) {
+	x := open(t, 0)
+	k := kernel(t, x, "nothing")
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	closing(t, g)
+	_, err = g.Add(safe.KernelNode(k, one))
+	require.NoError(t, err)
+	exec, err := g.Instantiate()
+	require.NoError(t, err)
+	closing(t, exec)
+	for name, launch := range map[string]func(*safe.Stream) error{
+		"kernel":     func(s *safe.Stream) error { return k.Launch(s, one) },
+		"executable": exec.Launch,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := safe.NewStream(x, safe.StreamOptions{})
+			require.NoError(t, err)
+			unlock, launched := safe.LockStream(s), make(chan error)
+			go func() { launched <- launch(s) }()
+			time.Sleep(10 * time.Millisecond) // it waits for the stream
+			drop()
+			unlock()
+			assert.NoError(t, <-launched)
+		})
+	}
 }
 
 func TestModules(t *testing.T) {

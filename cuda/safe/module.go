@@ -151,7 +151,7 @@ func (m *Module) Close() error {
 // before.
 //
 // Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
-// cuModuleGetFunction; cuFuncGetParamInfo.
+// cuModuleGetFunction; cuFuncGetParamInfo, cuFuncIsLoaded.
 func (m *Module) Kernel(name string) (*Kernel, error) {
 	const op = "Module.Kernel"
 	c, err := m.acquire(op)
@@ -164,7 +164,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 		if err := c.find(&k.function, name); err != nil {
 			return err
 		}
-		return k.askParameters()
+		return k.ask()
 	})
 	if err != nil {
 		return nil, named(wrap(op, err), name)

@@ -275,6 +275,15 @@ func (s *Stream) acquire(op string) (*streamCore, error) {
 	return s.core, nil
 }
 
+// open returns the stream for a call that does not acquire it, but enters it by enterOpen.
+// The caller keeps s alive.
+func (s *Stream) open(op string) (*streamCore, error) {
+	if s == nil || s.core == nil || s.core.Closed() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return s.core, nil
+}
+
 // Close destroys the stream once its work has completed, without waiting for it. If other
 // calls are using the stream, it is destroyed after they return. Closing again does
 // nothing. The context may keep CUDA's stream for a later [NewStream], unless the program

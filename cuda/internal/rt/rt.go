@@ -75,6 +75,7 @@ type Launch struct {
 	Function driver.CUfunction
 	Config   driver.CUlaunchConfig
 	Args     uint32
+	Loaded   uint32 // 1: the kernel's code is on the device, so that the launch loads nothing
 }
 
 // NodeCall selects the call for a [KernelNode].

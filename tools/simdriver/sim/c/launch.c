@@ -287,13 +287,22 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 	return OK;
 }
 
+/* loading is what a launch does first if the kernel's code is not on the device. */
+static CUresult loading(CUfunction handle)
+{
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	return r || f->loaded ? r : unsafe_call();
+}
+
 static CUresult launch(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra)
 {
 	struct stream *s;
 	struct item *i;
 	CUresult r = stream_get(c->stream, &s);
 
-	if (r)
+	if (r || (r = loading(handle)))
 		return r;
 	if ((r = kernel_item(c, handle, params, extra, &i))) {
 		if (r == INVALID_VALUE && s->capture)
