@@ -77,30 +77,6 @@ func (c *contextCore) priorities() (*priorityRange, error) {
 	return p, nil
 }
 
-// queueOf returns the queue of a Stream for the same CUDA stream if there is one, or else
-// a new queue.
-func (s *contextState) queueOf(raw driver.CUstream) *queue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.streams {
-		if c.raw == raw {
-			return c.queue
-		}
-	}
-	return newQueue()
-}
-
-// live returns the streams of the context.
-func (s *contextState) live() []*streamCore {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	streams := make([]*streamCore, 0, len(s.streams))
-	for c := range s.streams {
-		streams = append(streams, c)
-	}
-	return streams
-}
-
 // EnablePeerAccess lets kernels of x access the memory of peer's device, but not the
 // other way round. It succeeds if access is enabled already. [Device.CanAccessPeer]
 // returns whether it is possible. It waits until calls of this package that copy between

@@ -39,3 +39,12 @@ func LockStream(s *Stream) (unlock func()) {
 	c.mu.Lock()
 	return c.mu.Unlock
 }
+
+// Queues is how many queues the streams have.
+func Queues(streams []*Stream) int {
+	queues := map[*queue]struct{}{}
+	for _, s := range streams {
+		queues[s.core.queue] = struct{}{}
+	}
+	return len(queues)
+}

@@ -252,7 +252,7 @@ func (e *GraphExec) once(op string, s *Stream, launches bool, call func(driver.C
 		return err
 	}
 	defer c.Release()
-	sc, err := s.open(op)
+	sc, err := s.lockable(op)
 	if err != nil {
 		return err
 	}

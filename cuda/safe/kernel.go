@@ -16,7 +16,7 @@ type Kernel struct {
 	function driver.CUfunction
 	known    bool        // the driver reports parameters; false before CUDA 12.4
 	sizes    []uint32    // of the parameters, in bytes
-	loaded   atomic.Bool // the code is known to be on the device
+	prepared atomic.Bool // CUDA need not load or allocate anything for a launch
 }
 
 // ask asks the driver about the kernel. The context is current.
@@ -24,10 +24,23 @@ func (k *Kernel) ask() error {
 	if err := k.askParameters(); err != nil {
 		return err
 	}
-	_, err := k.askLoaded()
+	return k.askPrepared()
+}
+
+// askPrepared notes whether the kernel's code is loaded and uses no local memory. The
+// context is current.
+func (k *Kernel) askPrepared() error {
+	var state driver.CUfunctionLoadingState
+	err := driver.CuFuncIsLoaded(&state, k.function)
 	if errors.Is(err, ErrNotSupported) { // before CUDA 12.4
 		return nil
 	}
+	if err != nil || state != driver.CU_FUNCTION_LOADING_STATE_LOADED {
+		return err
+	}
+	var local int32
+	err = driver.CuFuncGetAttribute(&local, driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, k.function)
+	k.prepared.Store(err == nil && local == 0)
 	return err
 }
 

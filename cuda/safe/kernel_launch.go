@@ -48,7 +48,7 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return err
 	}
 	defer m.Release()
-	sc, err := s.open(op)
+	sc, err := s.lockable(op)
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,9 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	}
 	l := rt.Launch{Context: sc.callContext, Function: k.function, Args: uint32(len(args)), Config: cfg.raw()}
 	l.Config.HStream = sc.raw
-	if k.loaded.Load() {
-		l.Loaded = 1
+	attributed := cfg.attributed()
+	if !attributed && k.prepared.Load() {
+		l.Prepared = 1
 	}
 	capture, err := sc.enterOpen(op, 1)
 	runtime.KeepAlive(s) // as it is not acquired
@@ -71,7 +72,7 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	capture.retainsAcquired(&m.Handle)
 	var code driver.CUresult
 	var bad int
-	if cfg.attributed() {
+	if attributed {
 		var room [8]driver.CUlaunchAttribute
 		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
@@ -80,9 +81,6 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		code, bad = sc.launch(&l, capture, args, cfg.Uses)
 	}
 	sc.leaveWork(capture) // not deferred, which takes longer
-	if l.Loaded == 0 && capture == nil && bad < 0 && code == 0 {
-		k.loaded.Store(true)
-	}
 	if bad >= 0 {
 		return k.badUse(op, args, cfg.Uses, bad)
 	} else if code != 0 {

@@ -127,6 +127,37 @@ func TestLaunchWithAttributes(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
+// TestLaunchBesideRawCapture tests that a launch does not invalidate a capture of another thread that
+// package safe does not know, though CUDA may have to allocate local memory for the kernel.
+func TestLaunchBesideRawCapture(t *testing.T) {
+	x := open(t, 0)
+	for name, body := range map[string]string{
+		"plain":        "",
+		"local memory": "\t.local .align 4 .b8 depot[4096];\n\t.reg .b64 a;\n\tmov.u64 a, depot;\n\tst.volatile.local.u32 [a], 1;\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := safe.Load(x, []byte(head+".visible .entry nothing()\n{\n"+body+"\tret;\n}\n"), safe.LoadOptions{})
+			require.NoError(t, err)
+			closing(t, m)
+			k, err := m.Kernel("nothing")
+			require.NoError(t, err)
+			captures, s := stream(t, x), stream(t, x)
+			require.NoError(t, x.WithCurrent(func() error {
+				require.NoError(t, driver.CuStreamBeginCapture(captures.Raw(), driver.CU_STREAM_CAPTURE_MODE_GLOBAL))
+				launched := make(chan error)
+				go func() { launched <- errors.Join(k.Launch(s, one), k.Launch(s, one)) }()
+				assert.NoError(t, <-launched)
+				var g driver.CUgraph
+				if err := driver.CuStreamEndCapture(captures.Raw(), &g); err != nil {
+					return err
+				}
+				return driver.CuGraphDestroy(g)
+			}))
+			require.NoError(t, s.Synchronize())
+		})
+	}
+}
+
 // TestLaunchDropped tests that a launch keeps its stream, which the program drops with the call.
 func TestLaunchDropped(t *testing.T) {
 	x := open(t, 0)

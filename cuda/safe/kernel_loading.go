@@ -23,39 +23,28 @@ func ModuleLoadingMode() (driver.CUmoduleLoadingMode, error) {
 
 // Loaded reports whether the kernel's code is loaded on the device. It returns
 // [ErrNotSupported] if the driver is older than CUDA 12.4. Source: cuFuncIsLoaded.
-func (k *Kernel) Loaded() (loaded bool, err error) {
-	err = k.do("Kernel.Loaded", func() (err error) {
-		loaded, err = k.askLoaded()
-		return err
-	})
-	return loaded, err
-}
-
-// askLoaded is Loaded with the context current.
-func (k *Kernel) askLoaded() (bool, error) {
+func (k *Kernel) Loaded() (bool, error) {
 	var state driver.CUfunctionLoadingState
-	if err := driver.CuFuncIsLoaded(&state, k.function); err != nil || state != driver.CU_FUNCTION_LOADING_STATE_LOADED {
-		return false, err
-	}
-	k.loaded.Store(true)
-	return true, nil
+	err := k.do("Kernel.Loaded", func() error { return driver.CuFuncIsLoaded(&state, k.function) })
+	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
 }
 
 // Load loads the kernel's code on the device, so that the first launch need not. It may
 // wait for work on the device. It returns [ErrNotSupported] if the driver is older than
-// CUDA 12.4. Source: cuFuncLoad.
+// CUDA 12.4. Source: cuFuncLoad, cuFuncIsLoaded, cuFuncGetAttribute.
 func (k *Kernel) Load() error {
-	err := k.do("Kernel.Load", func() error { return driver.CuFuncLoad(k.function) })
-	if err == nil {
-		k.loaded.Store(true)
-	}
-	return err
+	return k.do("Kernel.Load", func() error {
+		if err := driver.CuFuncLoad(k.function); err != nil {
+			return err
+		}
+		return k.askPrepared()
+	})
 }
 
 // Kernels returns the kernels of the module, in no particular order. It returns
 // [ErrNotSupported] if the driver is older than CUDA 12.4.
 // Source: cuLibraryGetKernelCount, cuLibraryEnumerateKernels, cuKernelGetName,
-// cuKernelGetFunction, cuFuncGetParamInfo, cuFuncIsLoaded.
+// cuKernelGetFunction, cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncGetAttribute.
 func (m *Module) Kernels() ([]*Kernel, error) {
 	const op = "Module.Kernels"
 	c, err := m.acquire(op)

@@ -151,7 +151,7 @@ func (m *Module) Close() error {
 // before.
 //
 // Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
-// cuModuleGetFunction; cuFuncGetParamInfo, cuFuncIsLoaded.
+// cuModuleGetFunction; cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncGetAttribute.
 func (m *Module) Kernel(name string) (*Kernel, error) {
 	const op = "Module.Kernel"
 	c, err := m.acquire(op)

@@ -5,7 +5,6 @@
 package safe_test
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -237,7 +236,7 @@ func TestLoading(t *testing.T) {
 	require.NoError(t, err)
 	t.Log(mode)
 	assert.Contains(t, []driver.CUmoduleLoadingMode{driver.CU_MODULE_LAZY_LOADING, driver.CU_MODULE_EAGER_LOADING}, mode)
-	k, launched := kernel(t, x, "nothing"), kernel(t, x, "nothing")
+	k := kernel(t, x, "nothing")
 	before, err := k.Loaded()
 	if driver.Find("cuFuncIsLoaded") != nil {
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
@@ -250,29 +249,6 @@ func TestLoading(t *testing.T) {
 	loaded, err := k.Loaded()
 	require.NoError(t, err)
 	assert.True(t, loaded)
-	require.NoError(t, launched.Launch(stream(t, x), one))
-	loaded, err = launched.Loaded()
-	require.NoError(t, err)
-	assert.True(t, loaded, "a launch loads the kernel")
-}
-
-// TestLoadingBesideCapture tests that the launch that loads a kernel does not invalidate a capture
-// of another thread, even one that package safe does not know.
-func TestLoadingBesideCapture(t *testing.T) {
-	x := open(t, 0)
-	captures, s, k := stream(t, x), stream(t, x), kernel(t, x, "nothing")
-	require.NoError(t, x.WithCurrent(func() error {
-		require.NoError(t, driver.CuStreamBeginCapture(captures.Raw(), driver.CU_STREAM_CAPTURE_MODE_GLOBAL))
-		launched := make(chan error)
-		go func() { launched <- errors.Join(k.Launch(s, one), k.Launch(s, one)) }()
-		assert.NoError(t, <-launched)
-		var g driver.CUgraph
-		if err := driver.CuStreamEndCapture(captures.Raw(), &g); err != nil {
-			return err
-		}
-		return driver.CuGraphDestroy(g)
-	}))
-	require.NoError(t, s.Synchronize())
 }
 
 func TestModuleKernels(t *testing.T) {

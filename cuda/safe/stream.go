@@ -4,7 +4,6 @@ import (
 	"errors"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -146,12 +145,9 @@ func (s *streamCore) open(op string) error {
 		}
 		return wrap(op, err)
 	}
-	shared := s.ctx.shared
-	shared.mu.Lock()
-	shared.streams[s] = struct{}{}
-	shared.mu.Unlock()
+	s.ctx.shared.list(s)
 	if s.owned {
-		shared.crowd.now.Add(1)
+		s.ctx.shared.crowd.now.Add(1)
 	}
 	return nil
 }
@@ -182,12 +178,18 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 	if raw <= driver.CU_STREAM_PER_THREAD {
 		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream; use LegacyStream or NewStream", uintptr(raw))
 	}
-	s := &streamCore{queue: c.shared.queueOf(raw), ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, owner: owner}
+	s := &streamCore{ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, owner: owner}
 	s.reveal()
-	if err := s.describe(op); err != nil {
-		return nil, wrap(op, err)
+	c.shared.share(s)
+	err = wrap(op, s.describe(op))
+	if err == nil {
+		var u *Stream
+		if u, err = s.adopt(op); err == nil {
+			return u, nil
+		}
 	}
-	return s.adopt(op)
+	c.shared.unlist(s)
+	return nil, err
 }
 
 // describe asks the driver for the properties of a stream that was created elsewhere.
@@ -231,42 +233,6 @@ func LegacyStream(x *Context) (*Stream, error) {
 
 func (s *streamCore) Kind() string { return "Stream" }
 
-// Destroy destroys the stream once its work has completed: the driver may make a stream
-// that is created later wait for the work of one that was destroyed before.
-func (s *streamCore) Destroy(wait bool) error {
-	shared := s.ctx.shared
-	shared.mu.Lock()
-	delete(shared.streams, s)
-	shared.mu.Unlock()
-	if !s.mu.TryLock() {
-		return lifetime.ErrLater // a call may block in the driver with the lock
-	}
-	defer s.mu.Unlock()
-	if !s.over {
-		if err := s.leaveTail(wait); err != nil {
-			return err
-		}
-		if s.of == nil {
-			s.forgetBacklog()
-		}
-		s.over, s.owner = true, nil
-		s.branches.drop()
-	}
-	if !s.owned {
-		return nil
-	}
-	if s.tailDone() == driver.CUDA_ERROR_NOT_READY {
-		return lifetime.ErrLater
-	}
-	shared.crowd.now.Add(-1)
-	if !shared.reset.Load() && s.ctx.home().Check() == 0 && shared.spare.keep(s) {
-		return nil
-	}
-	return s.ctx.destroying("Stream.Close", func() error {
-		return executables.inTurn(func() error { return driver.CuStreamDestroy(s.raw) })
-	})
-}
-
 // acquire acquires the stream for a call.
 func (s *Stream) acquire(op string) (*streamCore, error) {
 	if s == nil || s.core == nil || !s.core.Acquire() {
@@ -275,59 +241,13 @@ func (s *Stream) acquire(op string) (*streamCore, error) {
 	return s.core, nil
 }
 
-// open returns the stream for a call that does not acquire it, but enters it by enterOpen.
-// The caller keeps s alive.
-func (s *Stream) open(op string) (*streamCore, error) {
+// lockable returns the stream for a call that enters it by enterOpen instead of acquiring
+// it. The caller keeps s alive until then.
+func (s *Stream) lockable(op string) (*streamCore, error) {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return s.core, nil
-}
-
-// Close destroys the stream once its work has completed, without waiting for it. If other
-// calls are using the stream, it is destroyed after they return. Closing again does
-// nothing. The context may keep CUDA's stream for a later [NewStream], unless the program
-// has asked for its handle or ID, or has set an attribute. Source: cuStreamDestroy.
-func (s *Stream) Close() error {
-	if s == nil || s.core == nil {
-		return nil
-	}
-	s.cleanup.Stop()
-	return s.core.Close()
-}
-
-// Release closes s without destroying CUDA's stream, and returns the handle, which the
-// caller then owns. It returns 0 if s was closed before, is borrowed or the legacy
-// default stream, is capturing, or has an open [Stream.Scope]. It waits for calls in
-// flight. The stream no longer keeps its context alive.
-func (s *Stream) Release() driver.CUstream {
-	if s == nil || s.core == nil || !s.core.Acquire() {
-		return 0
-	}
-	mine := false
-	if !rt.InCallback() && lock("Stream.Release", &s.core.mu) == nil {
-		mine = s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
-		if mine {
-			s.core.owned = false
-			s.core.ctx.shared.crowd.now.Add(-1)
-		}
-		s.core.mu.Unlock()
-	}
-	s.core.Release()
-	if !mine {
-		return 0
-	}
-	s.Close()
-	for !s.core.isOver() {
-		time.Sleep(lifetime.Retry)
-	}
-	return s.core.raw
-}
-
-func (s *streamCore) isOver() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over
 }
 
 // Borrow returns another Stream for the same stream of CUDA, which it never destroys. If

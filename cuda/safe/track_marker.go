@@ -3,7 +3,6 @@ package safe
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -344,10 +343,7 @@ func (p *streamPool) put(s driver.CUstream, most int32) bool {
 // trims no memory before it has waited for the stream or an event, and a query is no wait.
 // The context must be current.
 func (c *contextState) noticeReleases() error {
-	c.mu.Lock()
-	streams := slices.Collect(maps.Keys(c.streams))
-	c.mu.Unlock()
-	for _, s := range streams {
+	for _, s := range c.live() {
 		if s.Acquire() {
 			s.notice()
 			s.Release()

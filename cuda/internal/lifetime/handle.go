@@ -13,10 +13,11 @@ import (
 )
 
 // A Handle is the lifetime of one object of CUDA. Users hold a value such as a Stream,
-// which points to a core that embeds the Handle. Every call acquires the Handle while it
-// uses the object. Close refuses further calls; the object is destroyed by Close or, if
-// calls are in flight, after the last of them. A child retains its parent as long as it
-// lives, so that closing a context before its streams destroys it after the last stream.
+// which points to a core that embeds the Handle. A call acquires the Handle while it
+// uses the object, or keeps Destroy from it by a lock. Close refuses further calls; the
+// object is destroyed by Close or, if calls are in flight, after the last of them. A child
+// retains its parent as long as it lives, so that closing a context before its streams
+// destroys it after the last stream.
 //
 // Users may drop their value without Close: a cleanup then closes the core, which is why
 // the core never points back to the value.

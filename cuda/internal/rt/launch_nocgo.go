@@ -45,7 +45,7 @@ func (l *Launch) Do(args *Arg) driver.CUresult {
 	var usual [usualArgs]unsafe.Pointer
 	params := paramsOf(&usual, args, l.Args)
 	var calls list
-	calls.in(l.Context, l.Loaded == 0) // loading a kernel would invalidate captures on other threads
+	calls.in(l.Context, l.Prepared == 0) // else it could invalidate captures on other threads
 	calls.notLegacy(l.Config.HStream)
 	var with launchExArgs
 	if l.Config.NumAttrs > 0 {

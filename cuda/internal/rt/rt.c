@@ -280,7 +280,7 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 	struct rt_config *c = &l->config;
 	void *params[l->args ? l->args : 1];
 	struct rt_scope s;
-	CUresult r = rt_begin(&s, l->context, !l->loaded); /* loading a kernel would invalidate captures on other threads */
+	CUresult r = rt_begin(&s, l->context, !l->prepared); /* else it could invalidate captures on other threads */
 
 	if (r)
 		return r;

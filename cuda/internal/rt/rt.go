@@ -75,7 +75,7 @@ type Launch struct {
 	Function driver.CUfunction
 	Config   driver.CUlaunchConfig
 	Args     uint32
-	Loaded   uint32 // 1: the kernel's code is on the device, so that the launch loads nothing
+	Prepared uint32 // 1: nothing is loaded or allocated for the launch
 }
 
 // NodeCall selects the call for a [KernelNode].

@@ -67,7 +67,7 @@ struct rt_config {
 struct rt_launch {
 	uintptr_t context, function;
 	struct rt_config config;
-	unsigned args, loaded;
+	unsigned args, prepared;
 };
 _Static_assert(sizeof(struct rt_launch) == 80, "Launch");
 

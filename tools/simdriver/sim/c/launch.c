@@ -8,7 +8,7 @@ CUresult function_get(CUfunction handle, struct function **f)
 	return *f ? owner((*f)->module->context) : INVALID_HANDLE;
 }
 
-enum { MAX_THREADS = 0, PTX_VERSION = 5, BINARY_VERSION = 6, MAX_DYNAMIC = 8, SETTABLE = 16, OPTIN = 232448 };
+enum { OPTIN = 232448 };
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
@@ -269,7 +269,6 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 	if ((nparams && !params) || (r = check(f, c, cooperative)))
 		return r ? r : INVALID_VALUE;
 	*item = i = item_new(RUN);
-	f->loaded = true;
 	i->kernel = k;
 	i->function = f;
 	i->called = handle;
@@ -287,13 +286,13 @@ CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, 
 	return OK;
 }
 
-/* loading is what a launch does first if the kernel's code is not on the device. */
-static CUresult loading(CUfunction handle)
+/* prepare makes room on the device for what the threads of a kernel have in local memory. */
+static CUresult prepare(CUfunction handle)
 {
 	struct function *f;
 	CUresult r = function_get(handle, &f);
 
-	return r || f->loaded ? r : unsafe_call();
+	return !r && f->attributes[LOCAL_SIZE] ? unsafe_call() : r;
 }
 
 static CUresult launch(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra)
@@ -302,7 +301,7 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction handle, void **params
 	struct item *i;
 	CUresult r = stream_get(c->stream, &s);
 
-	if (r || (r = loading(handle)))
+	if (r || (r = prepare(handle)))
 		return r;
 	if ((r = kernel_item(c, handle, params, extra, &i))) {
 		if (r == INVALID_VALUE && s->capture)

@@ -225,6 +225,7 @@ CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *na
 		return INVALID_VALUE;
 	if (!(f = named(m, name)))
 		return NOT_FOUND;
+	f->loaded = true;
 	*handle = f->handle;
 	return OK;
 }
@@ -398,6 +399,7 @@ CUresult cuKernelGetFunction(CUfunction *handle, CUkernel kernel)
 		return INVALID_HANDLE;
 	if (!handle)
 		return INVALID_VALUE;
+	f->loaded = true;
 	*handle = f->handle;
 	return OK;
 }

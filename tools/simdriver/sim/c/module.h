@@ -10,6 +10,9 @@ struct param { size_t offset, size; };
 enum { CLUSTER = 4 };
 struct launch_attribute { unsigned id; CUkernelNodeAttrValue value; };
 
+/* Attributes of a function. */
+enum { MAX_THREADS = 0, LOCAL_SIZE = 3, PTX_VERSION = 5, BINARY_VERSION = 6, MAX_DYNAMIC = 8, SETTABLE = 16 };
+
 /* A function is what an image says about a kernel, and what the program has set. */
 struct function {
 	char *name;
@@ -21,8 +24,8 @@ struct function {
 	bool untold; /* the image says nothing about the parameters */
 	struct param params[MOST_PARAMS];
 	int nparams, max_threads, max_shared;
-	int attributes[16];
-	bool loaded; /* onto the device */
+	int attributes[SETTABLE];
+	bool loaded; /* onto the device, since a program asked for its handle */
 };
 
 struct global { char *name; struct block *block; size_t size; };

@@ -9,6 +9,7 @@
 struct text {
 	const char *at;
 	int line;
+	size_t local; /* memory that a thread needs for what was skipped last */
 	char word[4096];
 };
 
@@ -62,19 +63,6 @@ static bool begins(struct text *t, char with)
 	return *t->at == with;
 }
 
-/* skip goes to the end of what the word begins: behind a semicolon or a body. */
-static bool skip(struct text *t)
-{
-	int depth = 0;
-
-	for (; t->word[0]; next(t)) {
-		depth += is(t, "{") - is(t, "}");
-		if (!depth && (is(t, ";") || (is(t, "}") && !begins(t, ';'))))
-			return true;
-	}
-	return false;
-}
-
 static size_t bytes_of(const char *type)
 {
 	size_t bits = strlen(type) > 2 ? strtoul(type + 2, 0, 10) : 0;
@@ -120,6 +108,23 @@ static bool variable(struct text *t, size_t *size, size_t *align, char *name, si
 			return false;
 	}
 	return *size && *align && name[0];
+}
+
+/* skip goes to the end of what the word begins: behind a semicolon or a body. */
+static bool skip(struct text *t)
+{
+	size_t size, align;
+	char name[sizeof t->word];
+	int depth = 0;
+
+	for (t->local = 0; t->word[0]; next(t)) {
+		if (is(t, ".local") && variable(t, &size, &align, name, sizeof name))
+			t->local += size;
+		depth += is(t, "{") - is(t, "}");
+		if (!depth && (is(t, ";") || (is(t, "}") && !begins(t, ';'))))
+			return true;
+	}
+	return false;
 }
 
 void param_add(struct param *params, int *n, size_t size, size_t align)
@@ -169,7 +174,10 @@ static bool entry(struct text *t, struct module *m)
 	while (*next(t) && !is(t, "{"))
 		if (is(t, ".maxntid") || is(t, ".reqntid"))
 			f->max_threads = product(t);
-	return skip(t);
+	if (!skip(t))
+		return false;
+	f->attributes[LOCAL_SIZE] = t->local;
+	return true;
 }
 
 /* declaration reads what the linking directive, if there is one, is about. */

@@ -1,0 +1,109 @@
+package safe
+
+import (
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Close destroys the stream once its work has completed, without waiting for it. If other
+// calls are using the stream, it is destroyed after they return. Closing again does
+// nothing. The context may keep CUDA's stream for a later [NewStream], unless the program
+// has asked for its handle or ID, or has set an attribute. Source: cuStreamDestroy.
+func (s *Stream) Close() error {
+	if s == nil || s.core == nil {
+		return nil
+	}
+	s.cleanup.Stop()
+	return s.core.Close()
+}
+
+// Release closes s without destroying CUDA's stream, and returns the handle, which the
+// caller then owns. It returns 0 if s was closed before, is borrowed or the legacy
+// default stream, is capturing, or has an open [Stream.Scope]. It waits for calls in
+// flight. The stream no longer keeps its context alive.
+func (s *Stream) Release() driver.CUstream {
+	if s == nil || s.core == nil || !s.core.Acquire() {
+		return 0
+	}
+	mine := false
+	if !rt.InCallback() && lock("Stream.Release", &s.core.mu) == nil {
+		mine = s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
+		if mine {
+			s.core.owned = false
+			s.core.ctx.shared.crowd.now.Add(-1)
+		}
+		s.core.mu.Unlock()
+	}
+	s.core.Release()
+	if !mine {
+		return 0
+	}
+	s.Close()
+	for !s.core.isOver() {
+		time.Sleep(lifetime.Retry)
+	}
+	return s.core.raw
+}
+
+func (s *streamCore) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Destroy destroys the stream once its work has completed: the driver may make a stream
+// that is created later wait for the work of one that was destroyed before.
+func (s *streamCore) Destroy(wait bool) error {
+	if !s.lockForEnd(wait) {
+		return lifetime.ErrLater
+	}
+	defer s.mu.Unlock()
+	shared := s.ctx.shared
+	if !s.over {
+		if err := s.leaveTail(wait); err != nil {
+			return err
+		}
+		if s.of == nil {
+			s.forgetBacklog()
+		}
+		s.end()
+	}
+	if !s.owned {
+		return nil
+	}
+	if s.tailDone() == driver.CUDA_ERROR_NOT_READY {
+		return lifetime.ErrLater
+	}
+	shared.crowd.now.Add(-1)
+	for _, c := range shared.closedOthers(s) {
+		c.end() // or it would use the handle later
+	}
+	if !shared.reset.Load() && s.ctx.home().Check() == 0 && shared.spare.keep(s) {
+		return nil
+	}
+	return s.ctx.destroying("Stream.Close", func() error {
+		return executables.inTurn(func() error { return driver.CuStreamDestroy(s.raw) })
+	})
+}
+
+// lockForEnd locks the stream. If a call has it locked, it fails, with wait after a moment:
+// the call may block in the driver. Without that moment, the reaper could use CUDA's stream
+// after the program has closed a borrowed Stream and destroyed the stream.
+func (s *streamCore) lockForEnd(wait bool) bool {
+	for nap, until := shortNap, time.Now().Add(patience); !s.mu.TryLock(); nap = nap.take() {
+		if !wait || time.Now().After(until) {
+			return false
+		}
+	}
+	return true
+}
+
+// end makes a closed stream one whose handle is not used any more. mu is held.
+func (s *streamCore) end() {
+	s.over, s.owner = true, nil
+	s.ctx.shared.unlist(s)
+	s.branches.drop()
+}

@@ -1,0 +1,104 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Streams that are closed while a call has them locked. Runs on any driver.
+
+package safe_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// loose returns a Stream for a stream of CUDA that no other Stream has.
+func loose(t *testing.T, x *safe.Context) (*safe.Stream, driver.CUstream) {
+	t.Helper()
+	owner, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	raw := owner.Release()
+	s, err := safe.BorrowStream(raw, x, nil)
+	require.NoError(t, err)
+	return s, raw
+}
+
+// TestResetClosedDuringCall tests that a reset, and a second Stream for the same stream of CUDA,
+// wait for a call on a Stream that was closed in the meantime.
+func TestResetClosedDuringCall(t *testing.T) {
+	for name, call := range map[string]func(x *safe.Context, raw driver.CUstream) error{
+		"ResetPrimary": func(x *safe.Context, _ driver.CUstream) error { return x.Device().ResetPrimary() },
+		"BorrowStream": func(x *safe.Context, raw driver.CUstream) error {
+			s, err := safe.BorrowStream(raw, x, nil)
+			return errors.Join(err, s.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resetting(t, func(t *testing.T, x *safe.Context) {
+				s, raw := loose(t, x)
+				unlock, returned := safe.LockStream(s), make(chan error, 1)
+				require.NoError(t, s.Close())
+				go func() { returned <- call(x, raw) }()
+				time.Sleep(50 * time.Millisecond)
+				assert.Empty(t, returned)
+				unlock()
+				assert.NoError(t, <-returned)
+			})
+		})
+	}
+}
+
+// TestDestroyAfterClose tests that a stream may be destroyed once every Stream that borrowed it is
+// closed, though a call had locked it.
+func TestDestroyAfterClose(t *testing.T) {
+	for name, test := range map[string]struct {
+		locked  time.Duration // after Close has begun
+		destroy func(x *safe.Context, raw driver.CUstream) error
+	}{
+		"raw": {2 * time.Millisecond, func(x *safe.Context, raw driver.CUstream) error {
+			return x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })
+		}},
+		"owned": {50 * time.Millisecond, func(x *safe.Context, raw driver.CUstream) error {
+			s, err := safe.StreamFromRaw(raw, x)
+			return errors.Join(err, s.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := open(t, 0)
+			s, raw := loose(t, x)
+			require.NoError(t, errors.Join(buffer[uint32](t, x, 4).CopyFromHostAsync(s, host[uint32](t, x, 4)), s.Synchronize()))
+			unlock := safe.LockStream(s)
+			time.AfterFunc(test.locked, unlock)
+			require.NoError(t, s.Close())
+			require.NoError(t, test.destroy(x, raw))
+			if !onGPU {
+				settle(t)
+			}
+			noViolation(t)
+		})
+	}
+}
+
+// TestBorrowTogether tests that all Streams for a stream of CUDA share a queue.
+func TestBorrowTogether(t *testing.T) {
+	x := open(t, 0)
+	first, raw := loose(t, x)
+	require.NoError(t, first.Close())
+	streams, errs := make([]*safe.Stream, 8), make([]error, 8)
+	var all sync.WaitGroup
+	for i := range streams {
+		all.Go(func() { streams[i], errs[i] = safe.BorrowStream(raw, x, nil) })
+	}
+	all.Wait()
+	require.NoError(t, errors.Join(errs...))
+	assert.Equal(t, 1, safe.Queues(streams))
+	for _, s := range streams {
+		require.NoError(t, s.Close())
+	}
+	owner, err := safe.StreamFromRaw(raw, x)
+	require.NoError(t, errors.Join(err, owner.Close()))
+}
