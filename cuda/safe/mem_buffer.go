@@ -118,8 +118,7 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 	return newBuffer[T](b, n), nil
 }
 
-// memFree frees device memory.
-// memFree waits for all work of the context.
+// memFree frees device memory, which waits for all work of the context.
 func (b *block) memFree() error {
 	return hostWaits.with(0, func() error { return driver.CuMemFree(b.address) })
 }

@@ -239,15 +239,15 @@ func (t *nodeTable) each() iter.Seq[*retained] {
 
 // list adds what k retains to the lists of all nodes. mu is held.
 func (t *nodeTable) list(k *retained) {
-	objects, allocs, plain := k.content()
-	for _, h := range objects {
+	c := k.content()
+	for _, h := range c.objects {
 		t.all.retain(h, func() bool { return true }) // k retains it
 	}
-	if inner := k.inner(); inner != nil {
-		t.inner = append(t.inner, inner)
+	if c.inner != nil {
+		t.inner = append(t.inner, c.inner)
 	}
-	t.allocs = append(t.allocs, allocs...)
-	t.plain = t.plain && plain
+	t.allocs = append(t.allocs, c.allocs...)
+	t.plain = t.plain && c.plain
 }
 
 func (t *nodeTable) release() {

@@ -95,8 +95,7 @@ func (k *retained) allocates(b *block) {
 
 // allocations returns the memory that the work allocates.
 func (k *retained) allocations() []*block {
-	_, allocs, _ := k.content()
-	return slices.Clone(allocs)
+	return slices.Clone(k.content().allocs)
 }
 
 func (k *retained) token(token uintptr) {
@@ -120,7 +119,7 @@ func (k *retained) noteAll(s *streamCore) {
 	}
 }
 
-// inner is what a child graph retains, or nil.
+// inner is what a child graph retains, or nil. mu is held.
 func (k *retained) inner() *graphRetained {
 	if k.extras == nil {
 		return nil
@@ -193,13 +192,13 @@ func callAll(all []func()) {
 
 // sameObjects returns whether k and o retain the same objects and nothing else.
 func (k *retained) sameObjects(o *retained) bool {
-	objects, _, plain := o.content()
+	other := o.content()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !plain || !k.plain() || len(k.objects) != len(objects) {
+	if !other.plain || !k.plain() || len(k.objects) != len(other.objects) {
 		return false
 	}
-	for _, h := range objects {
+	for _, h := range other.objects {
 		if !k.has(h) {
 			return false
 		}
@@ -207,15 +206,22 @@ func (k *retained) sameObjects(o *retained) bool {
 	return true
 }
 
-// content returns the objects so far, the memory that the work allocates, and whether there is
-// nothing but objects.
-func (k *retained) content() (objects []*lifetime.Handle, allocs []*block, plain bool) {
+// A content is what a retained holds at one moment.
+type content struct {
+	objects []*lifetime.Handle
+	inner   *graphRetained
+	allocs  []*block
+	plain   bool // there is nothing but objects
+}
+
+func (k *retained) content() content {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	c := content{objects: k.objects, inner: k.inner(), plain: k.plain()}
 	if k.extras != nil {
-		allocs = k.extras.allocs
+		c.allocs = k.extras.allocs
 	}
-	return k.objects, allocs, k.plain()
+	return c
 }
 
 // plain returns whether k retains objects and nothing else. mu is held.
