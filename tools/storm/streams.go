@@ -25,7 +25,7 @@ func init() {
 			s, err := t.stream().Borrow()
 			return put(t, &t.streams, s, err)
 		}},
-		{name: "stream.release", weight: 2, run: releaseStream},
+		{name: "stream.release", weight: 4, run: releaseStream, allow: contexts},
 		{name: "stream.launch", weight: 12, run: launch, allow: contexts},
 		{name: "stream.fill", weight: 8, run: func(t *task) error { return t.buffers.get(t.rng).FillAsync(t.stream(), 3) }, allow: contexts},
 		{name: "stream.copy", weight: 6, run: func(t *task) error {
@@ -64,7 +64,8 @@ func newStream(t *task) error {
 	return put(t, &t.streams, s, err)
 }
 
-// releaseStream releases a stream to a raw handle and takes it over again.
+// releaseStream releases a stream to a raw handle and takes it over again, sometimes after another
+// Stream has borrowed it.
 func releaseStream(t *task) error {
 	d := t.device()
 	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
@@ -78,8 +79,24 @@ func releaseStream(t *task) error {
 	if raw == 0 {
 		return failf(wrong, "Release of a stream that only this goroutine has")
 	}
+	var used error
+	if t.yes(50) {
+		used = useForeign(t, raw, d.x)
+	}
 	s, err = safe.StreamFromRaw(raw, d.x)
-	return put(t, &t.streams, s, err)
+	if t.yes(50) {
+		return errors.Join(used, err, s.Close())
+	}
+	return errors.Join(used, put(t, &t.streams, s, err))
+}
+
+// useForeign works on a stream with memory that others close, which locks it.
+func useForeign(t *task, raw driver.CUstream, x *safe.Context) error {
+	s, err := safe.BorrowStream(raw, x, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.buffers.get(t.rng).FillAsync(s, 3), s.Close())
 }
 
 func launch(t *task) error {
