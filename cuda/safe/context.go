@@ -77,6 +77,7 @@ type contextState struct {
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
 	known   map[driver.CUevent]*eventCore // an Event for each event of the driver
+	foreign sync.Mutex                    // held while an Event for an event of other code is made
 	peers   map[*contextState]bool        // whose heaps are shared with this context; true if kernels here may access all their memory
 }
 

@@ -30,6 +30,8 @@ func foreignEvent(op string, raw driver.CUevent, x *Context, owner any, owned bo
 	}
 	// Only opens a foreign core at first, so that a failure destroys nothing of the caller's.
 	e := &eventCore{ctx: c, raw: raw, callContext: c.handleContext(), foreign: true, owner: owner}
+	c.shared.foreign.Lock()
+	defer c.shared.foreign.Unlock()
 	parent, release := e.share()
 	defer release()
 	u, err := e.adopt(op, parent)

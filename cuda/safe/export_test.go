@@ -48,3 +48,12 @@ func Queues(streams []*Stream) int {
 	}
 	return len(queues)
 }
+
+// Recordings is how many states the events have.
+func Recordings(events []*Event) int {
+	all := map[*recording]struct{}{}
+	for _, e := range events {
+		all[e.core.recording] = struct{}{}
+	}
+	return len(all)
+}

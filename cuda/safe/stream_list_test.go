@@ -1,6 +1,7 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// Streams that are closed while a call has them locked. Runs on any driver.
+// Streams that are closed while a call has them locked, and handles that several goroutines borrow at
+// once. Runs on any driver.
 
 package safe_test
 
@@ -80,6 +81,35 @@ func TestDestroyAfterClose(t *testing.T) {
 			}
 			noViolation(t)
 		})
+	}
+}
+
+// TestBorrowEventTogether tests that all Events for an event of CUDA share its state.
+func TestBorrowEventTogether(t *testing.T) {
+	x := open(t, 0)
+	safe.TrackLeaks(true) // makes them take longer
+	defer safe.TrackLeaks(false)
+	for range 300 {
+		var raw driver.CUevent
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuEventCreate(&raw, 0) }))
+		events, errs := make([]*safe.Event, 8), make([]error, 8)
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for i := range events {
+			all.Go(func() {
+				<-begin
+				events[i], errs[i] = safe.BorrowEvent(raw, x, nil)
+			})
+		}
+		close(begin)
+		all.Wait()
+		require.NoError(t, errors.Join(errs...))
+		assert.Equal(t, 1, safe.Recordings(events))
+		for _, e := range events {
+			require.NoError(t, e.Close())
+		}
+		owner, err := safe.EventFromRaw(raw, x)
+		require.NoError(t, errors.Join(err, owner.Close()))
 	}
 }
 
