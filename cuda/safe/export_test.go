@@ -33,11 +33,15 @@ func SpinFor(d time.Duration) (restore func()) {
 // WithoutWaits calls f while no wait of the host is in flight, as the destruction of a pool does.
 func WithoutWaits(f func()) { hostWaits.whenAlone(f) }
 
-// LockStream does what a call on s does that is in flight until unlock.
+// LockStream does what a call on s does that is in flight until unlock, by any goroutine.
 func LockStream(s *Stream) (unlock func()) {
 	c := s.core
 	c.mu.Lock()
-	return c.mu.Unlock
+	c.mu.handOver()
+	return func() {
+		c.mu.takeOver()
+		c.mu.Unlock()
+	}
 }
 
 // Queues is how many queues the streams have.
