@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -194,4 +195,32 @@ func BenchmarkBatch(b *testing.B) {
 			require.NoError(b, s.Synchronize())
 		}
 	}
+}
+
+// TestBatchSubmitBesideReset tests that Reset does not affect submissions in progress.
+func TestBatchSubmitBesideReset(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	b, err := safe.NewBatch(x)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			b.Reset()
+			assert.NoError(t, b.LaunchHostFunc(func() {}, safe.HostFuncOptions{}))
+		}
+	}()
+	for n := 0; ctx.Err() == nil; n++ {
+		if err := b.Submit(s); err != nil {
+			t.Errorf("submission %d: %v", n, err)
+			break
+		}
+	}
+	cancel()
+	<-done
+	b.Reset()
+	require.NoError(t, s.Synchronize())
 }

@@ -40,27 +40,34 @@ func (b *Batch) Submit(s *Stream) error {
 		return refuse(op, ErrContextMismatch, "the batch belongs to a context of %v, the stream to one of %v", b.ctx.device, sc.ctx.device)
 	}
 	r := submission{stream: s, streamCore: sc}
-	reading := b.read(&r)
-	defer b.doneReading(reading)
-	if err := r.acquire(); err != nil {
+	reading, err := b.read(&r)
+	if err != nil {
 		return err
 	}
+	defer b.doneReading(reading)
 	defer r.release(len(r.list.objects))
+	if err := r.check(); err != nil {
+		return err
+	}
 	return r.run()
 }
 
 const opSubmit = "Batch.Submit"
 
-// read gives a submission the list, until doneReading.
-func (b *Batch) read(r *submission) (reading *int) {
+// read gives a submission the list, until doneReading, and acquires its objects, before Reset
+// can close some.
+func (b *Batch) read(r *submission) (reading *int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stale {
 		b.compact()
 	}
 	r.list = b.list
+	if err := r.acquire(); err != nil {
+		return nil, err
+	}
 	*b.reading++
-	return b.reading
+	return b.reading, nil
 }
 
 func (b *Batch) doneReading(reading *int) {
@@ -88,8 +95,14 @@ func (r *submission) acquire() error {
 			r.release(i)
 			return r.at(int(o.first), refuse(opSubmit, ErrClosed, "its %s", o.handle.Object().Kind()))
 		}
-		if o.reach && !r.ctx.mayUse(o.block) {
-			r.release(i + 1)
+	}
+	return nil
+}
+
+// check refuses memory that the stream's device cannot access.
+func (r *submission) check() error {
+	for i := range r.list.objects {
+		if o := &r.list.objects[i]; o.reach && !r.ctx.mayUse(o.block) {
 			return r.at(int(o.first), refuse(opSubmit, ErrContextMismatch, "memory of %v; the stream's device has no access to it", o.block.ctx.device))
 		}
 	}

@@ -29,6 +29,7 @@ type capturing struct {
 	events []*eventCore   // recorded in the capture
 	gates  []*gate        // closed by the capture
 	before *graphRetained // of a graph that is recaptured, until the end
+	frees  []*block       // of earlier graphs that only nodes of the capture free
 	over   bool
 }
 
@@ -154,6 +155,7 @@ func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, i
 			return
 		}
 		if made != nil && into == nil {
+			c.c.discard()
 			made.Close()
 		}
 		if into != nil && ended != nil {

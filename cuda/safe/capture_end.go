@@ -178,6 +178,9 @@ func (c *capturing) release() {
 // error of finish.
 func (c *capturing) settle(err error) *graphCore {
 	g := c.graph
+	if err != nil {
+		c.discard()
+	}
 	switch {
 	case c.given:
 		g.Release()

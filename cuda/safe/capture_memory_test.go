@@ -221,3 +221,29 @@ func TestCaptureAllocClosed(t *testing.T) {
 	require.NoError(t, e.Close())
 	allFreed()
 }
+
+// TestFreeAfterFailedCapture tests that memory can be freed after a capture that frees it has failed.
+func TestFreeAfterFailedCapture(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	var b *safe.Buffer[uint32]
+	g, err := s.Capture(func() (err error) {
+		b, err = safe.NewBufferAsync[uint32](s, 100)
+		return err
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	exec := executable(t, g)
+	require.NoError(t, exec.Launch(s))
+	require.NoError(t, s.Synchronize())
+	no := errors.New("no")
+	_, err = s.Capture(func() error { return errors.Join(b.FreeAsync(s), no) })
+	require.ErrorIs(t, err, no)
+	require.NotErrorIs(t, err, safe.ErrClosed)
+	free, err := s.Capture(func() error { return b.FreeAsync(s) })
+	if assert.NoError(t, err, "no node frees it") {
+		closing(t, free)
+		assert.NoError(t, executable(t, free).Launch(s))
+		assert.NoError(t, s.Synchronize())
+	}
+}

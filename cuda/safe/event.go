@@ -62,6 +62,24 @@ func (e *eventCore) enter() bool {
 	return true
 }
 
+// enterBoth is enter of two events, which may be the same. It waits for one with neither
+// entered: whoever closes the gate of one may wait for calls in it that wait for the other.
+func enterBoth(a, b *eventCore) bool {
+	for {
+		if !a.enter() {
+			return false
+		}
+		if b.gate.enter() {
+			return true
+		}
+		a.gate.leave()
+		if !b.enter() {
+			return false
+		}
+		b.gate.leave()
+	}
+}
+
 // work is the number of places that a record takes in the driver's queue.
 func (e *eventCore) work() int {
 	if e.untimed {
@@ -304,12 +322,11 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	if !begin.ctx.same(end.ctx) {
 		return 0, refuse(op, ErrContextMismatch, "the events belong to different contexts, of %v and %v", begin.ctx.device, end.ctx.device)
 	}
-	for _, v := range []*eventCore{end, begin} {
-		if !v.enter() {
-			return 0, &Error{Op: op, Err: ErrCapturing}
-		}
-		defer v.gate.leave()
+	if !enterBoth(end, begin) {
+		return 0, &Error{Op: op, Err: ErrCapturing}
 	}
+	defer end.gate.leave()
+	defer begin.gate.leave()
 	var ms float32
 	err = end.ctx.withCurrent(func() error {
 		err := driver.CuEventElapsedTime(&ms, begin.raw, end.raw)

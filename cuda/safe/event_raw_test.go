@@ -226,3 +226,44 @@ func TestSinceOfTwoContexts(t *testing.T) {
 	_, err = of[1].Since(of[0])
 	assert.ErrorIs(t, err, safe.ErrContextMismatch)
 }
+
+// TestSinceBesideCaptures tests that Since and captured records of its events do not wait for each
+// other.
+func TestSinceBesideCaptures(t *testing.T) {
+	x := open(t, 0)
+	s := stream(t, x)
+	e := event(t, x)
+	require.NoError(t, s.Record(e))
+	stop := make(chan struct{})
+	over := make(chan struct{})
+	for range 2 {
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = e.Since(e)
+				}
+			}
+		}()
+	}
+	go func() {
+		defer close(over)
+		for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+			g, err := s.Capture(func() error { return s.Record(e) })
+			if !assert.NoError(t, err) {
+				return
+			}
+			g.Close()
+			assert.NoError(t, s.Record(e))
+		}
+	}()
+	select {
+	case <-over:
+		close(stop)
+		time.Sleep(50 * time.Millisecond)
+	case <-time.After(hang):
+		panic("Since hangs")
+	}
+}

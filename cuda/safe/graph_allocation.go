@@ -120,11 +120,18 @@ func (c *capturing) free(b *block, s *streamCore) error {
 		return err
 	case c == b.graph.capture:
 		b.graph.freed.Store(true)
-	default:
-		b.graph.byNode.Store(true)
+	case !b.graph.byNode.Swap(true):
+		c.frees = append(c.frees, b)
 	}
 	c.retains(&b.Handle)
 	return nil
+}
+
+// discard notes that the capture's graph will never be launched. The capture is over.
+func (c *capturing) discard() {
+	for _, b := range c.frees {
+		b.graph.byNode.Store(false)
+	}
 }
 
 // oneExecutable explains why CUDA refuses to instantiate a graph that allocates memory.

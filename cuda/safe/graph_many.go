@@ -82,7 +82,7 @@ func (g *graphCore) addSome(op string, specs []NodeSpec, params []NodeParams, no
 	}
 	r.raw = slices.Grow(r.raw, len(r.works))[:len(r.works)]
 	done, err := r.do(op, uintptr(g.raw), rt.AddNode)
-	g.kept.setAll(r.raw[:done], r.kept, (*retained).release)
+	g.kept.setAll(r.raw[:done], r.keptBy(done), (*retained).release)
 	for _, raw := range r.raw[:done] {
 		nodes = append(nodes, g.named(raw, driver.CU_GRAPH_NODE_TYPE_KERNEL))
 	}
@@ -194,7 +194,7 @@ func (g *graphCore) setSome(op string, changes []NodeChange, params []NodeParams
 		return 0, err
 	}
 	done, err = r.do(op, 0, rt.SetNode)
-	g.kept.setAll(r.raw[:done], r.kept, (*retained).release)
+	g.kept.setAll(r.raw[:done], r.keptBy(done), (*retained).release)
 	return done, err
 }
 
@@ -233,7 +233,7 @@ func (e *GraphExec) setSome(op string, changes []NodeChange, params []NodeParams
 			return err
 		}
 		done, err = r.do(op, uintptr(c.raw), rt.SetExecNode)
-		c.retainAll(r.raw[:done], r.kept)
+		c.retainAll(r.raw[:done], r.keptBy(done))
 		return nil
 	})
 	if refused != nil {
@@ -276,7 +276,8 @@ func (r *nodeRun) over() {
 // A nodeRun is a list of kernel nodes that one crossing adds or changes.
 type nodeRun struct {
 	works []*kernelNode
-	kept  *retained // what all of them use
+	kept  *retained // what all of them use, and those of taken that are none of them
+	taken int
 	words []uint64
 	raw   []driver.CUgraphNode
 }
@@ -291,6 +292,7 @@ func takeNodes(op string, params []NodeParams, into *graphCore) (*nodeRun, error
 		if !ok || w.cfg.attributed() {
 			break
 		}
+		r.taken++
 		if err := w.take(op, r.kept, into); err != nil {
 			if len(r.works) > 0 {
 				break // the next call returns the error
@@ -305,6 +307,20 @@ func takeNodes(op string, params []NodeParams, into *graphCore) (*nodeRun, error
 		r.works = append(r.works, w)
 	}
 	return r, nil
+}
+
+// keptBy returns what the first nodes use, in the place of kept. They must be the only ones
+// that were added or changed.
+func (r *nodeRun) keptBy(done int) *retained {
+	if done == r.taken {
+		return r.kept
+	}
+	k := newRetained()
+	for _, w := range r.works[:done] {
+		w.keep(k)
+	}
+	r.kept.release()
+	return k
 }
 
 func (r *nodeRun) context() driver.CUcontext { return r.works[0].kernel.module.core.ctx.raw }

@@ -294,3 +294,29 @@ func TestSimGraphAddAllFails(t *testing.T) {
 		})
 	}
 }
+
+// TestSetAllRetains tests that a change which fails retains nothing.
+func TestSetAllRetains(t *testing.T) {
+	x := open(t, 0)
+	k := kernel(t, x, "nothing")
+	for name, set := range map[string]func(g *safe.Graph, e *safe.GraphExec, changes ...safe.NodeChange) error{
+		"Graph":     func(g *safe.Graph, e *safe.GraphExec, changes ...safe.NodeChange) error { return g.SetAll(changes...) },
+		"GraphExec": func(g *safe.Graph, e *safe.GraphExec, changes ...safe.NodeChange) error { return e.SetAll(changes...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, other := newGraph(t, x), newGraph(t, x)
+			n, err := g.Add(safe.KernelNode(k, one))
+			require.NoError(t, err)
+			foreign, err := other.Add(safe.KernelNode(k, one))
+			require.NoError(t, err)
+			e := executable(t, g)
+			r, gone := resource(t, x)
+			with := one
+			with.Uses = []safe.Arg{r.Arg()}
+			err = set(g, e, safe.NodeChange{Node: n, Params: safe.KernelNode(k, one)}, safe.NodeChange{Node: foreign, Params: safe.KernelNode(k, with)})
+			require.ErrorIs(t, err, safe.ErrForeignNode)
+			require.NoError(t, r.Close())
+			soon(t, gone, "the graph retains what no node of it uses")
+		})
+	}
+}

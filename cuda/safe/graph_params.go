@@ -85,6 +85,20 @@ func (w *kernelNode) take(op string, k *retained, _ *graphCore) error {
 	return nil
 }
 
+// keep is take for objects that another retained holds.
+func (w *kernelNode) keep(k *retained) {
+	m := w.kernel.module.core
+	k.retain(&m.Handle, m.TryRetain)
+	for _, all := range [][]Arg{w.args, w.cfg.Uses} {
+		for i := range all {
+			if a := &all[i]; a.raw.Kind() == rt.NearOfBlock {
+				b := a.block()
+				k.retain(&b.Handle, b.TryRetain)
+			}
+		}
+	}
+}
+
 // call adds the node, or changes it.
 func (w *kernelNode) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
 	m := w.kernel.module.core

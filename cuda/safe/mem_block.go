@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -30,6 +31,7 @@ type block struct {
 	owner   any                // of borrowed memory: kept reachable
 	graph   *graphAllocation   // of memory that the launches of a graph allocate, or nil
 	onHost  bool               // with graph: host memory
+	lent    atomic.Int32       // calls of EnqueueRaw that need the address, also once it is closed
 	peers   []Device           // with graph: other devices that have access
 	last    pendingWork        // the work that a release waits for
 	view    *mappedView        // of virtual memory: the part that the block covers

@@ -232,13 +232,14 @@ func (b *Buffer[T]) Size() uint64 {
 }
 
 // Raw returns the device address, for calls of package driver and for other libraries. It
-// returns 0 if the Buffer is empty, and once it is closed.
+// returns 0 if the Buffer is empty, and once it is closed, but not before the end of calls
+// of [EnqueueRaw] that use it.
 //
 // The Buffer tracks only kernels that get the address by [Buffer.Arg]. If a kernel gets
 // it by other means, for example inside a struct argument, name the Buffer in
 // [LaunchConfig].Uses or keep it open until the kernel has completed.
 func (b *Buffer[T]) Raw() driver.CUdeviceptr {
-	if b == nil || b.n == 0 || b.memory == nil || b.memory.Closed() {
+	if b == nil || b.n == 0 || b.memory == nil || b.memory.Closed() && b.memory.lent.Load() == 0 {
 		return 0
 	}
 	return b.address

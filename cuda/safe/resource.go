@@ -50,7 +50,7 @@ func (b *block) destroyResource() error {
 	if !b.last.over(b.known(), false) {
 		return lifetime.ErrLater
 	}
-	if err := caught(b.resource.release); err != nil {
+	if err := caughtApart(b.resource.release); err != nil {
 		lifetime.ReportLater(err)
 	}
 	return nil

@@ -42,6 +42,7 @@ type streamCore struct {
 	known atomic.Bool // the program has its handle or ID, or has set an attribute
 
 	scopes atomic.Int32 // open scopes
+	lent   atomic.Int32 // calls of EnqueueRaw that need the handle, also once it is closed
 
 	branches branches // for Fork
 }
@@ -272,9 +273,10 @@ func (s *streamCore) borrowed(owner any) *streamCore {
 
 // Raw returns the handle for calls of package driver and of the runtime API, whose
 // handles are the same: cudart13.CudaStream_t(s.Raw()). It returns 0 once the stream is
-// closed. Keep s reachable while the handle is in use.
+// closed, but not before the end of calls of [EnqueueRaw] on it. Keep s reachable while the
+// handle is in use.
 func (s *Stream) Raw() driver.CUstream {
-	if s == nil || s.core == nil || s.core.Closed() {
+	if s == nil || s.core == nil || s.core.Closed() && s.core.lent.Load() == 0 {
 		return 0
 	}
 	s.core.reveal()

@@ -150,6 +150,12 @@ func caught(f func()) (err error) {
 	return nil
 }
 
+// caughtApart is caught for an f that may end its goroutine.
+func caughtApart(f func()) (err error) {
+	lifetime.Apart(func() { err = caught(f) })
+	return err
+}
+
 // LaunchHostFunc enqueues a call of f: f runs once all earlier work of the stream has
 // completed, and later work waits for f. The future completes when f has returned. It
 // fails if f panics, which [OnError] receives too. It also fails if CUDA is lost (see

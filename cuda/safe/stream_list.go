@@ -36,7 +36,7 @@ func (c *contextState) share(s *streamCore) {
 	if s.queue == nil {
 		s.queue = newQueue()
 	} else {
-		s.queue.lent.Store(true)
+		s.queue.shared.Store(true)
 	}
 	c.streams[s] = struct{}{}
 }
@@ -58,7 +58,7 @@ func (c *contextState) queueOf(raw driver.CUstream) (q *queue) {
 
 // closedOthers returns the closed and unused Streams for the same stream of CUDA as s.
 func (c *contextState) closedOthers(s *streamCore) (others []*streamCore) {
-	if !s.lent.Load() {
+	if !s.queue.shared.Load() {
 		return nil
 	}
 	c.mu.Lock()

@@ -24,9 +24,10 @@ type RawWork struct {
 // and releases the stream even if f panics or ends its goroutine.
 //
 // uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each, and
-// other objects of the library as a [Resource]. As at [Kernel.Launch], they are retained until the work has completed, even if they are
-// closed in the meantime, and synchronous copies wait for the work. Work on other streams
-// does not: order streams by events.
+// other objects of the library as a [Resource]. As at [Kernel.Launch], they are retained
+// until the work has completed, even if they are closed in the meantime, and synchronous
+// copies wait for the work. In f, [Buffer.Raw] returns their addresses also then. Work on
+// other streams does not wait: order streams by events.
 //
 // If the stream is capturing, the work of f becomes part of the graph, and the graph and
 // its executables retain the objects in uses. Keep everything else that the work needs,
@@ -73,7 +74,7 @@ func enqueueRaw(op string, on []RawWork, f func() error) error {
 	streams := room[:0]
 	defer func() {
 		for i := range streams {
-			on[i].Stream.core.Release()
+			streams[i].Release()
 		}
 	}()
 	for i := range on {
@@ -105,12 +106,24 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 			return err
 		}
 	}
+	lend(on, 1)
+	defer lend(on, -1)
 	stripe := executables.stripe(first) // a library may launch graphs
 	if err := stripe.enter(&executables); err != nil {
 		return wrap(op, err)
 	}
 	defer stripe.leave()
 	return first.ctx.callForeign(op, f)
+}
+
+// lend makes the handles valid for f, also if the streams and the memory are closed now.
+func lend(on []RawWork, n int32) {
+	for i := range on {
+		on[i].Stream.core.lent.Add(n)
+		for j := range on[i].Uses {
+			on[i].Uses[j].block().lent.Add(n)
+		}
+	}
 }
 
 // use records the stream, whose mu is held, as a user of the objects in Uses.

@@ -184,7 +184,7 @@ func (x *extras) release() {
 // callAll calls functions of the user, and reports panics.
 func callAll(all []func()) {
 	for _, f := range all {
-		if err := caught(f); err != nil {
+		if err := caughtApart(f); err != nil {
 			lifetime.ReportLater(err)
 		}
 	}

@@ -32,8 +32,18 @@ func TrackLeaks(on bool) { trackLeaks.Store(on) }
 // Report passes err to the function of OnError. Only the Reaper may call it.
 func Report(err error) {
 	if f := handler.Load(); f != nil {
-		(*f)(err)
+		Apart(func() { (*f)(err) })
 	}
+}
+
+// Apart calls a function of the program that may end its goroutine.
+func Apart(f func()) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f()
+	}()
+	<-over
 }
 
 // ReportLater reports from the Reaper.
