@@ -3,6 +3,7 @@ package safe
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,7 @@ type queue struct {
 	capture atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
 	works   atomic.Uint32             // odd while a call that enqueues work is in flight
 	waiting lockWaiters
+	looked  sync.Mutex  // held by look
 	shared  atomic.Bool // several Streams have it that do not retain each other
 	number  uint32      // in order of creation, in which the locks of several queues are taken
 	backlog

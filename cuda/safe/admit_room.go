@@ -72,12 +72,17 @@ func (b *backlog) giveBack(work int) {
 func (s *streamCore) setMark() {
 	b, pool := &s.backlog, &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
-	if err == nil && rt.Record(s.callContext, e, s.raw) == 0 {
-		b.marks = append(b.marks, mark{e, b.recent})
-	} else {
-		if err == nil {
+	if err == nil {
+		if err = check("", rt.Record(s.callContext, e, s.raw)); err != nil {
 			pool.put(e)
 		}
+	}
+	switch {
+	case err == nil:
+		b.marks = append(b.marks, mark{e, b.recent})
+	case rt.InCallback(): // a later call sets the mark
+		return
+	default:
 		b.pending -= b.recent
 	}
 	b.recent = 0
@@ -91,7 +96,11 @@ func (s *streamCore) retire() {
 		s.setMark()
 	}
 	for n := len(b.marks); n > 0; n /= 2 {
-		if rt.EventQuery(s.callContext, b.marks[n-1].event, 0) != driver.CUDA_ERROR_NOT_READY {
+		switch rt.EventQuery(s.callContext, b.marks[n-1].event, 0) {
+		case driver.CUDA_ERROR_NOT_READY:
+		case rt.CodeCallback: // which does not tell
+			return
+		default:
 			s.forgetMarks(n)
 			return
 		}

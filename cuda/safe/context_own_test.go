@@ -6,6 +6,7 @@ package safe_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -185,4 +186,44 @@ func TestResetReachesBorrowedContexts(t *testing.T) {
 		require.NoError(t, y.Close())
 		require.NoError(t, driver.CuDevicePrimaryCtxRelease(x.Device().Raw()))
 	})
+}
+
+// TestContextEndsBesideClone tests that the end of a context destroys its internal streams in turn with
+// copies of graphs.
+func TestContextEndsBesideClone(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	x := open(t, 0)
+	y, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	require.NoError(t, err)
+	b, err := safe.NewZeroed[uint32](y, 16) // a stream for the heap, and one for copies
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	g := newGraph(t, x)
+	simulated.Delay("cuGraphClone", 200*time.Millisecond)
+	defer simulated.Reset()
+	cloned := make(chan struct{})
+	go func() {
+		defer close(cloned)
+		c, err := g.Clone()
+		if assert.NoError(t, err) {
+			assert.NoError(t, c.Close())
+		}
+	}()
+	time.Sleep(30 * time.Millisecond)
+	before := simulated.Calls("cuStreamDestroy_v2")
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		assert.NoError(t, y.Close())
+	}()
+	time.Sleep(70 * time.Millisecond)
+	select {
+	case <-cloned:
+		t.Fatal("too slow")
+	default:
+		assert.Equal(t, before, simulated.Calls("cuStreamDestroy_v2"), "streams are destroyed during cuGraphClone")
+	}
+	<-cloned
+	<-closed
 }

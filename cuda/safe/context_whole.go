@@ -95,12 +95,7 @@ func enterWhole(op string, contexts ...*contextCore) (leave func(), err error) {
 func (c *contextCore) uncaptured(op string) error {
 	return c.asking(func() error {
 		for _, s := range c.shared.live() {
-			if !s.Acquire() {
-				continue
-			}
-			captures := s.capturing()
-			s.Release()
-			if captures {
+			if s.look() {
 				return refuse(op, ErrCapturing, "another stream of the context is capturing")
 			}
 		}

@@ -8,6 +8,7 @@ package safe_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -164,4 +165,95 @@ func TestSimLaunchReclaims(t *testing.T) {
 			require.NoError(t, s.Synchronize())
 		})
 	}
+}
+
+// TestFreeAsyncAfterBorrowed tests that FreeAsync is ordered after work on a closed Stream that shares
+// a queue with its stream.
+func TestFreeAsyncAfterBorrowed(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	gate := newGate(t, x)
+	s := stream(t, x)
+	g := newGraph(t, x)
+	b, _, err := safe.AddAlloc[uint32](g, 100)
+	require.NoError(t, err)
+	launch(t, executable(t, g), s)
+	borrowed, err := s.Borrow()
+	require.NoError(t, err)
+	gate.shut(t, s)
+	require.NoError(t, b.ZeroAsync(borrowed))
+	require.NoError(t, borrowed.Close())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		assert.NoError(t, b.FreeAsync(s))
+	}()
+	select {
+	case <-over:
+	case <-time.After(2 * time.Second):
+		go panic("FreeAsync waits for the lock of its own stream") // not here, where cleanups would wait, too
+		select {}
+	}
+	gate.open()
+	require.NoError(t, s.Synchronize())
+	noViolation(t)
+}
+
+// TestFreeAsyncBesideUse tests that work which a concurrent FreeAsync has not refused runs before the
+// release.
+func TestFreeAsyncBesideUse(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	x := open(t, 0)
+	first, second := newGate(t, x), newGate(t, x)
+	s, other, frees := stream(t, x), stream(t, x), stream(t, x)
+	g := newGraph(t, x)
+	b, _, err := safe.AddAlloc[uint32](g, 100)
+	require.NoError(t, err)
+	launch(t, executable(t, g), s)
+	first.shut(t, s)
+	second.shut(t, other)
+	require.NoError(t, b.ZeroAsync(s))
+	simulated.Delay("cuEventRecord", 100*time.Millisecond)
+	freed := make(chan error, 1)
+	go func() { freed <- b.FreeAsync(frees) }()
+	time.Sleep(20 * time.Millisecond)
+	used := b.ZeroAsync(other)
+	require.NoError(t, <-freed)
+	simulated.Reset()
+	first.open()
+	require.NoError(t, frees.Synchronize())
+	second.open()
+	require.NoError(t, other.Synchronize())
+	if used != nil {
+		assert.ErrorIs(t, used, safe.ErrNotAllocated)
+	}
+	noViolation(t)
+}
+
+// TestFreeAsyncBesideCopy tests that memory is not freed before a synchronous copy that has begun.
+func TestFreeAsyncBesideCopy(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	x := open(t, 0)
+	gate := newGate(t, x)
+	s, frees := stream(t, x), stream(t, x)
+	g := newGraph(t, x)
+	b, _, err := safe.AddAlloc[uint32](g, 100)
+	require.NoError(t, err)
+	launch(t, executable(t, g), s)
+	gate.shut(t, s)
+	require.NoError(t, b.ZeroAsync(s))
+	copied := make(chan error, 1)
+	go func() { copied <- b.CopyToHost(make([]uint32, 100)) }()
+	time.Sleep(50 * time.Millisecond)
+	simulated.Delay("cuMemcpyDtoHAsync_v2", 20*time.Millisecond)
+	freed := make(chan error, 1)
+	go func() { freed <- b.FreeAsync(frees) }()
+	time.Sleep(50 * time.Millisecond)
+	gate.open()
+	assert.NoError(t, <-copied)
+	assert.NoError(t, <-freed)
+	simulated.Reset()
+	noViolation(t)
 }

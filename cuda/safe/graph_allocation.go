@@ -11,11 +11,12 @@ import (
 
 // A graphAllocation is memory that the launches of a graph allocate.
 type graphAllocation struct {
-	present atomic.Bool // a launch has allocated it, and FreeAsync has not freed it since
-	freed   atomic.Bool // the capture that allocates it frees it: it is never present
-	byNode  atomic.Bool // a node frees it, perhaps of another graph: present may be wrong
-	home    *streamCore // the stream that captured the allocation, or nil
-	capture *capturing  // in which it did, or nil
+	present atomic.Bool  // a launch has allocated it, and FreeAsync has not freed it since
+	copying atomic.Int32 // synchronous copies in flight, for which FreeAsync waits
+	freed   atomic.Bool  // the capture that allocates it frees it: it is never present
+	byNode  atomic.Bool  // a node frees it, perhaps of another graph: present may be wrong
+	home    *streamCore  // the stream that captured the allocation, or nil
+	capture *capturing   // in which it did, or nil
 }
 
 // allocated returns whether work outside of captures may use the block.

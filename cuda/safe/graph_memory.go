@@ -64,8 +64,9 @@ func (b *Buffer[T]) ofGraph(op string) error {
 
 // FreeAsync enqueues on s the release of memory that a launch of a graph has allocated, see
 // [AddAlloc] and [NewBufferAsync]. It is ordered after all enqueued work that uses the
-// memory. The buffer can be used again after the next launch of the graph. If s captures,
-// FreeAsync adds a node that frees the memory after all work of the capture that uses it.
+// memory, and waits for synchronous copies in flight. The buffer can be used again after
+// the next launch of the graph. If s captures, FreeAsync adds a node that frees the memory
+// after all work of the capture that uses it.
 //
 // It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first
 // launch of the graph and after another FreeAsync, and [ErrClosed] if a node of the capture
@@ -88,32 +89,57 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	if captured, err := m.freeCaptured(op, sc); captured {
 		return err
 	}
-	markers, err := m.markers()
+	// Before the marks: no other call begins to use the memory after them.
+	if !m.graph.present.CompareAndSwap(true, false) {
+		return m.unusable(op)
+	}
+	if err = m.freeAfterUses(op, sc); err != nil {
+		m.graph.present.Store(true)
+	}
+	return err
+}
+
+// freeAfterUses frees the block in the order of s, after all work that uses it.
+func (b *block) freeAfterUses(op string, s *streamCore) error {
+	for nap := shortNap; b.graph.copying.Load() > 0; nap = nap.take() {
+		if rt.InCallback() {
+			return &Error{Op: op, Err: ErrInCallback}
+		}
+	}
+	markers, err := b.markers()
 	defer endAll(markers)
 	if err != nil {
 		return wrap(op, err)
 	}
-	if err := sc.enterAsk(op); err != nil {
-		return err
-	}
-	defer sc.leave(nil)
-	if sc.capturing() {
-		return check(op, rt.CodeCapturing)
-	}
-	for _, marker := range markers {
-		if code := marker.orders(sc.callContext, sc.raw); code != 0 {
+	for nap := shortNap; ; nap = nap.take() {
+		code, err := b.tryFreeAfter(op, s, markers)
+		switch {
+		case err != nil:
+			return err
+		case code != driver.CUDA_ERROR_NOT_READY:
 			return check(op, code)
 		}
 	}
-	m.note(sc)
-	if !m.graph.present.CompareAndSwap(true, false) {
-		return m.unusable(op)
+}
+
+// tryFreeAfter returns driver.CUDA_ERROR_NOT_READY if another call is using a closed stream of
+// the markers.
+func (b *block) tryFreeAfter(op string, s *streamCore, markers []marker) (driver.CUresult, error) {
+	if err := s.enterAsk(op); err != nil {
+		return 0, err
 	}
-	err = check(op, sc.home().FreeAsync(m.address, sc.raw))
-	if err != nil {
-		m.graph.present.Store(true)
+	defer s.leave(nil)
+	if s.capturing() {
+		return rt.CodeCapturing, nil
 	}
-	return err
+	for _, m := range markers {
+		if code := m.orders(s); code != 0 {
+			return code, nil
+		}
+	}
+	b.note(s)
+	b.graph.present.Store(false) // a launch may have set it
+	return s.home().FreeAsync(b.address, s.raw), nil
 }
 
 // GraphMemory is the memory on a device that graphs allocate (see [AddAlloc]), in bytes:

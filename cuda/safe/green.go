@@ -301,9 +301,8 @@ func (g *greenCore) uncaptured(op string, f func() error) error {
 		defer g.gate.leave()
 	}
 	for _, s := range g.ctx.shared.live() { // some may be in captures that this package did not begin
-		if s.green == g && !captures && s.Acquire() {
-			captures = s.capturing()
-			s.Release()
+		if s.green == g && !captures {
+			captures = s.look()
 		}
 	}
 	if captures {

@@ -31,7 +31,7 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	if err != nil {
 		return err
 	}
-	defer x.endNow(stream)
+	defer x.endNow(stream, blocks)
 	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
 	c.Home, c.ID = x.raw, x.id
 	return wrap(op, hostWaits.with(uint32(stream>>6), func() error { return check(op, c.Do(host)) }))
@@ -46,7 +46,7 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 	if err != nil {
 		return err
 	}
-	defer c.endNow(stream)
+	defer c.endNow(stream, blocks)
 	return wrap(op, c.withCurrent(func() error {
 		err := put(stream)
 		// Also after an error: part of the work may be enqueued.
@@ -67,6 +67,26 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 // beginNow waits for all work that uses the blocks, and returns an internal stream. The
 // caller must call endNow, unless beginNow fails.
 func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, error) {
+	countCopies(blocks, 1)
+	stream, err := c.streamNow(op, blocks)
+	if err != nil {
+		countCopies(blocks, -1)
+	}
+	return stream, err
+}
+
+// countCopies counts copies of memory that graphs allocate, before they ask whether it is
+// allocated: FreeAsync says that it is not before it waits for copies.
+func countCopies(blocks []*block, n int32) {
+	for _, b := range blocks {
+		if b.graph != nil {
+			b.graph.copying.Add(n)
+		}
+	}
+}
+
+// streamNow is beginNow with the copies counted.
+func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, error) {
 	markers, err := markersOf(op, blocks)
 	if err != nil {
 		return 0, err
@@ -87,11 +107,10 @@ func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, err
 
 // endNow returns the stream to the pool, or destroys it if the pool is full: a limiter
 // that ran out of patience has let in more copies than usual.
-func (c *contextCore) endNow(stream driver.CUstream) {
+func (c *contextCore) endNow(stream driver.CUstream, blocks []*block) {
+	countCopies(blocks, -1)
 	if !c.shared.copies.put(stream, copying.limit()) {
-		c.destroying("", func() error {
-			return executables.inTurn(func() error { return driver.CuStreamDestroy(stream) })
-		})
+		c.destroying("", func() error { return destroyStream(stream) })
 	}
 	copying.leave()
 }

@@ -190,7 +190,7 @@ func (c *contextCore) endHeap(op string) error {
 	h.state.Store(noHeap)
 	h.left = h.pool
 	return c.destroying(op, func() error {
-		return errors.Join(h.flush(), h.notice(), driver.CuMemPoolTrimTo(h.pool.raw, 0), driver.CuStreamDestroy(h.stream))
+		return errors.Join(h.flush(), h.notice(), driver.CuMemPoolTrimTo(h.pool.raw, 0), destroyStream(h.stream))
 	})
 }
 

@@ -142,7 +142,7 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 func (s *streamCore) open(op string) error {
 	if err := s.Open(s, s.parent()); err != nil {
 		if s.owned {
-			err = errors.Join(err, s.ctx.withCurrent(func() error { return driver.CuStreamDestroy(s.raw) }))
+			err = errors.Join(err, s.ctx.withCurrent(func() error { return destroyStream(s.raw) }))
 		}
 		return wrap(op, err)
 	}
@@ -329,3 +329,11 @@ func (s *Stream) ID() (uint64, error) {
 // capturing returns whether the driver captures work that is enqueued on the stream now.
 // That includes captures that this package did not begin.
 func (s *streamCore) capturing() bool { return rt.Capturing(s.callContext, s.raw) }
+
+// look is capturing for a call on other objects, which must not keep Close from ending the
+// stream: Close waits for look. It returns false for a closed stream.
+func (s *streamCore) look() bool {
+	s.looked.Lock()
+	defer s.looked.Unlock()
+	return !s.Closed() && s.capturing()
+}

@@ -84,21 +84,32 @@ func (s *streamCore) Destroy(wait bool) error {
 	if !shared.reset.Load() && s.ctx.home().Check() == 0 && shared.spare.keep(s) {
 		return nil
 	}
-	return s.ctx.destroying("Stream.Close", func() error {
-		return executables.inTurn(func() error { return driver.CuStreamDestroy(s.raw) })
-	})
+	return s.ctx.destroying("Stream.Close", func() error { return destroyStream(s.raw) })
+}
+
+// destroyStream destroys a stream of CUDA with its context current.
+func destroyStream(s driver.CUstream) error {
+	return executables.inTurn(func() error { return driver.CuStreamDestroy(s) })
 }
 
 // lockForEnd locks the stream. If a call has it locked, it fails, with wait after a moment:
 // the call may block in the driver. Without that moment, the reaper could use CUDA's stream
 // after the program has closed a borrowed Stream and destroyed the stream.
 func (s *streamCore) lockForEnd(wait bool) bool {
-	for nap, until := shortNap, time.Now().Add(patience); !s.mu.TryLock(); nap = nap.take() {
+	for nap, until := shortNap, time.Now().Add(patience); !s.tryLockForEnd(); nap = nap.take() {
 		if !wait || time.Now().After(until) {
 			return false
 		}
 	}
 	return true
+}
+
+func (s *streamCore) tryLockForEnd() bool {
+	if !s.looked.TryLock() {
+		return false
+	}
+	defer s.looked.Unlock() // who looks later finds the stream closed
+	return s.mu.TryLock()
 }
 
 // end makes a closed stream one whose handle is not used any more. mu is held.

@@ -132,3 +132,40 @@ func TestBorrowTogether(t *testing.T) {
 	owner, err := safe.StreamFromRaw(raw, x)
 	require.NoError(t, errors.Join(err, owner.Close()))
 }
+
+// TestBorrowedBesideTrim tests that a program may destroy a stream once the Stream that borrowed it is
+// closed, though other calls look at all streams of the context.
+func TestBorrowedBesideTrim(t *testing.T) {
+	needsSimulated(t)
+	for name, test := range map[string]struct {
+		slow  string // what takes long
+		other func(*safe.Context, *safe.Pool) error
+	}{
+		"Pool.Trim":           {"cuStreamSynchronize", func(_ *safe.Context, p *safe.Pool) error { return p.Trim(0) }},
+		"Context.Synchronize": {"cuStreamIsCapturing", func(x *safe.Context, _ *safe.Pool) error { return x.Synchronize() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := open(t, 0)
+			p, err := safe.NewPool(x, safe.PoolOptions{})
+			require.NoError(t, err)
+			closing(t, p)
+			s, raw := loose(t, x)
+			b := buffer[uint32](t, x, 16)
+			require.NoError(t, b.ZeroAsync(s)) // so that Close has something to mark
+			require.NoError(t, synchronized(s))
+			simulated.Delay(test.slow, 8*time.Millisecond)
+			defer simulated.Reset()
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				assert.NoError(t, test.other(x, p))
+			}()
+			time.Sleep(2 * time.Millisecond)
+			require.NoError(t, s.Close())
+			require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
+			<-over
+			time.Sleep(100 * time.Millisecond)
+			noViolation(t)
+		})
+	}
+}

@@ -55,4 +55,3 @@ func TestRawOfClosedBuffer(t *testing.T) {
 	assert.Equal(t, want, got)
 	assert.Zero(t, b.Raw())
 }
-

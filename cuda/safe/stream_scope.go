@@ -68,14 +68,14 @@ func (s *streamCore) notCapturing(op string) error {
 // the stream, which f may have closed.
 func (s *streamCore) waitForScope(op string) error {
 	w, done, err := s.waiter(context.Background(), op, s.slow.Load())
-	switch {
-	case !done:
-		return w.wait(context.Background(), op)
-	case err == nil || IsFatal(err) || errors.Is(err, ErrCapturing):
+	if !done {
+		err = w.wait(context.Background(), op)
+	}
+	if err == nil || IsFatal(err) || errors.Is(err, ErrCapturing) {
 		return err
 	}
-	// There is no event, for instance because memory is exhausted: the driver has to
-	// wait.
+	// There is no event, for instance because memory is exhausted, or it cannot be queried:
+	// the driver has to wait.
 	return wrap(op, s.ctx.withCurrent(s.synchronize))
 }
 

@@ -71,7 +71,7 @@ func (p *spareStreams) empty() error {
 	var errs []error
 	for _, of := range p.free {
 		for _, s := range of {
-			errs = append(errs, driver.CuStreamDestroy(s))
+			errs = append(errs, destroyStream(s))
 		}
 	}
 	p.free, p.n = nil, 0

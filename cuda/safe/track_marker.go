@@ -124,6 +124,9 @@ func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 	}
 	defer s.mu.Unlock()
 	if s.over {
+		if s.tail != 0 && rt.InCallback() {
+			return m, false, rt.CodeCallback
+		}
 		return marker{stream: s}, s.tail == 0, nil
 	}
 	return s.markHere(wait)
@@ -210,17 +213,23 @@ func (m marker) wait() {
 	}
 }
 
-// orders makes a stream, of any context, wait for the marker.
-func (m marker) orders(callContext driver.CUcontext, stream driver.CUstream) driver.CUresult {
-	if m.event != 0 {
-		return rt.WaitEvent(callContext, stream, m.event, 0, false)
+// orders makes a stream, of any context, wait for the marker. The stream is locked. It returns
+// driver.CUDA_ERROR_NOT_READY if another call is using a closed stream of the marker.
+func (m marker) orders(s *streamCore) driver.CUresult {
+	event := m.event
+	if event == 0 {
+		if m.stream.queue == s.queue { // the same stream of CUDA
+			return 0
+		}
+		if !m.stream.mu.TryLock() {
+			return driver.CUDA_ERROR_NOT_READY
+		}
+		defer m.stream.mu.Unlock()
+		if event = m.stream.tail; event == 0 {
+			return 0
+		}
 	}
-	m.stream.mu.Lock()
-	defer m.stream.mu.Unlock()
-	if m.stream.tail == 0 {
-		return 0
-	}
-	return rt.WaitEvent(callContext, stream, m.stream.tail, 0, false)
+	return rt.WaitEvent(s.callContext, s.raw, event, 0, false)
 }
 
 // end releases the marker's event and context.
@@ -255,12 +264,15 @@ func (s *streamCore) leaveTail(wait bool) error {
 }
 
 // tailDone queries the tail of a closed stream, and puts the event back once it has
-// completed. mu is held.
+// completed. On a thread of the driver, which cannot ask, it counts as pending. mu is held.
 func (s *streamCore) tailDone() driver.CUresult {
 	if s.tail == 0 {
 		return 0
 	}
 	code := s.ctx.homeQuery(s.home(), s.tail)
+	if code == rt.CodeCallback {
+		return driver.CUDA_ERROR_NOT_READY
+	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		if s.freed {
 			_ = s.ctx.withCurrent(func() error { // see noticeReleases
@@ -339,52 +351,6 @@ func (p *streamPool) put(s driver.CUstream, most int32) bool {
 	return true
 }
 
-// noticeReleases makes the driver notice that releases on idle streams have completed: it
-// trims no memory before it has waited for the stream or an event, and a query is no wait.
-// The context must be current.
-func (c *contextState) noticeReleases() error {
-	for _, s := range c.live() {
-		if s.Acquire() {
-			s.notice()
-			s.Release()
-		}
-	}
-	c.closed.over() // asks those that are closed
-	return c.releases.synchronize()
-}
-
-// notice makes the driver notice the stream's releases if no call is using it.
-func (s *streamCore) notice() {
-	if !s.mu.TryLock() || s.enteredAsk("notice") != nil {
-		return
-	}
-	s.synchronizeIdle()
-	s.leave(nil)
-}
-
-// noticeReleases is notice for a stream that is being closed, as later calls do not find
-// it. mu is held.
-func (s *streamCore) noticeReleases() {
-	if !s.freed {
-		return
-	}
-	if s.legacy() {
-		if gate := &s.ctx.shared.legacy; gate.enter() {
-			defer gate.leave()
-		} else {
-			return
-		}
-	}
-	_ = s.ctx.withCurrent(func() error { s.synchronizeIdle(); return nil })
-}
-
-// synchronizeIdle synchronizes with the stream if its work has completed.
-func (s *streamCore) synchronizeIdle() {
-	if rt.Query(s.callContext, s.raw, 0) == 0 {
-		_ = s.synchronize() // an error is reported by what follows
-	}
-}
-
 // synchronize is the driver's wait for the stream. The context must be current.
 func (s *streamCore) synchronize() error {
 	return hostWaits.with(s.number, func() error { return driver.CuStreamSynchronize(s.raw) })
@@ -407,7 +373,7 @@ func (p *streamPool) empty() error {
 	defer p.mu.Unlock()
 	var err error
 	for _, s := range p.free {
-		err = errors.Join(err, driver.CuStreamDestroy(s))
+		err = errors.Join(err, destroyStream(s))
 	}
 	p.free = nil
 	return err

@@ -1,0 +1,118 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Calls in host functions, which return ErrInCallback and must change nothing. Runs on any driver.
+
+package safe_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestClosedStreamInCallback tests that a host function that uses memory does not make the layer forget
+// the work of a closed stream.
+func TestClosedStreamInCallback(t *testing.T) {
+	watch(t)
+	for name, call := range map[string]func(*safe.Buffer[uint32], *safe.Stream) error{
+		"ZeroAsync":  func(b *safe.Buffer[uint32], s *safe.Stream) error { return b.ZeroAsync(s) },
+		"CopyToHost": func(b *safe.Buffer[uint32], s *safe.Stream) error { return b.CopyToHost(make([]uint32, b.Len())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := open(t, 0)
+			g := newGate(t, x)
+			other := stream(t, x)
+			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			require.NoError(t, err)
+			b, err := safe.NewBuffer[uint32](x, 1024)
+			require.NoError(t, err)
+			g.shut(t, s)
+			require.NoError(t, b.ZeroAsync(s))
+			require.NoError(t, s.Close())
+			for range 5 {
+				f, err := other.LaunchHostFunc(func() { assert.ErrorIs(t, call(b, other), safe.ErrInCallback) }, safe.HostFuncOptions{})
+				require.NoError(t, err)
+				_, err = f.Wait(context.Background())
+				require.NoError(t, err)
+			}
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				assert.NoError(t, b.Close())
+			}()
+			select {
+			case <-closed:
+				assert.Fail(t, "the memory was freed before work on the closed stream that uses it")
+			case <-time.After(200 * time.Millisecond):
+			}
+			g.open()
+			soon(t, closed, "Close did not return")
+			time.Sleep(50 * time.Millisecond)
+			noViolation(t)
+		})
+	}
+}
+
+// TestRoomInCallback tests that a host function that enqueues does not make the layer forget what is in
+// the queue of a stream.
+func TestRoomInCallback(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	k, g := kernel(t, x, "nothing"), newGate(t, x)
+	s, other := stream(t, x), stream(t, x)
+	g.shut(t, s)
+	over := fillQueue(t, s, k, queued)
+	f, err := other.LaunchHostFunc(func() {
+		for range 20 {
+			assert.ErrorIs(t, k.Launch(s, one), safe.ErrInCallback)
+		}
+	}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	_, err = f.Wait(context.Background())
+	require.NoError(t, err)
+	time.Sleep(300 * time.Millisecond)
+	free := make(chan struct{})
+	go func() {
+		defer close(free)
+		safe.LockStream(s)()
+	}()
+	select {
+	case <-free:
+	case <-time.After(time.Second):
+		assert.Fail(t, "a launch blocks in the driver, with the stream locked")
+	}
+	g.open()
+	<-over
+	<-free
+}
+
+// TestScopeWaitFails tests that a scope keeps the memory pinned until the copies are over, even if a
+// query of its wait fails.
+func TestScopeWaitFails(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	x := open(t, 0)
+	g, s := newGate(t, x), stream(t, x)
+	b := buffer[uint32](t, x, 1024)
+	g.shut(t, s)
+	over := make(chan error, 1)
+	go func() {
+		over <- s.Scope(func(c *safe.Scope) error { return safe.CopyFromSlice(c, b, make([]uint32, 1024)) })
+	}()
+	time.Sleep(50 * time.Millisecond) // the poller waits
+	simulated.Fail("cuEventQuery", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+	select {
+	case err := <-over:
+		assert.Fail(t, "the scope ends before its work", "%v, failed %s", err, simulated.Failed())
+	case <-time.After(300 * time.Millisecond):
+		g.open()
+		<-over
+	}
+	assert.Equal(t, "cuEventQuery", simulated.Failed())
+	simulated.Reset()
+}
