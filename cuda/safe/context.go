@@ -76,6 +76,7 @@ type contextState struct {
 
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
+	greens  map[driver.CUgreenCtx]*greenCore
 	known   map[driver.CUevent]*eventCore // an Event for each event of the driver
 	foreign sync.Mutex                    // held while an Event for an event of other code is made
 	peers   map[*contextState]bool        // whose heaps are shared with this context; true if kernels here may access all their memory
@@ -205,7 +206,7 @@ func (c *contextCore) shareState() *contextState {
 	defer states.Unlock()
 	s := states.of[c.raw]
 	if s == nil || s.id != c.id || s.reset.Load() {
-		s = &contextState{raw: c.raw, id: c.id, device: c.device.raw, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{},
+		s = &contextState{raw: c.raw, id: c.id, device: c.device.raw, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, greens: map[driver.CUgreenCtx]*greenCore{},
 			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
@@ -356,18 +357,18 @@ func (x *Context) WithCurrent(f func() error) error {
 }
 
 // contextOf returns the context of a stream. A stream of a green context belongs to the
-// primary context, too: contextOf returns c if either is c.
-func (c *contextCore) contextOf(raw driver.CUstream) (driver.CUcontext, error) {
-	var of, primary driver.CUcontext
+// primary context, too: contextOf returns c if either is c, and the green context if there
+// is one.
+func (c *contextCore) contextOf(raw driver.CUstream) (of driver.CUcontext, green driver.CUgreenCtx, err error) {
+	var primary driver.CUcontext
 	if err := driver.CuStreamGetCtx(raw, &of); err != nil || of == c.raw {
-		return of, err
+		return of, 0, err
 	}
-	var green driver.CUgreenCtx
-	err := driver.CuStreamGetCtx_v2(raw, &primary, &green)
+	err = driver.CuStreamGetCtx_v2(raw, &primary, &green)
 	if errors.Is(err, ErrNotSupported) { // before CUDA 12.5
-		return of, nil
+		return of, 0, nil
 	}
-	return primary, err
+	return primary, green, err
 }
 
 // A greenCore is a green context: a context with some of the multiprocessors.

@@ -5,7 +5,10 @@
 package safe_test
 
 import (
+	"errors"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,4 +128,31 @@ func TestContextOfLasts(t *testing.T) {
 			assert.Contains(t, x.String(), "closed")
 		})
 	}
+}
+
+// TestViewOfDestroyed tests that a call on a destroyed context does not make it usable for others.
+func TestViewOfDestroyed(t *testing.T) {
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	view := s.Context()
+	require.NoError(t, errors.Join(s.Close(), x.Close()))
+	settle(t)
+	var stop atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		for !stop.Load() {
+			x.Synchronize()
+		}
+	})
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+		if err := view.WithCurrent(func() error { return nil }); !errors.Is(err, safe.ErrClosed) {
+			t.Errorf("a destroyed context is used: %v", err)
+			break
+		}
+	}
+	stop.Store(true)
+	all.Wait()
+	noViolation(t)
 }

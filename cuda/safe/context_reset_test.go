@@ -241,3 +241,27 @@ func opensAndCloses() error {
 	}
 	return errors.Join(e.Close(), g.Close(), x.Close(), b.Close(), s.Close())
 }
+
+// TestResetDuringSynchronizeBlocking tests that a reset waits for a wait in the driver.
+func TestResetDuringSynchronizeBlocking(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		spin, m := spinning(t, x)
+		defer m.Close()
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
+		told, reset := make(chan error, 1), make(chan error, 1)
+		safe.WithoutWaits(func() { // keeps the call from its wait in the driver
+			go func() { told <- s.SynchronizeBlocking() }()
+			time.Sleep(50 * time.Millisecond)
+			go func() { reset <- x.Device().ResetPrimary() }()
+			for end := time.Now().Add(time.Second); len(reset) == 0 && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+		})
+		assert.NoError(t, except(<-told, safe.ErrReset, nil))
+		assert.NoError(t, <-reset)
+		noViolation(t)
+		s.Close()
+	})
+}

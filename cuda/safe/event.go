@@ -258,7 +258,18 @@ func (e *Event) Close() error {
 		return nil
 	}
 	e.cleanup.Stop()
-	return e.core.Close()
+	err := e.core.Close()
+	if e.core.foreign && !rt.InCallback() {
+		e.core.awaitUnused()
+	}
+	return err
+}
+
+// awaitUnused waits a moment for calls in flight: the poller may still query the event of a wait
+// that was given up, and the program may destroy a borrowed event after Close.
+func (e *eventCore) awaitUnused() {
+	for nap, until := shortNap, time.Now().Add(patience); !e.Over() && time.Now().Before(until); nap = nap.take() {
+	}
 }
 
 // Raw returns the handle for calls of package driver and of the runtime API. It returns 0

@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -266,4 +267,30 @@ func TestSinceBesideCaptures(t *testing.T) {
 	case <-time.After(hang):
 		panic("Since hangs")
 	}
+}
+
+// TestBorrowedEventAfterWait tests that a program may destroy an event once the Event that borrowed it
+// is closed, after a wait that was given up.
+func TestBorrowedEventAfterWait(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	openIt := stick(t, x, s)
+	defer openIt()
+	simulated.Widen(3 * time.Millisecond)
+	defer simulated.Widen(0)
+	for range 20 {
+		raw, err := createEvent(x)
+		require.NoError(t, err)
+		e, err := safe.BorrowEvent(raw, x, nil)
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e))
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Millisecond)
+		err = e.Wait(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, e.Close())
+		require.NoError(t, destroyEvent(x, raw))
+	}
+	noViolation(t)
 }

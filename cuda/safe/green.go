@@ -59,6 +59,9 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	if err := g.Open(g, &c.Handle); err != nil {
 		return nil, wrap(op, errors.Join(err, g.Destroy(true)))
 	}
+	c.shared.mu.Lock()
+	c.shared.greens[g.raw] = g
+	c.shared.mu.Unlock()
 	u := &GreenContext{core: g}
 	u.cleanup = lifetime.Cleanup(u, &g.Handle)
 	return u, nil
@@ -96,6 +99,12 @@ func (c *contextCore) primary(op string) error {
 func (g *greenCore) Kind() string { return "GreenContext" }
 
 func (g *greenCore) Destroy(bool) error {
+	shared := g.ctx.shared
+	shared.mu.Lock()
+	if shared.greens[g.raw] == g {
+		delete(shared.greens, g.raw)
+	}
+	shared.mu.Unlock()
 	return g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
 }
 
@@ -300,10 +309,8 @@ func (g *greenCore) uncaptured(op string, f func() error) error {
 	if !captures {
 		defer g.gate.leave()
 	}
-	for _, s := range g.ctx.shared.live() { // some may be in captures that this package did not begin
-		if s.green == g && !captures {
-			captures = s.look()
-		}
+	for _, s := range g.ctx.shared.liveOf(g) { // some may be in captures that this package did not begin
+		captures = captures || s.look()
 	}
 	if captures {
 		return refuse(op, ErrCapturing, "a stream of the green context is capturing")

@@ -183,6 +183,9 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 	s.reveal()
 	c.shared.share(s)
 	err = wrap(op, s.describe(op))
+	if s.green != nil {
+		defer s.green.Release()
+	}
 	if err == nil {
 		var u *Stream
 		if u, err = s.adopt(op); err == nil {
@@ -203,7 +206,7 @@ func (s *streamCore) describe(op string) error {
 		return refuse(op, ErrCapturing, "the driver cannot describe a capturing stream")
 	}
 	return s.ctx.withCurrent(func() error {
-		of, err := s.ctx.contextOf(s.raw)
+		of, green, err := s.ctx.contextOf(s.raw)
 		if err != nil {
 			return err
 		}
@@ -215,6 +218,7 @@ func (s *streamCore) describe(op string) error {
 		err = errors.Join(driver.CuStreamGetFlags(s.raw, &flags), driver.CuStreamGetPriority(s.raw, &priority))
 		s.nonBlocking = driver.CUstream_flags(flags)&driver.CU_STREAM_NON_BLOCKING != 0
 		s.priority = int(priority)
+		s.ctx.shared.setGreen(s, green)
 		return err
 	})
 }

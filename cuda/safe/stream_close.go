@@ -66,7 +66,7 @@ func (s *streamCore) Destroy(wait bool) error {
 		if err := s.leaveTail(wait); err != nil {
 			return err
 		}
-		if s.of == nil {
+		if s.owned || s.of == nil && len(shared.others(s)) == 0 {
 			s.forgetBacklog()
 		}
 		s.end()
@@ -78,8 +78,10 @@ func (s *streamCore) Destroy(wait bool) error {
 		return lifetime.ErrLater
 	}
 	shared.crowd.now.Add(-1)
-	for _, c := range shared.closedOthers(s) {
-		c.end() // or it would use the handle later
+	for _, o := range shared.others(s) {
+		if o.Over() {
+			o.end() // or it would use the handle later
+		}
 	}
 	if !shared.reset.Load() && s.ctx.home().Check() == 0 && shared.spare.keep(s) {
 		return nil

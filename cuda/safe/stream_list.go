@@ -56,17 +56,39 @@ func (c *contextState) queueOf(raw driver.CUstream) (q *queue) {
 	return q
 }
 
-// closedOthers returns the closed and unused Streams for the same stream of CUDA as s.
-func (c *contextState) closedOthers(s *streamCore) (others []*streamCore) {
-	if !s.queue.shared.Load() {
+// others returns the other Streams for the same stream of CUDA as s that do not retain s.
+func (c *contextState) others(s *streamCore) (others []*streamCore) {
+	if !s.queue.shared.Load() && !s.legacy() {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for o := range c.streams {
-		if o != s && o.queue == s.queue && o.Over() {
+		if o != s && o.queue == s.queue {
 			others = append(others, o)
 		}
 	}
 	return others
+}
+
+// setGreen sets the green context of a stream that was created elsewhere, if this package has
+// created that, and retains it for the caller.
+func (c *contextState) setGreen(s *streamCore, raw driver.CUgreenCtx) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.greens[raw]; g != nil && g.TryRetain() {
+		s.green = g
+	}
+}
+
+// liveOf returns the streams of a green context.
+func (c *contextState) liveOf(g *greenCore) (streams []*streamCore) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.streams {
+		if s.green == g {
+			streams = append(streams, s)
+		}
+	}
+	return streams
 }

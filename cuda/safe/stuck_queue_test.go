@@ -289,3 +289,40 @@ func launchRaw(x *safe.Context, s *safe.Stream, k *safe.Kernel, n int, launched 
 		return nil
 	})
 }
+
+// TestLegacyBacklog tests that closing one of several Streams for a stream forgets no pending work of the
+// others.
+func TestLegacyBacklog(t *testing.T) {
+	needsSimulated(t) // where an allocation shows that a launch blocks
+	watch(t)
+	x := open(t, 0)
+	k := kernel(t, x, "nothing")
+	first, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	closing(t, first)
+	second, err := safe.LegacyStream(x)
+	require.NoError(t, err)
+	unstick := stick(t, x, first)
+	for range 900 {
+		require.NoError(t, k.Launch(first, one))
+	}
+	require.NoError(t, second.Close())
+	launched := make(chan struct{})
+	go func() {
+		defer close(launched)
+		for range 300 {
+			assert.NoError(t, k.Launch(first, one))
+		}
+	}()
+	time.Sleep(300 * time.Millisecond)
+	queried := make(chan struct{})
+	go func() { defer close(queried); plainBuffer[uint32](t, x, 4) }()
+	select {
+	case <-queried:
+	case <-time.After(atOnce):
+		t.Error("an allocation waits for a full queue")
+	}
+	unstick()
+	<-launched
+	<-queried
+}

@@ -37,7 +37,7 @@ func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
 		if e := p.take(); e != 0 {
 			return e, nil
 		}
-		if err := c.withCurrent(p.make); err != nil {
+		if err := c.asking(p.make); err != nil {
 			e := p.take() // one may have been created, or put back
 			if e != 0 {
 				err = nil

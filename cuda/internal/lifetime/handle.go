@@ -79,11 +79,15 @@ func (h *Handle) Open(object Object, parent *Handle) error {
 
 // Acquire adds a reference, until Release. It fails if the object is closed.
 func (h *Handle) Acquire() bool {
-	if h.state.Add(1) >= 0 {
-		return true
+	for {
+		s := h.state.Load()
+		if s < 0 { // adding to it for a moment would let TryRetain succeed
+			return false
+		}
+		if h.state.CompareAndSwap(s, s+1) {
+			return true
+		}
 	}
-	h.Release()
-	return false
 }
 
 // TryRetain is Acquire that also succeeds on a closed object that is still in use.
