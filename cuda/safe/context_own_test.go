@@ -200,7 +200,7 @@ func TestContextEndsBesideClone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.Close())
 	g := newGraph(t, x)
-	simulated.Delay("cuGraphClone", 200*time.Millisecond)
+	simulated.Delay("cuGraphClone", time.Second)
 	defer simulated.Reset()
 	cloned := make(chan struct{})
 	go func() {

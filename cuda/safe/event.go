@@ -268,7 +268,7 @@ func (e *Event) Close() error {
 // awaitUnused waits a moment for calls in flight: the poller may still query the event of a wait
 // that was given up, and the program may destroy a borrowed event after Close.
 func (e *eventCore) awaitUnused() {
-	for nap, until := shortNap, time.Now().Add(patience); !e.Over() && time.Now().Before(until); nap = nap.take() {
+	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); !e.Over() && time.Now().Before(until); nap = nap.take() {
 	}
 }
 

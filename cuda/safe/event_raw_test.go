@@ -277,6 +277,7 @@ func TestBorrowedEventAfterWait(t *testing.T) {
 	s := stream(t, x)
 	openIt := stick(t, x, s)
 	defer openIt()
+	defer safe.ClosePatience(hang)()
 	simulated.Widen(3 * time.Millisecond)
 	defer simulated.Widen(0)
 	for range 20 {

@@ -61,3 +61,9 @@ func Recordings(events []*Event) int {
 	}
 	return len(all)
 }
+
+// ClosePatience sets how long Close waits for a call in flight, until restore.
+func ClosePatience(d time.Duration) (restore func()) {
+	before := closePatience.Swap(int64(d))
+	return func() { closePatience.Store(before) }
+}

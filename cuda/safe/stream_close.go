@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -94,11 +95,16 @@ func destroyStream(s driver.CUstream) error {
 	return executables.inTurn(func() error { return driver.CuStreamDestroy(s) })
 }
 
+// closePatience is how long Close waits for a call in flight, in nanoseconds.
+var closePatience atomic.Int64
+
+func init() { closePatience.Store(int64(patience)) }
+
 // lockForEnd locks the stream. If a call has it locked, it fails, with wait after a moment:
 // the call may block in the driver. Without that moment, the reaper could use CUDA's stream
 // after the program has closed a borrowed Stream and destroyed the stream.
 func (s *streamCore) lockForEnd(wait bool) bool {
-	for nap, until := shortNap, time.Now().Add(patience); !s.tryLockForEnd(); nap = nap.take() {
+	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); !s.tryLockForEnd(); nap = nap.take() {
 		if !wait || time.Now().After(until) {
 			return false
 		}

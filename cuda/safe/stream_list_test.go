@@ -57,13 +57,14 @@ func TestResetClosedDuringCall(t *testing.T) {
 // closed, though a call had locked it.
 func TestDestroyAfterClose(t *testing.T) {
 	for name, test := range map[string]struct {
+		patient bool          // Close waits for the call
 		locked  time.Duration // after Close has begun
 		destroy func(x *safe.Context, raw driver.CUstream) error
 	}{
-		"raw": {2 * time.Millisecond, func(x *safe.Context, raw driver.CUstream) error {
+		"raw": {true, 2 * time.Millisecond, func(x *safe.Context, raw driver.CUstream) error {
 			return x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })
 		}},
-		"owned": {50 * time.Millisecond, func(x *safe.Context, raw driver.CUstream) error {
+		"owned": {false, 50 * time.Millisecond, func(x *safe.Context, raw driver.CUstream) error {
 			s, err := safe.StreamFromRaw(raw, x)
 			return errors.Join(err, s.Close())
 		}},
@@ -72,6 +73,9 @@ func TestDestroyAfterClose(t *testing.T) {
 			x := open(t, 0)
 			s, raw := loose(t, x)
 			require.NoError(t, errors.Join(buffer[uint32](t, x, 4).CopyFromHostAsync(s, host[uint32](t, x, 4)), s.Synchronize()))
+			if test.patient {
+				defer safe.ClosePatience(hang)()
+			}
 			unlock := safe.LockStream(s)
 			time.AfterFunc(test.locked, unlock)
 			require.NoError(t, s.Close())
@@ -137,6 +141,7 @@ func TestBorrowTogether(t *testing.T) {
 // closed, though other calls look at all streams of the context.
 func TestBorrowedBesideTrim(t *testing.T) {
 	needsSimulated(t)
+	defer safe.ClosePatience(hang)()
 	for name, test := range map[string]struct {
 		slow  string // what takes long
 		other func(*safe.Context, *safe.Pool) error

@@ -26,7 +26,7 @@ func TestRawOfClosedStream(t *testing.T) {
 	go func() {
 		done <- safe.EnqueueRaw(func() error { got = s.Raw(); return nil }, safe.RawWork{Stream: s})
 	}()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // it waits for the stream
 	require.NoError(t, s.Close())
 	unlock()
 	require.NoError(t, <-done)
