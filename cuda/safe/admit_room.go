@@ -72,13 +72,12 @@ func (b *backlog) giveBack(work int) {
 func (s *streamCore) setMark() {
 	b, pool := &s.backlog, &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
-	if err == nil {
-		if err = check("", rt.Record(s.callContext, e, s.raw)); err != nil {
-			pool.put(e)
-		}
+	recorded := err == nil && rt.Record(s.callContext, e, s.raw) == 0
+	if err == nil && !recorded {
+		pool.put(e)
 	}
 	switch {
-	case err == nil:
+	case recorded:
 		b.marks = append(b.marks, mark{e, b.recent})
 	case rt.InCallback(): // a later call sets the mark
 		return

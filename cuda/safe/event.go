@@ -260,16 +260,11 @@ func (e *Event) Close() error {
 	e.cleanup.Stop()
 	err := e.core.Close()
 	if e.core.foreign && !rt.InCallback() {
-		e.core.awaitUnused()
+		// The poller may still query the event of a wait that was given up, and the program may
+		// destroy a borrowed event after Close.
+		patiently(e.core.Over)
 	}
 	return err
-}
-
-// awaitUnused waits a moment for calls in flight: the poller may still query the event of a wait
-// that was given up, and the program may destroy a borrowed event after Close.
-func (e *eventCore) awaitUnused() {
-	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); !e.Over() && time.Now().Before(until); nap = nap.take() {
-	}
 }
 
 // Raw returns the handle for calls of package driver and of the runtime API. It returns 0

@@ -44,23 +44,11 @@ func LockStream(s *Stream) (unlock func()) {
 	}
 }
 
-// Queues is how many queues the streams have.
-func Queues(streams []*Stream) int {
-	queues := map[*queue]struct{}{}
-	for _, s := range streams {
-		queues[s.core.queue] = struct{}{}
-	}
-	return len(queues)
-}
+// SameQueue tells whether the streams share a queue.
+func SameQueue(a, b *Stream) bool { return a.core.queue == b.core.queue }
 
-// Recordings is how many states the events have.
-func Recordings(events []*Event) int {
-	all := map[*recording]struct{}{}
-	for _, e := range events {
-		all[e.core.recording] = struct{}{}
-	}
-	return len(all)
-}
+// SameRecording tells whether the events share their state.
+func SameRecording(a, b *Event) bool { return a.core.recording == b.core.recording }
 
 // ClosePatience sets how long Close waits for a call in flight, until restore.
 func ClosePatience(d time.Duration) (restore func()) {

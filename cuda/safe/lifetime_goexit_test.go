@@ -19,9 +19,7 @@ func TestReleaseGoexit(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	time.Sleep(20 * time.Millisecond)
-	gone := make(chan struct{})
-	r, err = safe.NewResource(x, func() { close(gone) })
-	require.NoError(t, err)
+	r, gone := resource(t, x)
 	require.NoError(t, r.Close())
 	soon(t, gone, "nothing is released any more")
 }
@@ -44,9 +42,7 @@ func TestOnErrorGoexit(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 	time.Sleep(20 * time.Millisecond)
-	gone := make(chan struct{})
-	r, err = safe.NewResource(x, func() { close(gone) })
-	require.NoError(t, err)
+	r, gone := resource(t, x)
 	require.NoError(t, r.Close())
 	soon(t, gone, "nothing is released any more")
 }

@@ -104,8 +104,13 @@ func init() { closePatience.Store(int64(patience)) }
 // the call may block in the driver. Without that moment, the reaper could use CUDA's stream
 // after the program has closed a borrowed Stream and destroyed the stream.
 func (s *streamCore) lockForEnd(wait bool) bool {
-	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); !s.tryLockForEnd(); nap = nap.take() {
-		if !wait || time.Now().After(until) {
+	return s.tryLockForEnd() || wait && patiently(s.tryLockForEnd)
+}
+
+// patiently waits for a call in flight, for at most closePatience, until over returns true.
+func patiently(over func() bool) bool {
+	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); !over(); nap = nap.take() {
+		if time.Now().After(until) {
 			return false
 		}
 	}

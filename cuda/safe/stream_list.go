@@ -1,11 +1,6 @@
 package safe
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/cudabind/cudabind/cuda/generated/driver"
-)
+import "github.com/cudabind/cudabind/cuda/generated/driver"
 
 // list makes s one of the context's streams, which are all that CUDA's calls may meet.
 func (c *contextState) list(s *streamCore) {
@@ -22,9 +17,31 @@ func (c *contextState) unlist(s *streamCore) {
 
 // live returns the streams of the context.
 func (c *contextState) live() []*streamCore {
+	return c.liveThat(func(*streamCore) bool { return true })
+}
+
+// liveOf returns the streams of a green context.
+func (c *contextState) liveOf(g *greenCore) []*streamCore {
+	return c.liveThat(func(s *streamCore) bool { return s.green == g })
+}
+
+// others returns the other Streams for the same stream of CUDA as s that do not retain s.
+func (c *contextState) others(s *streamCore) []*streamCore {
+	if !s.queue.shared.Load() && !s.legacy() {
+		return nil
+	}
+	return c.liveThat(func(o *streamCore) bool { return o != s && o.queue == s.queue })
+}
+
+func (c *contextState) liveThat(is func(*streamCore) bool) (streams []*streamCore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(c.streams))
+	for s := range c.streams {
+		if is(s) {
+			streams = append(streams, s)
+		}
+	}
+	return streams
 }
 
 // share lists s, which was created elsewhere. s gets the queue of a Stream for the same stream of
@@ -56,21 +73,6 @@ func (c *contextState) queueOf(raw driver.CUstream) (q *queue) {
 	return q
 }
 
-// others returns the other Streams for the same stream of CUDA as s that do not retain s.
-func (c *contextState) others(s *streamCore) (others []*streamCore) {
-	if !s.queue.shared.Load() && !s.legacy() {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for o := range c.streams {
-		if o != s && o.queue == s.queue {
-			others = append(others, o)
-		}
-	}
-	return others
-}
-
 // setGreen sets the green context of a stream that was created elsewhere, if this package has
 // created that, and retains it for the caller.
 func (c *contextState) setGreen(s *streamCore, raw driver.CUgreenCtx) {
@@ -79,16 +81,4 @@ func (c *contextState) setGreen(s *streamCore, raw driver.CUgreenCtx) {
 	if g := c.greens[raw]; g != nil && g.TryRetain() {
 		s.green = g
 	}
-}
-
-// liveOf returns the streams of a green context.
-func (c *contextState) liveOf(g *greenCore) (streams []*streamCore) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for s := range c.streams {
-		if s.green == g {
-			streams = append(streams, s)
-		}
-	}
-	return streams
 }

@@ -88,6 +88,24 @@ func TestDestroyAfterClose(t *testing.T) {
 	}
 }
 
+// together calls f on several goroutines at once.
+func together[T any](t *testing.T, f func() (T, error)) []T {
+	t.Helper()
+	results, errs := make([]T, 8), make([]error, 8)
+	var all sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range results {
+		all.Go(func() {
+			<-begin
+			results[i], errs[i] = f()
+		})
+	}
+	close(begin)
+	all.Wait()
+	require.NoError(t, errors.Join(errs...))
+	return results
+}
+
 // TestBorrowEventTogether tests that all Events for an event of CUDA share its state.
 func TestBorrowEventTogether(t *testing.T) {
 	x := open(t, 0)
@@ -96,20 +114,9 @@ func TestBorrowEventTogether(t *testing.T) {
 	for range 300 {
 		var raw driver.CUevent
 		require.NoError(t, x.WithCurrent(func() error { return driver.CuEventCreate(&raw, 0) }))
-		events, errs := make([]*safe.Event, 8), make([]error, 8)
-		var all sync.WaitGroup
-		begin := make(chan struct{})
-		for i := range events {
-			all.Go(func() {
-				<-begin
-				events[i], errs[i] = safe.BorrowEvent(raw, x, nil)
-			})
-		}
-		close(begin)
-		all.Wait()
-		require.NoError(t, errors.Join(errs...))
-		assert.Equal(t, 1, safe.Recordings(events))
+		events := together(t, func() (*safe.Event, error) { return safe.BorrowEvent(raw, x, nil) })
 		for _, e := range events {
+			assert.True(t, safe.SameRecording(events[0], e))
 			require.NoError(t, e.Close())
 		}
 		owner, err := safe.EventFromRaw(raw, x)
@@ -122,15 +129,9 @@ func TestBorrowTogether(t *testing.T) {
 	x := open(t, 0)
 	first, raw := loose(t, x)
 	require.NoError(t, first.Close())
-	streams, errs := make([]*safe.Stream, 8), make([]error, 8)
-	var all sync.WaitGroup
-	for i := range streams {
-		all.Go(func() { streams[i], errs[i] = safe.BorrowStream(raw, x, nil) })
-	}
-	all.Wait()
-	require.NoError(t, errors.Join(errs...))
-	assert.Equal(t, 1, safe.Queues(streams))
+	streams := together(t, func() (*safe.Stream, error) { return safe.BorrowStream(raw, x, nil) })
 	for _, s := range streams {
+		assert.True(t, safe.SameQueue(streams[0], s))
 		require.NoError(t, s.Close())
 	}
 	owner, err := safe.StreamFromRaw(raw, x)

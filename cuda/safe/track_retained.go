@@ -64,11 +64,10 @@ func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
 	x := k.extra()
 	if x.at == nil {
 		x.at = map[*lifetime.Handle]struct{}{}
-		for _, h := range k.objects {
-			x.at[h] = struct{}{}
-		}
 	}
-	x.at[h] = struct{}{}
+	for _, h := range k.objects[len(x.at):] {
+		x.at[h] = struct{}{}
+	}
 	return true
 }
 
