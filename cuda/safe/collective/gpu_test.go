@@ -18,13 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sizes are what all-reduce is measured with, in bytes, and how often.
-func sizes() map[int]int {
+// sizes are what all-reduce is measured with. All ranks go through them in this order.
+func sizes() []size {
 	if !onGPU {
-		return map[int]int{8: 2, 1 << 10: 2}
+		return []size{{8, 2}, {1 << 10, 2}}
 	}
-	return map[int]int{8: 2000, 1 << 20: 1000, 256 << 20: 50}
+	return []size{{8, 2000}, {1 << 20, 1000}, {256 << 20, 50}}
 }
+
+type size struct{ bytes, times int }
 
 // busBandwidth is the bandwidth of the links between size GPUs, as NCCL's own tests define
 // it, in GB/s.
@@ -34,7 +36,8 @@ func busBandwidth(bytes, size int, each time.Duration) float64 {
 
 func TestBandwidth(t *testing.T) {
 	w := newWorld(t)
-	for bytes, times := range sizes() {
+	for _, size := range sizes() {
+		bytes, times := size.bytes, size.times
 		b := filled(t, w, bytes/4, func(int, int) float32 { return 1 })
 		once := func() {
 			require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Average) }))
@@ -56,7 +59,8 @@ func TestBandwidth(t *testing.T) {
 
 // measured is TestBandwidth for a rank in a process of its own.
 func measured(c *Comm, s *safe.Stream, x *safe.Context) error {
-	for bytes, times := range sizes() {
+	for _, size := range sizes() {
+		bytes, times := size.bytes, size.times
 		b, err := safe.NewBuffer[float32](x, bytes/4)
 		if err != nil {
 			return err
