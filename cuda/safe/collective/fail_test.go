@@ -114,10 +114,16 @@ func TestGroupFails(t *testing.T) {
 	assert.Nil(t, (*Comm)(nil).In(nil))
 }
 
-// warm has NCCL connect the ranks, which it does at the first operation.
+// warm has NCCL connect the ranks, which it does at the first operation of each kind: until
+// the others call it, too.
 func (w *world) warm(t *testing.T, b []*safe.Buffer[int32]) {
 	t.Helper()
 	require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Max) }))
+	to := filled(t, w, b[0].Len(), func(int, int) int32 { return 0 })
+	require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error {
+		size := c.Size()
+		return errors.Join(Send(c, s, b[i], (i+1)%size), Recv(c, s, to[i], (i+size-1)%size))
+	}))
 	w.wait(t)
 }
 
