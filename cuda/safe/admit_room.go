@@ -142,14 +142,28 @@ func (s *streamCore) awaitRoom(op string, work int) (*capturing, error) {
 // destroyed.
 type crowd struct{ now, many atomic.Int32 }
 
-// room waits a moment for closed streams to be destroyed if there are many: while work of
-// the context is stuck, the driver blocks in creating the 35th stream.
+const (
+	smallCrowd = 24 // what the driver creates beside stuck work in any case
+	mostCrowd  = 34 // at this number, it may block
+)
+
+// room waits for closed streams to be destroyed if there are many: while work of the context
+// is stuck, the driver blocks in creating the 35th stream. A program that needs more waits
+// a few times at most.
 func (c *crowd) room() {
-	for range 20 {
-		if c.now.Load() < max(24, c.many.Load()) || lifetime.Idle() || rt.InCallback() {
+	if c.now.Load() < smallCrowd {
+		c.many.Store(0)
+		return
+	}
+	for end := time.Now().Add(100 * lifetime.Retry); time.Now().Before(end); time.Sleep(lifetime.Retry) {
+		if c.now.Load() < max(smallCrowd, c.many.Load()) || lifetime.Idle() || rt.InCallback() {
 			return
 		}
-		time.Sleep(lifetime.Retry)
+		lifetime.Reaper.Hurry()
 	}
-	c.many.Store(2 * c.now.Load()) // the program needs them: do not wait each time
+	if now := c.now.Load(); now < mostCrowd {
+		c.many.Store(now + (mostCrowd-smallCrowd)/3)
+	} else {
+		c.many.Store(2 * now)
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,30 +159,50 @@ func TestWorkOnFullQueue(t *testing.T) {
 // TestNewStreamsBesideStuck: streams that are closed while they work make room for new
 // ones, though the driver creates few beside stuck work.
 func TestNewStreamsBesideStuck(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		x := open(t, 0)
-		stuck, warm, k, b := stream(t, x), stream(t, x), kernel(t, x, "spin"), buffer[uint32](t, x, 16)
-		work := func(s *safe.Stream) error {
-			own, err := safe.NewBufferAsync[uint32](s, 16)
-			return errors.Join(err, k.Launch(s, one, safe.Val(uint64(20_000))), own.Close())
-		}
-		require.NoError(t, errors.Join(work(warm), warm.Synchronize()))
-		unstick := stick(t, x, stuck)
-		require.NoError(t, b.ZeroAsync(stuck))
-		made := make(chan struct{})
-		go func() {
-			defer close(made)
-			for range 300 {
-				s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-				if !assert.NoError(t, err) || !assert.NoError(t, errors.Join(work(s), s.Close())) {
-					return
+	for _, test := range []struct {
+		name string
+		busy time.Duration // what else the reaper does in each round
+		work uint64        // nanoseconds of a kernel
+	}{
+		{"idle reaper", 0, 20_000},
+		{"busy reaper", 30 * time.Millisecond, 5_000_000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				stuck, warm, k, b := stream(t, x), stream(t, x), kernel(t, x, "spin"), buffer[uint32](t, x, 16)
+				work := func(s *safe.Stream) error {
+					own, err := safe.NewBufferAsync[uint32](s, 16)
+					return errors.Join(err, k.Launch(s, one, safe.Val(test.work)), own.Close())
 				}
-			}
-		}()
-		soon(t, made, "NewStream waits for a stuck stream")
-		unstick()
-	})
+				require.NoError(t, errors.Join(work(warm), warm.Synchronize()))
+				unstick := stick(t, x, stuck)
+				require.NoError(t, b.ZeroAsync(stuck))
+				made := make(chan struct{})
+				lifetime.Reaper.Add(func() (again bool) {
+					time.Sleep(test.busy)
+					select {
+					case <-made:
+						return false
+					default:
+						return true
+					}
+				})
+				go func() {
+					defer close(made)
+					for range 300 {
+						s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+						if !assert.NoError(t, err) || !assert.NoError(t, errors.Join(work(s), s.Close())) {
+							return
+						}
+					}
+				}()
+				soon(t, made, "NewStream waits for a stuck stream")
+				unstick()
+			})
+		})
+	}
 }
 
 // TestSpareStreams tests that a closed stream serves again, unless the program knows it.

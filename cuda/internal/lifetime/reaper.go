@@ -17,6 +17,7 @@ type Queue struct {
 	mu      sync.Mutex
 	queue   []func() (again bool)
 	running bool
+	hurry   atomic.Bool
 }
 
 // active counts the Queues that run.
@@ -52,7 +53,7 @@ func (q *Queue) run() {
 			return
 		}
 		if len(batch) == 0 {
-			time.Sleep(min(max(Retry, 4*took), 50*Retry)) // leave the processor to the program
+			q.pause(min(max(Retry, 4*took), 50*Retry)) // leave the processor to the program
 		}
 		start := time.Now()
 		batch, later = append(batch, later...), nil
@@ -65,6 +66,15 @@ func (q *Queue) run() {
 			}
 		}
 		took = time.Since(start)
+	}
+}
+
+// Hurry ends the pause before functions are called again.
+func (q *Queue) Hurry() { q.hurry.Store(true) }
+
+func (q *Queue) pause(d time.Duration) {
+	for q.hurry.Store(false); d > 0 && !q.hurry.Load(); d -= Retry {
+		time.Sleep(min(d, Retry))
 	}
 }
 
