@@ -234,36 +234,39 @@ func (s *streamCore) enterOpen(op string, work int) (capture *capturing, err err
 // enteredWork is enterWork with the stream locked. It unlocks the stream if there is no
 // room or an error.
 func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
-	if room, err = s.reserve(op, work); !room {
+	if err = s.admitWork(op); err != nil {
 		return nil, false, err
 	}
 	if capture, err = s.lockCapture(op); err != nil {
 		s.unlockWork(nil)
-		return nil, true, err
+		return nil, false, err
+	}
+	// Only now is it known whether the work is captured: a capture that the stream has joined
+	// may have ended meanwhile.
+	if capture == nil && !s.hasRoom(work) {
+		s.unlockWork(nil)
+		return nil, false, nil
 	}
 	enqueuing.enter()
 	return capture, true, nil
 }
 
-// reserve is enteredWork without the lock of the capture, and without the limit on
-// goroutines that enqueue: unlockWork undoes it.
-func (s *streamCore) reserve(op string, work int) (room bool, err error) {
+// admitWork is enteredWork without the lock of the capture, the room in the queue, and the
+// limit on goroutines that enqueue: unlockWork undoes it. It unlocks the stream if there is
+// an error.
+func (s *streamCore) admitWork(op string) error {
 	if s.ctx.shared.reset.Load() {
 		s.mu.Unlock()
-		return false, &Error{Op: op, Err: ErrReset}
+		return &Error{Op: op, Err: ErrReset}
 	}
 	if s.legacy() {
 		if err := enterLong(&s.ctx.shared.legacy); err != nil {
 			s.mu.Unlock()
-			return false, wrap(op, err)
+			return wrap(op, err)
 		}
 	}
 	s.works.Add(1)
-	if s.capture.Load() == nil && !s.hasRoom(work) {
-		s.unlockWork(nil)
-		return false, nil
-	}
-	return true, nil
+	return nil
 }
 
 func (s *streamCore) leaveWork(capture *capturing) {

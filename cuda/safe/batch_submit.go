@@ -163,9 +163,7 @@ func (r *submission) chunk(n int) (done int, err error) {
 	for i := range r.list.ops[n : n+done] {
 		work -= int(r.list.ops[n+i].work)
 	}
-	if r.capture.Load() == nil {
-		r.giveBack(work)
-	}
+	r.giveBack(work)
 	r.leaveWork(nil)
 	switch {
 	case code == rt.CodeCapturing: // in a capture that this package did not begin

@@ -44,6 +44,28 @@ func LockStream(s *Stream) (unlock func()) {
 	}
 }
 
+// LockCapture does what a call on a stream of c does that is in flight until unlock, by any
+// goroutine.
+func LockCapture(c *Capture) (unlock func()) {
+	mu := c.c.graph.mu
+	mu.Lock()
+	mu.handOver()
+	return func() {
+		mu.takeOver()
+		mu.Unlock()
+	}
+}
+
+// Pending is how much work is counted as pending on s.
+func Pending(s *Stream) int {
+	s.core.mu.Lock()
+	defer s.core.mu.Unlock()
+	return s.core.pending
+}
+
+// Enqueuing tells whether a call that enqueues work on s is in flight.
+func Enqueuing(s *Stream) bool { return s.core.works.Load()%2 == 1 }
+
 // SameQueue tells whether the streams share a queue.
 func SameQueue(a, b *Stream) bool { return a.core.queue == b.core.queue }
 

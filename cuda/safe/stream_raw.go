@@ -150,18 +150,18 @@ func enterRaw(op string, streams []*streamCore) (*capturing, error) {
 		return streams[0].enterWork(op, rawWork)
 	}
 	for nap := shortNap; ; nap = nap.take() {
-		n, err := reserveAll(op, streams)
-		if n == len(streams) {
+		n, err := admitAll(op, streams)
+		if err == nil {
 			var capture *capturing
 			if capture, err = lockCaptureOf(op, streams); err == nil {
-				enqueuing.enter()
-				return capture, nil
+				if roomForAll(streams) {
+					enqueuing.enter()
+					return capture, nil
+				}
+				capture.unlock()
 			}
 		}
 		for _, s := range streams[:n] {
-			if s.capture.Load() == nil {
-				s.giveBack(rawWork)
-			}
 			s.unlockWork(nil)
 		}
 		switch {
@@ -173,30 +173,48 @@ func enterRaw(op string, streams []*streamCore) (*capturing, error) {
 	}
 }
 
-// reserveAll locks the first n streams and reserves room in their queues. It stops before
-// a stream that has no room.
-func reserveAll(op string, streams []*streamCore) (n int, err error) {
+// admitAll locks the streams and admits work on them. If there is an error, only the first n
+// are locked.
+func admitAll(op string, streams []*streamCore) (n int, err error) {
 	for i, s := range streams {
 		if err := lock(op, s.mu.second()); err != nil {
 			return i, err
 		}
-		if room, err := s.reserve(op, rawWork); !room {
+		if err := s.admitWork(op); err != nil {
 			return i, err
 		}
 	}
 	return len(streams), nil
 }
 
+// roomForAll counts the work on the streams that are not capturing, if there is room on all
+// of them. The streams' capture is locked.
+func roomForAll(streams []*streamCore) bool {
+	for i, s := range streams {
+		if s.capture.Load() != nil || s.hasRoom(rawWork) {
+			continue
+		}
+		for _, s := range streams[:i] {
+			if s.capture.Load() == nil {
+				s.giveBack(rawWork)
+			}
+		}
+		return false
+	}
+	return true
+}
+
 // lockCaptureOf locks the graph of the capture that some of the streams take part in.
 func lockCaptureOf(op string, streams []*streamCore) (*capturing, error) {
 	var part *streamCore
+	var of *capturing
 	for _, s := range streams {
 		c := s.capture.Load()
 		switch {
 		case c == nil:
 		case part == nil:
-			part = s
-		case c != part.capture.Load():
+			part, of = s, c
+		case c != of:
 			return nil, refuse(op, ErrCapturing, "the streams take part in different captures")
 		}
 	}

@@ -1,0 +1,109 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Pending work is counted correctly beside captures that end. Runs on any driver.
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// joined begins a capture on s that side takes part in. Any goroutine may end it.
+func joined(t *testing.T, x *safe.Context, s, side *safe.Stream) *safe.Capture {
+	t.Helper()
+	fork, join := event(t, x), event(t, x)
+	c, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(s.Record(fork), side.WaitEvent(fork), side.Record(join), s.WaitEvent(join)))
+	return c
+}
+
+func end(c *safe.Capture) error {
+	g, err := c.End()
+	return errors.Join(err, g.Close())
+}
+
+// enqueuing waits until a call that enqueues work on s is in flight, and perhaps waits for a
+// lock.
+func enqueuing(t *testing.T, s *safe.Stream) {
+	t.Helper()
+	require.Eventually(t, func() bool { return safe.Enqueuing(s) }, atOnce, time.Millisecond)
+	time.Sleep(10 * time.Millisecond)
+}
+
+// TestCaptureEndsBesideWork: work is counted on a stream that has joined a capture if the
+// capture ends just before the work is enqueued.
+func TestCaptureEndsBesideWork(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		pending int
+		work    func(t *testing.T, x *safe.Context, side *safe.Stream) func() error
+	}{
+		{"Launch", 1, func(t *testing.T, x *safe.Context, side *safe.Stream) func() error {
+			k := kernel(t, x, "nothing")
+			return func() error { return k.Launch(side, one) }
+		}},
+		{"Batch", 51, func(t *testing.T, x *safe.Context, side *safe.Stream) func() error {
+			e, m, b, third := event(t, x), buffer[uint32](t, x, 1), newBatch(t, x), stream(t, x)
+			g, err := third.Capture(func() error { return third.Record(e) }) // so that e takes a single call
+			require.NoError(t, errors.Join(err, g.Close(), b.Record(e)))
+			for range 50 {
+				require.NoError(t, safe.BatchFill(b, m, 1))
+			}
+			return func() error { return b.Submit(side) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			watch(t)
+			x := open(t, 0)
+			s, side := stream(t, x), stream(t, x)
+			work := c.work(t, x, side)
+			capture := joined(t, x, s, side)
+			unlock := safe.LockCapture(capture)
+			ended, worked := make(chan error, 1), make(chan error, 1)
+			go func() { ended <- end(capture) }()
+			time.Sleep(20 * time.Millisecond) // it waits for the lock first
+			go func() { worked <- work() }()
+			enqueuing(t, side)
+			unlock()
+			require.NoError(t, errors.Join(<-ended, <-worked))
+			assert.Equal(t, c.pending, safe.Pending(side))
+			require.NoError(t, side.Synchronize())
+			noViolation(t)
+		})
+	}
+}
+
+// TestCaptureEndsBesideFullQueue: work on several streams, one of which has no room, is not
+// taken from the count of a stream whose capture ends meanwhile.
+func TestCaptureEndsBesideFullQueue(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, side, full, k := stream(t, x), stream(t, x), stream(t, x), kernel(t, x, "nothing")
+	require.NoError(t, errors.Join(k.Launch(full, one), full.Synchronize()))
+	unstick := stick(t, x, full)
+	for safe.Pending(full) < 950 {
+		require.NoError(t, k.Launch(full, one))
+	}
+	capture := joined(t, x, s, side)
+	unlock := safe.LockStream(full)
+	worked := make(chan error, 1)
+	go func() {
+		worked <- safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: side}, safe.RawWork{Stream: full})
+	}()
+	enqueuing(t, side)
+	require.NoError(t, end(capture))
+	unlock()
+	time.Sleep(10 * time.Millisecond)
+	unstick()
+	require.NoError(t, <-worked)
+	assert.Equal(t, 30, safe.Pending(side))
+	noViolation(t)
+}
