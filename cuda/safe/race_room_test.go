@@ -1,15 +1,19 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// Pending work is counted correctly beside captures that end. Runs on any driver.
+// Pending work beside captures that end, and calls beside work that blocks in the driver. Runs
+// on any driver.
 
 package safe_test
 
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -106,4 +110,52 @@ func TestCaptureEndsBesideFullQueue(t *testing.T) {
 	require.NoError(t, <-worked)
 	assert.Equal(t, 30, safe.Pending(side))
 	noViolation(t)
+}
+
+// TestBesideBlockedRecord: calls beside a record that blocks in the driver, because others have
+// filled the queue, do not wait for it.
+func TestBesideBlockedRecord(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, s *safe.Stream, e *safe.Event){
+		"Query": func(t *testing.T, s *safe.Stream, e *safe.Event) {
+			done, err := s.Query()
+			assert.NoError(t, err)
+			assert.False(t, done)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				s, e, m := stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
+				require.NoError(t, errors.Join(m.ZeroAsync(s), s.Record(e), s.Synchronize()))
+				unstick := stick(t, x, s)
+				require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
+					for range 1000 {
+						err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
+					}
+					return err
+				}, m.Arg()))
+				var made atomic.Int64
+				over := make(chan error, 1)
+				go func() {
+					var err error
+					for n := 0; n < 100 && err == nil; n++ {
+						err = s.Record(e)
+						made.Add(1)
+					}
+					over <- err
+				}()
+				require.Less(t, untilBlocked(&made), int64(100), "the queue is not full")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					call(t, s, e)
+				}()
+				soon(t, done, "the call waits for the record")
+				unstick()
+				<-done
+				assert.NoError(t, except(<-over, safe.ErrClosed))
+			})
+		})
+	}
 }

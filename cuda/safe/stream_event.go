@@ -55,8 +55,14 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 	}
 	code := rt.CodeCapturing
 	if v := e.quick(); v != nil {
-		if v.ctx.same(c.ctx) && (v.untimed || c.hasRoom(1)) {
+		switch {
+		case !v.ctx.same(c.ctx):
+		case v.untimed:
 			code = rt.Record(c.callContext, v.raw, c.raw)
+		case c.hasRoom(1):
+			c.works.Add(1) // it may block: see query
+			code = rt.Record(c.callContext, v.raw, c.raw)
+			c.works.Add(1)
 		}
 		if code == 0 && !v.recorded.Load() {
 			v.recorded.Store(true)
