@@ -223,10 +223,12 @@ func (e *eventCore) adopt(op string, parent *lifetime.Handle) (*Event, error) {
 
 func (e *eventCore) Kind() string { return "Event" }
 
-// Destroy waits for short calls that have not acquired the event: see quick.
-func (e *eventCore) Destroy(bool) error {
-	e.gate.close()
-	e.gate.open()
+// Destroy waits for calls that have not acquired the event: see quick. A record may block in
+// the driver.
+func (e *eventCore) Destroy(wait bool) error {
+	if !e.unused() && !(wait && patiently(e.unused)) {
+		return lifetime.ErrLater
+	}
 	if e.pooled && !e.captured {
 		e.ctx.shared.events.put(e.raw)
 		return nil
@@ -235,6 +237,9 @@ func (e *eventCore) Destroy(bool) error {
 	e.owner = nil
 	return e.destroy()
 }
+
+// unused tells whether no call is in flight that has not acquired the event, which is closed.
+func (e *eventCore) unused() bool { return e.gate.calls.Load() == 0 }
 
 func (e *eventCore) destroy() error {
 	if e.foreign {

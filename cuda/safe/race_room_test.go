@@ -121,6 +121,7 @@ func TestBesideBlockedRecord(t *testing.T) {
 			assert.NoError(t, err)
 			assert.False(t, done)
 		},
+		"Event.Close": func(t *testing.T, s *safe.Stream, e *safe.Event) { assert.NoError(t, e.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {
