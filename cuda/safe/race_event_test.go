@@ -342,3 +342,30 @@ func recordsBesideBegin(t *testing.T) {
 	t.Logf("%d captures, %d joined", n, joined)
 	noViolation(t)
 }
+
+// TestWaitBesideFirstRecord: a wait for an event in a capture does not invalidate it beside the
+// first record of the event, which blocks in the driver here.
+func TestWaitBesideFirstRecord(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, other, e, m := stream(t, x), stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
+		require.NoError(t, errors.Join(m.ZeroAsync(s), s.Synchronize()))
+		unstick := stick(t, x, s)
+		require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
+			for range 1019 {
+				err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
+			}
+			return err
+		}, m.Arg()))
+		recorded := make(chan error, 1)
+		g, err := other.Capture(func() error {
+			go func() { recorded <- s.Record(e) }()
+			time.Sleep(50 * time.Millisecond)
+			time.AfterFunc(100*time.Millisecond, unstick)
+			return errors.Join(except(other.WaitEvent(e), safe.ErrCapturing), m.ZeroAsync(other))
+		})
+		require.NoError(t, errors.Join(err, <-recorded, g.Close()))
+		noViolation(t)
+	})
+}

@@ -188,13 +188,12 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 	if flags != 0 && !capture.retains(&e.Handle) {
 		return false, &Error{Op: op, Err: ErrClosed}
 	}
-	if e.gate.enter() { // written out, as a closure would be allocated
-		defer e.gate.leave()
-		outside := flags == 0 && e.recorded.Load() // recorded outside of captures
-		if outside && capture != nil {
-			return false, refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
+	if e.gate.enter() {
+		if flags != 0 || e.recorded.Load() {
+			defer e.gate.leave() // written out, as a closure would be allocated
+			return false, e.wait(op, s, capture, flags, flags == 0)
 		}
-		return false, check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
+		e.gate.leave() // the first record may be in flight: exclude waits for it
 	}
 	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture {
 		return false, &Error{Op: op, Err: errForeign} // even if c has ended
@@ -203,9 +202,18 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 		if flags != 0 && e.stale() {
 			return refuse(op, ErrInvalidArgument, "the event was last recorded in a capture that has ended; record it again")
 		}
-		return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), false))
+		return e.wait(op, s, capture, flags, flags == 0 && !e.captured && e.recorded.Load())
 	})
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
+}
+
+// wait makes s wait for the event, which was recorded outside of the stream's capture if outside
+// is set: the wait would invalidate that capture.
+func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags driver.CUevent_wait_flags, outside bool) error {
+	if outside && capture != nil {
+		return refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
+	}
+	return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
 }
 
 // joinBy makes the stream join the capture in which the event was recorded. It returns
