@@ -101,3 +101,16 @@ func TestRawCaptureIsJoined(t *testing.T) {
 		})
 	}
 }
+
+// TestRawCaptureMeetsEndedOne: a wait for an event of a capture that has ended does not invalidate
+// a capture of other code.
+func TestRawCaptureMeetsEndedOne(t *testing.T) {
+	x := open(t, 0)
+	s, e := stream(t, x), event(t, x)
+	g, err := s.Capture(func() error { return s.Record(e) })
+	require.NoError(t, errors.Join(err, g.Close()))
+	rawCapture(t, x, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() {
+		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrCapturing)
+	})
+	noViolation(t)
+}

@@ -202,7 +202,7 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 		if flags != 0 && e.stale() {
 			return refuse(op, ErrInvalidArgument, "the event was last recorded in a capture that has ended; record it again")
 		}
-		return e.wait(op, s, capture, flags, flags == 0 && !e.captured && e.recorded.Load())
+		return e.wait(op, s, capture, flags, flags == 0 && (!e.captured && e.recorded.Load() || e.stale()))
 	})
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
 }
