@@ -102,8 +102,12 @@ func (e *Event) quick() *eventCore {
 }
 
 // exclude calls f while no other call with the event is in flight. of is the caller's
-// capture, or nil. It fails if the event was recorded in another capture.
+// capture, or nil. It fails if the event was recorded in another capture, and on a thread of the
+// driver, for which the calls in flight may wait.
 func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
+	if rt.InCallback() {
+		return &Error{Op: op, Err: ErrInCallback}
+	}
 	if err := lock(op, &e.mu); err != nil {
 		return err
 	}

@@ -6,10 +6,12 @@ package safe_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -115,4 +117,54 @@ func TestScopeWaitFails(t *testing.T) {
 	}
 	assert.Equal(t, "cuEventQuery", simulated.Failed())
 	simulated.Reset()
+}
+
+// TestJoinInCallback tests that a host function does not wait for a call that waits for it when it
+// makes a stream join a capture.
+func TestJoinInCallback(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x, y := open(t, 0), second(t)
+		s, busy, side, e := stream(t, x), stream(t, y), stream(t, y), event(t, x)
+		c, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e))
+		waits, told := make(chan struct{}), make(chan error, 1)
+		_, err = busy.LaunchHostFunc(func() { <-waits; told <- side.WaitEvent(e) }, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		waited := make(chan error, 1)
+		go func() { waited <- y.Synchronize() }()
+		time.Sleep(50 * time.Millisecond)
+		close(waits)
+		assert.ErrorIs(t, <-told, safe.ErrInCallback)
+		require.NoError(t, errors.Join(<-waited, end(c)))
+	})
+}
+
+// TestRecordInCallback tests that a host function does not wait for a record that waits for it when
+// it records the same event in a capture.
+func TestRecordInCallback(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, other, e, m := stream(t, x), stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
+		require.NoError(t, errors.Join(m.ZeroAsync(s), s.Record(e), s.Synchronize()))
+		c, err := other.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+		require.NoError(t, err)
+		full, told := make(chan struct{}), make(chan error, 1)
+		_, err = s.LaunchHostFunc(func() { <-full; told <- other.Record(e) }, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
+			for range 1020 {
+				err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
+			}
+			return err
+		}, m.Arg()))
+		recorded := make(chan error, 1)
+		go func() { recorded <- s.Record(e) }()
+		time.Sleep(50 * time.Millisecond)
+		close(full)
+		assert.ErrorIs(t, <-told, safe.ErrInCallback)
+		require.NoError(t, errors.Join(<-recorded, end(c)))
+	})
 }
