@@ -265,3 +265,40 @@ func TestResetDuringSynchronizeBlocking(t *testing.T) {
 		s.Close()
 	})
 }
+
+// TestResetDuringWaits tests that waits return ErrReset, and that no event is queried after a reset
+// has destroyed it: CUDA uses the handles again.
+func TestResetDuringWaits(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		spin, _ := spinning(t, x)
+		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		e, err := safe.NewEvent(x, safe.EventOptions{})
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(spin.Launch(s, one, safe.Val(uint64(300_000_000))), s.Record(e)))
+		const many = 5
+		told := make(chan error, 2*many)
+		for range many {
+			go func() { told <- s.Synchronize() }()
+			go func() { told <- e.Synchronize() }()
+		}
+		f := s.Completion()
+		time.Sleep(50 * time.Millisecond)
+		resetPrimary(t, x)
+		for range 2 * many {
+			assert.ErrorIs(t, <-told, safe.ErrReset)
+		}
+		<-f.Done()
+		assert.ErrorIs(t, f.Err(), safe.ErrReset)
+		require.NoError(t, errors.Join(e.Close(), s.Close(), x.Close()))
+		noViolation(t)
+		if !onGPU {
+			settle(t)
+			simulated.Purge()
+			simulated.Lost()
+		}
+	})
+}

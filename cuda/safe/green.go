@@ -350,7 +350,7 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	if err = g.withCurrent(func() error { return g.record(op, e) }); err == nil {
 		code := x.eventSoon(x.handleContext(), e)
 		if code == driver.CUDA_ERROR_NOT_READY {
-			return &waiter{home: x.home(), event: e, queue: g, from: from, to: time.Now(), end: end}, false, nil
+			return &waiter{home: x.home(), reset: &x.shared.reset, event: e, queue: g, from: from, to: time.Now(), end: end}, false, nil
 		}
 		err = check(op, code)
 	}

@@ -30,6 +30,7 @@ type polling struct {
 // A waiter waits for an event. The poller calls end once the event is no longer needed.
 type waiter struct {
 	home      rt.Home
+	reset     *atomic.Bool // of the context: with old drivers, home does not tell
 	event     driver.CUevent
 	queue     any           // events of one queue complete in order, as a rule
 	from      time.Time     // the event was recorded after this, zero if unknown,
@@ -123,6 +124,9 @@ func (p *polling) poll(l *waitQueues, seen uint32) int {
 	if p.pauses.Load() > 0 {
 		return 0
 	}
+	if n := l.afterReset(); n > 0 {
+		return n
+	}
 	return rt.Poll(l.entries, &p.alarm, seen)
 }
 
@@ -200,6 +204,17 @@ func (l *waitQueues) forget() {
 	}
 }
 
+// afterReset sets the results of events that a reset has destroyed, and returns how many.
+func (l *waitQueues) afterReset() (n int) {
+	for i := range l.entries {
+		if l.lists[i][0].reset.Load() {
+			l.entries[i].Result = rt.CodeReset
+			n++
+		}
+	}
+	return n
+}
+
 // deliver delivers results. When the first event of a queue has completed, later ones may
 // have as well.
 func (l *waitQueues) deliver() {
@@ -227,7 +242,12 @@ func (l *waitQueues) deliver() {
 // completed returns the results of the completed events at the head of a queue. If the
 // last event has completed, earlier events need no query.
 func completed(list []*waiter) (codes []driver.CUresult) {
-	ask := func(w *waiter) driver.CUresult { return w.home.EventQuery(w.event) }
+	ask := func(w *waiter) driver.CUresult {
+		if w.reset.Load() {
+			return rt.CodeReset
+		}
+		return w.home.EventQuery(w.event)
+	}
 	var reached time.Time
 	if n := len(list); n > 2 && ask(list[n-1]) == driver.CUDA_SUCCESS {
 		reached = list[n-1].from

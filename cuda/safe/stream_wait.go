@@ -78,7 +78,7 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 		end()
 		return nil, true, check(op, code)
 	}
-	return &waiter{home: s.home(), event: e, queue: s, from: from, to: to, end: end}, false, nil
+	return &waiter{home: s.home(), reset: &s.ctx.shared.reset, event: e, queue: s, from: from, to: to, end: end}, false, nil
 }
 
 // errPending means that the work has not completed yet.
@@ -231,7 +231,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		v.Release()
 		return check(op, code)
 	}
-	w := &waiter{home: v.home(), event: v.raw, queue: v, end: func() {
+	w := &waiter{home: v.home(), reset: &v.ctx.shared.reset, event: v.raw, queue: v, end: func() {
 		v.waiting.Add(-1)
 		v.Release()
 	}}

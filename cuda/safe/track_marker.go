@@ -201,7 +201,10 @@ func (m marker) wait() {
 	if m.event != 0 {
 		code := m.stream.ctx.eventSoon(m.stream.callContext, m.event)
 		if code == driver.CUDA_ERROR_NOT_READY {
-			w := &waiter{home: m.stream.home(), event: m.event, queue: m.stream, to: time.Now(), end: func() {}}
+			w := &waiter{
+				home: m.stream.home(), reset: &m.stream.ctx.shared.reset, event: m.event, queue: m.stream,
+				to: time.Now(), end: func() {},
+			}
 			w.wait(context.Background(), "")
 		}
 		return
