@@ -101,6 +101,9 @@ func (e *Event) quick() *eventCore {
 	return e.core
 }
 
+// unawaited tells whether no wait for the event is in the poller.
+func (e *eventCore) unawaited() bool { return e.waiting.Load() == 0 }
+
 // exclude calls f while no other call with the event is in flight. of is the caller's
 // capture, or nil. It fails if the event was recorded in another capture, and on a thread of the
 // driver, for which the calls in flight may wait.

@@ -369,3 +369,23 @@ func TestWaitBesideFirstRecord(t *testing.T) {
 		noViolation(t)
 	})
 }
+
+// TestRecordAfterCanceledWait: an event can be recorded in a capture once a wait for it has been
+// given up.
+func TestRecordAfterCanceledWait(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, other, e := stream(t, x), stream(t, x), event(t, x)
+	unstick := stick(t, x, s)
+	for range 100 {
+		require.NoError(t, s.Record(e))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		require.ErrorIs(t, e.Wait(ctx), context.DeadlineExceeded)
+		cancel()
+		g, err := other.Capture(func() error { return other.Record(e) })
+		require.NoError(t, err)
+		require.NoError(t, g.Close())
+	}
+	unstick()
+	noViolation(t)
+}
