@@ -80,10 +80,12 @@ func (b *block) addTo(op string, g *graphCore, o AllocOptions, deps []Node) (Nod
 		return Node{}, outOfMemory(err, b.size, o.where(), g.ctx.noteFree)
 	}
 	b.ctx, b.address, b.peers, b.onHost = g.ctx, p.Dptr, slices.Clone(o.Access), o.onHost()
+	b.free = (*block).graphFree
 	if o.Managed || b.onHost {
 		b.host = hostPointer(b.address)
 	}
 	k := newRetained()
+	k.retain(&b.Handle, b.TryRetain) // launches use it, also those of graphs without other nodes that do
 	k.allocates(b)
 	g.kept.set(raw, k)
 	return g.named(raw, driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC), nil

@@ -20,7 +20,8 @@ import (
 // memory is still allocated. Except in captures, using the buffer returns [ErrNotAllocated]
 // before the first [GraphExec.Launch] of the graph and after FreeAsync. Do not use it after
 // a FreeNode: the resulting fault may be fatal, see [IsFatal]. Closing the buffer does not
-// free the memory. The buffer is closed with the graph and its executables.
+// free the memory. The buffer is closed with the graph and its executables, and the memory
+// freed if it is still allocated.
 //
 // A graph with such a node can have one executable at a time. It can neither be cloned nor
 // become a child of another graph, and its nodes and edges cannot be removed.

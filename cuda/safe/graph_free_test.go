@@ -1,0 +1,71 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// The release of memory that graphs allocate. The tests run on the simulated driver and on
+// a GPU.
+
+package safe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAllocLeft: memory that the last launch has left allocated is freed once the graph and
+// its executables are closed, after the work that uses it.
+func TestAllocLeft(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	gate, s, side := newGate(t, x), stream(t, x), stream(t, x)
+	for _, early := range []bool{false, true} {
+		g, err := safe.NewGraph(x)
+		require.NoError(t, err)
+		b, _, err := safe.AddAlloc[uint32](g, 100)
+		require.NoError(t, err)
+		e, err := g.Instantiate()
+		require.NoError(t, err)
+		launch(t, e, s)
+		gate.flag.Data()[0] = 0
+		gate.shut(t, side)
+		require.NoError(t, b.FillAsync(side, 7))
+		if early {
+			require.NoError(t, b.Close())
+		}
+		require.NoError(t, g.Close())
+		require.NoError(t, e.Close())
+		time.Sleep(20 * time.Millisecond)
+		gate.open()
+		require.NoError(t, side.Synchronize())
+		allFreed()
+	}
+	noViolation(t)
+}
+
+// TestAllocFreedAside: FreeAsync on another stream is ordered after the launch that allocates
+// the memory, also if no node uses it.
+func TestAllocFreedAside(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	gate, s, side := newGate(t, x), stream(t, x), stream(t, x)
+	g := newGraph(t, x)
+	b, _, err := safe.AddAlloc[uint32](g, 100)
+	require.NoError(t, err)
+	e := executable(t, g)
+	gate.shut(t, s)
+	require.NoError(t, e.Launch(s))
+	require.NoError(t, b.FreeAsync(side))
+	time.Sleep(20 * time.Millisecond)
+	done, err := side.Query()
+	require.NoError(t, err)
+	assert.False(t, done, "it frees what is not allocated yet")
+	gate.open()
+	require.NoError(t, side.Synchronize())
+	require.NoError(t, s.Synchronize())
+	allFreed()
+	noViolation(t)
+}
