@@ -79,9 +79,7 @@ func TestCaptureAlloc(t *testing.T) {
 				launch(t, e, s)
 				assert.EqualValues(t, 6, read(t, y))
 			}
-			if name != "FreeNode" {
-				assert.Error(t, b.FillAsync(s, 1), "it is not allocated after the launch")
-			}
+			assert.Error(t, b.FillAsync(s, 1), "it is not allocated after the launch")
 			allFreed()
 		})
 	}

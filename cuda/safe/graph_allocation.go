@@ -11,12 +11,12 @@ import (
 
 // A graphAllocation is memory that the launches of a graph allocate.
 type graphAllocation struct {
-	present atomic.Bool  // a launch has allocated it, and FreeAsync has not freed it since
-	copying atomic.Int32 // synchronous copies in flight, for which FreeAsync waits
-	freed   atomic.Bool  // the capture that allocates it frees it: it is never present
-	byNode  atomic.Bool  // a node frees it, perhaps of another graph: present may be wrong
-	home    *streamCore  // the stream that captured the allocation, or nil
-	capture *capturing   // in which it did, or nil
+	present atomic.Bool              // a launch has allocated it, and nothing has freed it since
+	copying atomic.Int32             // synchronous copies in flight, for which FreeAsync waits
+	freed   atomic.Bool              // the capture that allocates it frees it: it is never present
+	freer   atomic.Pointer[retained] // of the node that frees it, perhaps in another graph, or nil
+	home    *streamCore              // the stream that captured the allocation, or nil
+	capture *capturing               // in which it did, or nil
 }
 
 // allocated returns whether work outside of captures may use the block.
@@ -60,7 +60,7 @@ func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
 // graphFree frees what the last launch has left allocated: destroying a graph and its
 // executables does not.
 func (b *block) graphFree() error {
-	if b.graph.byNode.Load() || !b.graph.present.Swap(false) {
+	if !b.graph.present.Swap(false) {
 		return nil
 	}
 	return driver.CuMemFree(b.address)
@@ -77,7 +77,7 @@ func (b *block) freeCaptured(op string, s *streamCore) (captured bool, err error
 	if c == nil {
 		return false, nil
 	}
-	if b.graph.freed.Load() || b.graph.byNode.Load() {
+	if b.graph.freed.Load() || b.graph.freer.Load() != nil {
 		return true, refuse(op, ErrClosed, "a node of a graph frees the memory already")
 	}
 	return true, wrap(op, c.free(b, s))
@@ -94,7 +94,7 @@ func (b *block) freeInCapture() error {
 		return err
 	}
 	defer s.leave(c)
-	if c != b.graph.capture || b.graph.freed.Load() || b.graph.byNode.Load() {
+	if c != b.graph.capture || b.graph.freed.Load() || b.graph.freer.Load() != nil {
 		return nil
 	}
 	return wrap(closing, c.free(b, s))
@@ -121,7 +121,8 @@ func (c *capturing) free(b *block, s *streamCore) error {
 		return err
 	case c == b.graph.capture:
 		b.graph.freed.Store(true)
-	case !b.graph.byNode.Swap(true):
+	default:
+		c.graph.kept.captured.frees(b)
 		c.frees = append(c.frees, b)
 	}
 	c.retains(&b.Handle)
@@ -131,13 +132,13 @@ func (c *capturing) free(b *block, s *streamCore) error {
 // discard notes that the capture's graph will never be launched. The capture is over.
 func (c *capturing) discard() {
 	for _, b := range c.frees {
-		b.graph.byNode.Store(false)
+		b.graph.freer.Store(nil)
 	}
 }
 
 // oneExecutable explains why CUDA refuses to instantiate a graph that allocates memory.
 func (g *graphCore) oneExecutable(op string, err error) error {
-	if !errors.Is(err, driver.CUDA_ERROR_NOT_SUPPORTED) || len(g.kept.allocations()) == 0 {
+	if allocs, _ := g.kept.memory(); !errors.Is(err, driver.CUDA_ERROR_NOT_SUPPORTED) || len(allocs) == 0 {
 		return err
 	}
 	return refuse(op, driver.CUDA_ERROR_NOT_SUPPORTED, "a graph that allocates memory can have one executable at a time; close that first")

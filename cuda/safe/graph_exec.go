@@ -28,7 +28,8 @@ type execCore struct {
 	destroys destruction
 
 	source *graphCore
-	allocs []*block // that a launch allocates and leaves allocated
+	allocs []*block // that a launch allocates and leaves allocated, unless it frees it
+	freed  []*block // that nodes of a launch free
 	work   int      // operations that a launch adds to a stream's queue
 
 	mu      mutex[execRank] // one thread at a time may use an executable
@@ -121,12 +122,14 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}
-	allocs := left(c.kept.allocations())
+	allocs, freed := c.kept.memory()
+	allocs = left(allocs)
 	err := executables.inTurn(func() error { return e.instantiate(op, c, allocs, flags) })
 	if err = c.oneExecutable(op, err); err != nil {
 		return wrap(op, err)
 	}
-	e.ctx, e.kept, e.source, e.allocs, c.executed = c.ctx, c.kept.share(), c, allocs, true
+	e.ctx, e.kept, e.source, c.executed = c.ctx, c.kept.share(), c, true
+	e.allocs, e.freed = allocs, freed
 	return nil
 }
 
@@ -287,10 +290,13 @@ func (e *execCore) enqueue(op string, s *streamCore, launches bool, call func(dr
 	return check(op, code)
 }
 
-// launched notes that a launch has allocated its memory. mu is held.
+// launched notes that a launch has allocated and freed its memory. mu is held.
 func (e *execCore) launched() {
 	for _, b := range e.allocs {
 		b.graph.present.Store(true)
+	}
+	for _, b := range e.freed {
+		b.graph.present.Store(false)
 	}
 }
 
@@ -374,7 +380,8 @@ func (e *GraphExec) Update(g *Graph) error {
 		}
 		before := c.kept
 		c.kept = g.kept.share()
-		c.allocs = left(c.kept.allocations())
+		c.allocs, c.freed = c.kept.memory()
+		c.allocs = left(c.allocs)
 		if c.kept.same(before) {
 			before.release()
 		} else {

@@ -69,3 +69,48 @@ func TestAllocFreedAside(t *testing.T) {
 	allFreed()
 	noViolation(t)
 }
+
+// TestFreeNodeNeverLaunched: a node that frees memory counts when it is launched, and
+// another one may once its graph is closed.
+func TestFreeNodeNeverLaunched(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	s := stream(t, x)
+	var b *safe.Buffer[uint32]
+	g, err := s.Capture(func() (err error) {
+		b, err = safe.NewBufferAsync[uint32](s, 100)
+		return err
+	})
+	require.NoError(t, err)
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	freeing := func() *safe.Graph {
+		g, err := safe.NewGraph(x)
+		require.NoError(t, err)
+		addNode(t, g, safe.FreeNode(b))
+		return g
+	}
+	launch(t, e, s)
+	require.NoError(t, freeing().Close())
+
+	frees, err := s.Capture(func() error { return b.FreeAsync(s) })
+	require.NoError(t, err, "the other graph is closed")
+	f, err := frees.Instantiate()
+	require.NoError(t, err)
+	require.NoError(t, b.Fill(1), "nothing has freed it")
+	launch(t, f, s)
+	assert.ErrorIs(t, b.Fill(1), safe.ErrNotAllocated)
+	allFreed()
+	require.NoError(t, f.Close())
+	require.NoError(t, frees.Close())
+
+	launch(t, e, s)
+	require.NoError(t, b.Fill(1))
+	unlaunched := freeing()
+	require.NoError(t, g.Close())
+	require.NoError(t, e.Close())
+	require.NoError(t, unlaunched.Close())
+	allFreed()
+	noViolation(t)
+}

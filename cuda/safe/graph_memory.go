@@ -18,10 +18,10 @@ import (
 //
 // Without AutoFreeOnLaunch, a launch returns driver.CUDA_ERROR_INVALID_VALUE while the
 // memory is still allocated. Except in captures, using the buffer returns [ErrNotAllocated]
-// before the first [GraphExec.Launch] of the graph and after FreeAsync. Do not use it after
-// a FreeNode: the resulting fault may be fatal, see [IsFatal]. Closing the buffer does not
-// free the memory. The buffer is closed with the graph and its executables, and the memory
-// freed if it is still allocated.
+// before the first [GraphExec.Launch] of the graph, and after FreeAsync or the launch of a
+// FreeNode. Nodes must not use it after a FreeNode: the resulting fault may be fatal, see
+// [IsFatal]. Closing the buffer does not free the memory. The buffer is closed with the
+// graph and its executables, and the memory freed if it is still allocated.
 //
 // A graph with such a node can have one executable at a time. It can neither be cloned nor
 // become a child of another graph, and its nodes and edges cannot be removed.
@@ -37,9 +37,11 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 // allocates: see [AddAlloc] and [NewBufferAsync]. It must depend on the nodes that use the memory. Using it returns
 // [ErrInvalidArgument] if b is any other buffer. Source: cuGraphAddMemFreeNode.
 func FreeNode[T any](b *Buffer[T]) NodeParams {
+	var kept *retained
 	return &funcNode{
 		typ: driver.CU_GRAPH_NODE_TYPE_MEM_FREE,
 		takes: func(op string, k *retained, _ *graphCore) error {
+			kept = k
 			if err := b.span().retainedBy(op, k); err != nil {
 				return err
 			}
@@ -48,7 +50,7 @@ func FreeNode[T any](b *Buffer[T]) NodeParams {
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			err := driver.CuGraphAddMemFreeNode(n, g, deps, count, b.address)
 			if err == nil {
-				b.memory.graph.byNode.Store(true)
+				kept.frees(b.memory.block)
 			}
 			return err
 		},
@@ -70,7 +72,7 @@ func (b *Buffer[T]) ofGraph(op string) error {
 // after all work of the capture that uses it.
 //
 // It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first
-// launch of the graph and after another FreeAsync, and [ErrClosed] if a node of the capture
+// launch of the graph and after another release, and [ErrClosed] if a node of the capture
 // frees the memory already. Source: cuMemFreeAsync.
 func (b *Buffer[T]) FreeAsync(s *Stream) error {
 	const op = "Buffer.FreeAsync"

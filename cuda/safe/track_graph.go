@@ -2,6 +2,7 @@ package safe
 
 import (
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +30,7 @@ type nodeTable struct {
 	all    *retained        // the objects of all nodes, each once; nil until needed
 	inner  []*graphRetained // valid with all: of child graphs
 	allocs []*block         // valid with all: the memory that the nodes allocate
+	freed  []*block         // valid with all: the memory that they free
 	plain  bool             // valid with all: there is nothing but objects
 }
 
@@ -128,12 +130,13 @@ func (h *graphRetained) share() *graphRetained {
 	return &graphRetained{captured: h.captured.share(), user: h.user.share(), nodes: h.nodes}
 }
 
-// allocations returns the memory that the nodes allocate.
-func (h *graphRetained) allocations() []*block {
+// memory returns the memory that the nodes allocate, and that they free.
+func (h *graphRetained) memory() (allocs, freed []*block) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.nodes.objects()
-	return append(h.captured.allocations(), h.nodes.allocs...)
+	c := h.captured.content()
+	return slices.Concat(c.allocs, h.nodes.allocs), slices.Concat(c.freed, h.nodes.freed)
 }
 
 // noteAll registers s, whose mu is held, as a user of all retained buffers.
@@ -210,7 +213,7 @@ func (t *nodeTable) objects() *retained {
 	if t.all != nil {
 		return t.all
 	}
-	t.all, t.inner, t.allocs, t.plain = newRetained(), nil, nil, true
+	t.all, t.inner, t.allocs, t.freed, t.plain = newRetained(), nil, nil, nil, true
 	listed := map[*retained]struct{}{} // nodes may share one
 	for k := range t.each() {
 		if _, ok := listed[k]; !ok {
@@ -246,7 +249,7 @@ func (t *nodeTable) list(k *retained) {
 	if c.inner != nil {
 		t.inner = append(t.inner, c.inner)
 	}
-	t.allocs = append(t.allocs, c.allocs...)
+	t.allocs, t.freed = append(t.allocs, c.allocs...), append(t.freed, c.freed...)
 	t.plain = t.plain && c.plain
 }
 

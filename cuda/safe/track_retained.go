@@ -1,7 +1,6 @@
 package safe
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -24,6 +23,7 @@ type extras struct {
 	inner     *graphRetained // of a child graph
 	onRelease []func()       // the user's
 	allocs    []*block       // that the work allocates: closed by release
+	freed     []*block       // that nodes of the work free
 	next      *retained      // retained by this one
 }
 
@@ -92,9 +92,13 @@ func (k *retained) allocates(b *block) {
 	x.allocs = append(x.allocs, b)
 }
 
-// allocations returns the memory that the work allocates.
-func (k *retained) allocations() []*block {
-	return slices.Clone(k.content().allocs)
+// frees adds memory that a node of the work frees.
+func (k *retained) frees(b *block) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x := k.extra()
+	x.freed = append(x.freed, b)
+	b.graph.freer.Store(k)
 }
 
 func (k *retained) token(token uintptr) {
@@ -154,6 +158,9 @@ func (k *retained) release() {
 		h.Release()
 	}
 	if k.extras != nil {
+		for _, b := range k.extras.freed { // CUDA takes another node now
+			b.graph.freer.CompareAndSwap(k, nil)
+		}
 		k.extras.release()
 	}
 	k.objects, k.extras = nil, nil
@@ -210,6 +217,7 @@ type content struct {
 	objects []*lifetime.Handle
 	inner   *graphRetained
 	allocs  []*block
+	freed   []*block
 	plain   bool // there is nothing but objects
 }
 
@@ -218,7 +226,7 @@ func (k *retained) content() content {
 	defer k.mu.Unlock()
 	c := content{objects: k.objects, inner: k.inner(), plain: k.plain()}
 	if k.extras != nil {
-		c.allocs = k.extras.allocs
+		c.allocs, c.freed = k.extras.allocs, k.extras.freed
 	}
 	return c
 }
@@ -226,5 +234,5 @@ func (k *retained) content() content {
 // plain returns whether k retains objects and nothing else. mu is held.
 func (k *retained) plain() bool {
 	x := k.extras
-	return x == nil || len(x.tokens)+len(x.onRelease)+len(x.allocs) == 0 && x.inner == nil && x.next == nil
+	return x == nil || len(x.tokens)+len(x.onRelease)+len(x.allocs)+len(x.freed) == 0 && x.inner == nil && x.next == nil
 }
