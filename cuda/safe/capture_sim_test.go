@@ -312,10 +312,13 @@ func TestSimReleaseInCapture(t *testing.T) {
 	x := open(t, 0)
 	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
+	closing(t, s)
 	over := make(chan struct{})
 	go func() {
-		s.Capture(func() error { s.Release(); return nil })
-		close(over)
+		defer close(over)
+		g, err := s.Capture(func() error { assert.Zero(t, s.Release()); return nil })
+		assert.NoError(t, err)
+		assert.NoError(t, g.Close())
 	}()
 	select {
 	case <-over:
