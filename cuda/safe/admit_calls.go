@@ -80,6 +80,11 @@ func (g *callGate) whenAlone(f func()) {
 func (g *callGate) alone(window time.Duration, f func()) bool {
 	g.turn.Lock()
 	defer g.turn.Unlock()
+	return g.aloneInTurn(window, f)
+}
+
+// aloneInTurn is alone with turn held.
+func (g *callGate) aloneInTurn(window time.Duration, f func()) bool {
 	g.shut.Store(true)
 	defer g.shut.Store(false)
 	for i, end := 0, time.Now().Add(window); i < len(g.stripes); {
@@ -105,6 +110,18 @@ func (g *callGate) inTurn(f func() error) error {
 	return f()
 }
 
+// turns makes destructions for which the Reaper would have to wait.
+var turns lifetime.Queue
+
+// take locks turn. Without wait, it postpones a destruction if another call has the turn: an
+// instantiation may load kernels, which waits for all that run.
+func (g *callGate) take(wait bool) error {
+	if !lockOr(&g.turn, wait) {
+		return &lifetime.Elsewhere{Queue: &turns}
+	}
+	return nil
+}
+
 // A destruction needs a moment without the calls of a gate, and is retried until it gets
 // one. Each try delays all these calls a little longer than the one before, and the next one
 // comes later.
@@ -119,14 +136,18 @@ const (
 	windowShare = 20 // the pause after a try, in windows
 )
 
-// try calls f, or returns lifetime.ErrLater.
-func (d *destruction) try(g *callGate, f func() error) (err error) {
+// try calls f, or postpones the destruction.
+func (d *destruction) try(g *callGate, wait bool, f func() error) (err error) {
 	now := time.Now()
 	if now.Before(d.next) {
 		return lifetime.ErrLater
 	}
+	if err := g.take(wait); err != nil {
+		return err
+	}
+	defer g.turn.Unlock()
 	d.window = min(max(2*d.window, firstWindow), lastWindow)
-	if !g.alone(d.window, func() { err = f() }) {
+	if !g.aloneInTurn(d.window, func() { err = f() }) {
 		d.next = now.Add(windowShare * d.window)
 		return lifetime.ErrLater
 	}

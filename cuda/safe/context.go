@@ -174,7 +174,7 @@ func (c *contextCore) Destroy(wait bool) error {
 		}
 		c.err = errors.Join(c.err, err)
 	}
-	err := c.releases.try(&executables, c.giveUp)
+	err := c.releases.try(&executables, true, c.giveUp)
 	if err == lifetime.ErrLater {
 		return err
 	}

@@ -109,14 +109,15 @@ func (g *graphCore) Destroy(wait bool) error {
 		return err
 	}
 	defer g.mu.Unlock()
+	if err := executables.take(wait); err != nil {
+		return err
+	}
+	defer executables.turn.Unlock()
 	defer g.kept.release()
-	if g.destroyed {
+	if g.destroyed || g.ctx.shared.reset.Load() {
 		return nil
 	}
-	if g.ctx.shared.reset.Load() {
-		return nil
-	}
-	return executables.inTurn(func() error { return released("Graph.Close", g.ctx.home().DestroyGraph(g.raw)) })
+	return released("Graph.Close", g.ctx.home().DestroyGraph(g.raw))
 }
 
 func (g *Graph) acquire(op string) (*graphCore, error) {

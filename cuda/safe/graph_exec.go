@@ -178,7 +178,7 @@ func (e *execCore) Destroy(wait bool) error {
 		return lifetime.ErrLater
 	}
 	err := e.destroy(wait)
-	if err != lifetime.ErrLater {
+	if !lifetime.Postponed(err) {
 		e.kept.release()
 	}
 	return err
@@ -190,7 +190,7 @@ func (e *execCore) destroy(wait bool) error {
 		return err
 	}
 	defer e.source.mu.Unlock()
-	return e.destroys.try(&executables, func() error {
+	return e.destroys.try(&executables, wait, func() error {
 		if e.ctx.shared.reset.Load() {
 			return nil
 		}

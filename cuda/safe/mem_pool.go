@@ -249,7 +249,7 @@ func (p *poolCore) Destroy(bool) error {
 // drop destroys a pool that is drained, or returns lifetime.ErrLater. A reset of the context
 // has not destroyed it.
 func (p *poolCore) drop(op string) error {
-	return p.end.try(&hostWaits, func() error {
+	return p.end.try(&hostWaits, true, func() error {
 		return p.ctx.releasing(op, func() error { return driver.CuMemPoolDestroy(p.raw) })
 	})
 }

@@ -130,6 +130,53 @@ func TestReapingBesideFullQueue(t *testing.T) {
 	<-over
 }
 
+// TestReapingBesideInstantiate: an instantiation that waits in the driver, for instance for
+// running kernels while it loads others, holds up what needs its turn alone.
+func TestReapingBesideInstantiate(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGraphInstantiateWithParams")
+	startClean(t)
+	x := open(t, 0)
+	g, other := newGraph(t, x), newGraph(t, x)
+	for kind, drops := range map[string]func() error{
+		"graph": func() error { _, err := safe.NewGraph(x); return err },
+		"exec":  func() error { _, err := other.Instantiate(); return err },
+		"stream": func() error {
+			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			s.Raw() // it is not kept for later
+			return err
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			alive := simulated.Live(kind)
+			require.NoError(t, drops())
+			simulated.Delay("cuGraphInstantiateWithParams", hang)
+			defer simulated.Reset()
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				e, err := g.Instantiate()
+				assert.NoError(t, err)
+				assert.NoError(t, e.Close())
+			}()
+			require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+			drop()
+			released := make(chan struct{})
+			r, err := safe.NewResource(x, func() { close(released) })
+			require.NoError(t, err)
+			require.NoError(t, r.Close())
+			select {
+			case <-released:
+			case <-time.After(2 * time.Second):
+				t.Error("it waits, too")
+			}
+			simulated.Reset()
+			<-over
+			assert.Eventually(t, func() bool { return simulated.Live(kind) == alive }, atOnce, time.Millisecond, "it is destroyed later")
+		})
+	}
+}
+
 // TestFreeBesideStuck: the driver waits for all work of the context when it frees memory.
 // That must not hold up anything else.
 func TestFreeBesideStuck(t *testing.T) {

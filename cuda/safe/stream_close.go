@@ -78,16 +78,21 @@ func (s *streamCore) Destroy(wait bool) error {
 	if s.tailDone() == driver.CUDA_ERROR_NOT_READY {
 		return lifetime.ErrLater
 	}
-	shared.crowd.now.Add(-1)
 	for _, o := range shared.others(s) {
 		if o.Over() {
 			o.end() // or it would use the handle later
 		}
 	}
 	if !shared.reset.Load() && s.ctx.home().Check() == 0 && shared.spare.keep(s) {
+		shared.crowd.now.Add(-1)
 		return nil
 	}
-	return s.ctx.destroying("Stream.Close", func() error { return destroyStream(s.raw) })
+	if err := executables.take(wait); err != nil {
+		return err
+	}
+	defer executables.turn.Unlock()
+	shared.crowd.now.Add(-1)
+	return s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
 }
 
 // destroyStream destroys a stream of CUDA with its context current.
