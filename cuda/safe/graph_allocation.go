@@ -77,10 +77,17 @@ func (b *block) freeCaptured(op string, s *streamCore) (captured bool, err error
 	if c == nil {
 		return false, nil
 	}
-	if b.graph.freed.Load() || b.graph.freer.Load() != nil {
+	if b.graph.freed.Load() || c.freedBefore(b) {
 		return true, refuse(op, ErrClosed, "a node of a graph frees the memory already")
 	}
 	return true, wrap(op, c.free(b, s))
+}
+
+// freedBefore returns whether a node frees the block, other than one that the capture
+// replaces. The capture is locked.
+func (c *capturing) freedBefore(b *block) bool {
+	k := b.graph.freer.Load()
+	return k != nil && (c.before == nil || k != c.before.captured)
 }
 
 // freeInCapture frees the block in the capture that allocates it, if that is under way.
@@ -94,7 +101,7 @@ func (b *block) freeInCapture() error {
 		return err
 	}
 	defer s.leave(c)
-	if c != b.graph.capture || b.graph.freed.Load() || b.graph.freer.Load() != nil {
+	if c != b.graph.capture || b.graph.freed.Load() || c.freedBefore(b) {
 		return nil
 	}
 	return wrap(closing, c.free(b, s))

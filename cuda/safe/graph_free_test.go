@@ -114,3 +114,25 @@ func TestFreeNodeNeverLaunched(t *testing.T) {
 	allFreed()
 	noViolation(t)
 }
+
+// TestRecaptureFrees: a recapture frees the memory of another graph again.
+func TestRecaptureFrees(t *testing.T) {
+	needs(t, "cuStreamBeginRecaptureToGraph")
+	x := open(t, 0)
+	s := stream(t, x)
+	var b *safe.Buffer[uint32]
+	g, err := s.Capture(func() (err error) {
+		b, err = safe.NewBufferAsync[uint32](s, 100)
+		return err
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	free := func() error { return b.FreeAsync(s) }
+	frees, err := s.Capture(free)
+	require.NoError(t, err)
+	closing(t, frees)
+	require.NoError(t, s.Recapture(frees, safe.CaptureOptions{}, free))
+	launch(t, executable(t, g), s)
+	launch(t, executable(t, frees), s)
+	assert.ErrorIs(t, b.Fill(1), safe.ErrNotAllocated)
+}
