@@ -83,6 +83,15 @@ func (g *callGate) alone(window time.Duration, f func()) bool {
 	return g.aloneInTurn(window, f)
 }
 
+// idle returns whether no call is in flight within window, unless another call has the turn.
+func (g *callGate) idle(window time.Duration) bool {
+	if !g.turn.TryLock() {
+		return false
+	}
+	defer g.turn.Unlock()
+	return g.aloneInTurn(window, func() {})
+}
+
 // aloneInTurn is alone with turn held.
 func (g *callGate) aloneInTurn(window time.Duration, f func()) bool {
 	g.shut.Store(true)

@@ -95,7 +95,7 @@ func (r *Resource) Revoke() {
 	revocations.Add(1) // also the second time: a concurrent call may not have got here yet
 	_ = r.Close()
 	window := firstWindow
-	for end := time.Now().Add(time.Second); time.Now().Before(end) && !executables.alone(window, func() {}); {
+	for end := time.Now().Add(time.Second); time.Now().Before(end) && !executables.idle(window); {
 		time.Sleep(window)
 		window = min(2*window, lastWindow)
 	}

@@ -212,3 +212,28 @@ func TestRevokeAfterCaptureTo(t *testing.T) {
 	require.NoError(t, after.Close())
 	released(t, gone)
 }
+
+// TestRevokeBesideInstantiate tests that Revoke waits for no longer than it promises.
+func TestRevokeBesideInstantiate(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGraphInstantiateWithParams")
+	startClean(t)
+	x := open(t, 0)
+	g := newGraph(t, x)
+	simulated.Delay("cuGraphInstantiateWithParams", hang)
+	defer simulated.Reset()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		e, err := g.Instantiate()
+		assert.NoError(t, err)
+		assert.NoError(t, e.Close())
+	}()
+	require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+	r, err := safe.NewResource(x, func() {})
+	require.NoError(t, err)
+	r.Revoke()
+	assert.False(t, isDone(over), "it waited for the instantiation")
+	simulated.Reset()
+	<-over
+}
