@@ -242,6 +242,9 @@ func TestIncludes(t *testing.T) {
 		func() { files["root.h"].Data = []byte("#define ROOT 5") },
 		func() { files["kernels/near.h"].Data = []byte("#define NEAR 6") },
 		func() { write("disk.h", "#include \\\n \"deep/d.h\"\n#define DISK (D+1)\n") },
+		func() { write("disk.h", "#\v\f/* of\n many lines */ include \"deep/d.h\"\n#define DISK (D+1)\n") },
+		func() { write("deep/e.h", "#if __has_include/**/(\"f.h\")\n#define E 7\n#else\n#define E 6\n#endif\n") },
+		func() { write("deep/f.h", "") },
 		func() { files["disk.h"] = &fstest.MapFile{Data: []byte("#define DISK 8")} }, // before that of IncludePaths
 	} {
 		change()

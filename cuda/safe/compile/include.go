@@ -26,7 +26,10 @@ import (
 
 // directive matches an #include, also within comments. Its second and third group are the name, or
 // neither takes part if a macro is in its place.
-var directive = regexp.MustCompile(`(?:(?:#|%:|\?\?=)(?:[ \t]|/\*.*?\*/)*(?:include|include_next|import|embed)\b|\b__has_(?:include|include_next|embed)[ \t]*\()(?:[ \t]|/\*.*?\*/)*("([^"\n]+)"|<([^>\n]+)>)?`)
+var directive = regexp.MustCompile(`(?:(?:#|%:|\?\?=)` + blank + `(?:include|include_next|import|embed)\b|\b__has_(?:include|include_next|embed)` + blank + `\()` + blank + `("([^"\n]+)"|<([^>\n]+)>)?`)
+
+// blank is what may stand between the words of a directive: also comments of many lines.
+const blank = `(?:[ \t\v\f]|(?s:/\*.*?\*/))*`
 
 var spliced = regexp.MustCompile(`\\[ \t]*\r?\n`)
 
