@@ -108,7 +108,7 @@ func linked(ctx context.Context, a arch, pieces []piece, o Options) (*product, e
 	names, log := map[string]string{}, ""
 	for n := range pieces {
 		in := &pieces[n]
-		if in.code == nil {
+		if len(in.code) == 0 {
 			p, err := compilePiece(ctx, a, in, o, lto, version)
 			if err != nil {
 				return nil, err

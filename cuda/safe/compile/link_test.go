@@ -68,6 +68,7 @@ func TestLink(t *testing.T) {
 			"cubin and PTX":    {{Code: piece(caller, MachineCode, "sm_90")}, {Code: piece(callee, PTX, "sm_75")}},
 			"source and PTX":   {{Source: caller}, {Code: piece(callee, PTX, "sm_75")}},
 			"with an archive":  {{Source: caller}, {Source: callee}, {Code: []byte(libraryMagic)}},
+			"no code":          {{Source: caller, Code: []byte{}}, {Source: callee}},
 			"source and LTO":   {{Source: caller}, {Code: piece(callee, LTOIR, "sm_90")}},
 			"a linked one too": {{Source: caller}, {Source: callee}, {Code: piece(twice, MachineCode, "sm_90")}},
 		} {
