@@ -196,7 +196,9 @@ func linkPieces(ctx context.Context, c *compiler, flags []string, pieces []piece
 			return p, nil
 		}
 	}
-	// The linker cannot be stopped.
+	for n := range pieces { // the linker cannot be stopped, and the caller's code may change after the end of ctx
+		pieces[n].code = bytes.Clone(pieces[n].code)
+	}
 	p, err := await(ctx, func(*atomic.Int32) (*product, error) { return linkNow(flags, pieces, o.Format) })
 	var e *Error
 	if errors.As(err, &e) {
