@@ -68,6 +68,10 @@ func TestRefused(t *testing.T) {
 			safe.ErrInvalidArgument, "a has 2 matrices, c has 3"},
 		{blas.GemmStrided(h, s, 1, blas.Stack[float32]{Matrix: m, Count: 2, Step: 97}, blas.Stack[float32]{Matrix: m, Count: 1}, 0, blas.Stack[float32]{Matrix: out, Count: 2}),
 			safe.ErrRange, "a is 2 of 2x2 float32 with step 97 from value 0 on, but its buffer has 100 values"},
+		{gemm(M{Buffer: b, Rows: 1, Cols: 2, Stride: 1 << 62}, m, M{Buffer: b, Rows: 1, Cols: 2, Stride: 1 << 62}), safe.ErrOverlap, "c (1x2 float32 at"},
+		{gemm(M{Buffer: b, Rows: 1, Cols: 2, Stride: math.MaxInt}, m, M{Buffer: b, Rows: 1, Cols: 2, Offset: 1, Stride: math.MaxInt}), safe.ErrOverlap, "c (1x2 float32 at"},
+		{gemm(M{Buffer: b, Rows: 1, Cols: 2, Offset: 1, Stride: math.MaxInt}, m, M{Buffer: b, Rows: 1, Cols: 2, Stride: math.MaxInt}), safe.ErrOverlap, "c (1x2 float32 at"},
+		{blas.Axpy(h, s, 1, V{Buffer: b, N: 1, Step: 1 << 62}, V{Buffer: b, N: 1, Step: 1 << 62}), safe.ErrOverlap, "and x ("},
 		{blas.GemmStrided(h, s, 1, blas.Stack[float32]{Matrix: m, Count: 3}, blas.Stack[float32]{Matrix: m, Count: 1}, 0, blas.Stack[float32]{Matrix: out, Count: 3, Step: 3}),
 			safe.ErrOverlap, "cuda: blas.GemmStrided: source and destination overlap: c is 3 of 2x2 float32 with step 3: matrices 0 and 1"},
 	} {

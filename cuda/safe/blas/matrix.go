@@ -172,6 +172,7 @@ func (m Matrix[T]) view(name string) (view, error) {
 	if m.Offset > have || lines > 1 && v.stride > (math.MaxInt-length)/(lines-1) || v.span() > have-m.Offset {
 		return v, fmt.Errorf("%w: %s is %v from value %d on, but its buffer has %d values", safe.ErrRange, name, m, m.Offset, have)
 	}
+	v.stride = min(v.stride, math.MaxInt/32) // of a single line, as bytes must not overflow
 	if have > 0 {
 		v.address = m.Buffer.Raw() + driver.CUdeviceptr(m.Offset)*driver.CUdeviceptr(v.kind.size)
 	}
