@@ -110,6 +110,8 @@ func TestEmpty(t *testing.T) {
 	assert.Equal(t, []float32{2, 4, 6, 8}, download(t, c))
 	require.NoError(t, blas.Gemv(h, s, 1, blas.Rows(none, 2, 0), blas.Vec(none), 0.5, blas.Vector[float32]{Buffer: c, N: 2}))
 	assert.Equal(t, []float32{1, 2, 6, 8}, download(t, c))
+	nothing := blas.Stack[float32]{Matrix: blas.Rows(none, 0, 0), Count: math.MaxInt}
+	require.NoError(t, blas.GemmStrided(h, s, 1, nothing, nothing, 0, nothing))
 	require.NoError(t, blas.Scal(h, s, 3, blas.Vec(none)))
 	norm, err := blas.Nrm2(h, s, blas.Vec(none))
 	require.NoError(t, err)

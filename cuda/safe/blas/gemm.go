@@ -142,7 +142,7 @@ func (m Stack[T]) checkOutput(v *view) (step int, err error) {
 		return 0, err
 	}
 	other := *v
-	for i := 1; i < m.Count && (step == 0 || i*step < v.span()); i++ {
+	for i := 1; i < m.Count && !v.empty() && i*step < v.span(); i++ {
 		other.address = v.at(i * step)
 		if other.overlap(v) {
 			return 0, fmt.Errorf("%w: c is %v: matrices 0 and %d", safe.ErrOverlap, m, i)
