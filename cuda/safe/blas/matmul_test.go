@@ -5,6 +5,7 @@ package blas_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -192,6 +193,38 @@ func TestPlans(t *testing.T) {
 	})
 	assert.Equal(t, count(calls, "desc"), count(calls, "undesc"), "descriptors")
 	assert.Greater(t, count(calls, "undesc"), 8)
+}
+
+// TestPlansFail: a plan that fails while another call makes room for its own is destroyed once.
+func TestPlansFail(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	calls := logged(t, func() {
+		h, err := blas.Open(x, blas.Options{Workspace: 4096, Plans: 1})
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for range 8 {
+			s, in, out := stream(t, x), buffer(t, x, make([]float32, 8*13)), blas.Rows(buffer(t, x, make([]float32, 13)), 1, 13)
+			all.Go(func() {
+				for n := range 2000 {
+					k := 1 + n%8
+					assert.ErrorIs(t, blas.Matmul(h, s, 1, blas.Rows(in, 1, k), blas.Rows(in, k, 13), 0, out, blas.MatmulOptions{}), safe.ErrNotSupported)
+				}
+			})
+		}
+		all.Wait()
+		require.NoError(t, h.Close())
+	})
+	made := 0
+	for _, c := range calls {
+		switch c.op {
+		case "desc":
+			made++
+		case "undesc":
+			made--
+		}
+	}
+	assert.Zero(t, made)
 }
 
 // TestMatmulRefused: errors before cuBLAS sees a call.

@@ -239,8 +239,11 @@ func (p *plan) choose(c *core, k *planKey) error {
 	return err
 }
 
-// destroy destroys what there is. The plan is locked, or not used any more.
+// destroy destroys what there is, once. The plan is locked, or not used any more.
 func (p *plan) destroy() (err error) {
+	if p.gone {
+		return nil
+	}
 	p.gone = true
 	if p.c == p.d {
 		p.c = nil
