@@ -87,25 +87,28 @@ func (k *call) messages() error {
 		at := driver.CUdeviceptr(uint64(peer) * k.bytes)
 		switch k.kind {
 		case allToAll:
-			err = errors.Join(err, k.sends(k.src+at, peer), k.receives(k.dst+at, peer))
+			err = both(err, both(k.sends(k.src+at, peer), k.receives(k.dst+at, peer)))
 		case gather:
 			if root {
-				err = errors.Join(err, k.receives(k.dst+at, peer))
+				err = both(err, k.receives(k.dst+at, peer))
 			}
 			if peer == k.peer {
-				err = errors.Join(err, k.sends(k.src, peer))
+				err = both(err, k.sends(k.src, peer))
 			}
 		case scatter:
 			if root {
-				err = errors.Join(err, k.sends(k.src+at, peer))
+				err = both(err, k.sends(k.src+at, peer))
 			}
 			if peer == k.peer {
-				err = errors.Join(err, k.receives(k.dst, peer))
+				err = both(err, k.receives(k.dst, peer))
 			}
 		}
 	}
 	return both(err, nccl.NcclGroupEnd())
 }
+
+// grouped returns whether the call is one of messages.
+func (k *call) grouped() bool { return k.kind == allToAll || k.kind == gather || k.kind == scatter }
 
 func (k *call) sends(from driver.CUdeviceptr, peer int32) error {
 	return nccl.NcclSend(pointer(from), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
@@ -195,7 +198,7 @@ func (g *Calls) pass() error {
 	}
 	g.passed = true
 	err := g.group()
-	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(g.calls) == 1 {
+	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(g.calls) == 1 && !g.calls[0].grouped() {
 		return explained(err) // NCCL has refused it, and the communicator works as before
 	}
 	if err = settle(context.Background(), g.cores, err); err == nil {

@@ -214,6 +214,22 @@ func TestOperationFails(t *testing.T) {
 	w.aborted(t, nccl.NcclSystemError)
 }
 
+// TestMessagesFail: an operation that is a group of messages tells NCCL's reason, too.
+func TestMessagesFail(t *testing.T) {
+	for name, code := range map[string]nccl.NcclResult_t{"an error": nccl.NcclSystemError, "a refusal": nccl.NcclInvalidArgument} {
+		t.Run(name, func(t *testing.T) {
+			needsDouble(t)
+			w := newWorld(t)
+			from, to := filled(t, w, 4, func(int, int) int32 { return 1 }), filled(t, w, 4, func(int, int) int32 { return 1 })
+			tell(t, &told.Fail, int32(code))
+			err := AllToAll(w.comms[0], w.streams[0], to[0], from[0])
+			assert.ErrorIs(t, err, code)
+			assert.ErrorContains(t, err, "told by a test")
+			w.aborted(t, code)
+		})
+	}
+}
+
 // TestBusy: everything takes its time.
 func TestBusy(t *testing.T) {
 	needsDouble(t)
