@@ -209,9 +209,7 @@ func (h *hub) gone(rank int, s *spoke, err error) {
 
 // lost fails everything because of a rank.
 func (h *hub) lost(rank int, reason string) {
-	if h.session.lose(&PeerError{rank, reason}) {
-		h.tell(lost(rank, reason), rank)
-	}
+	h.session.end(&PeerError{rank, reason}, func() { h.tell(lost(rank, reason), rank) })
 }
 
 // tell sends a frame to all ranks but one.

@@ -131,6 +131,34 @@ func TestMeetLost(t *testing.T) {
 	}
 }
 
+// TestMeetLostAtOnce: rank 0 tells which rank is lost also if NCCL lets go of its communicator
+// at once, and its connections end.
+func TestMeetLostAtOnce(t *testing.T) {
+	o := Options{Size: 3, Rank: 1, Address: freeAddress(t)}
+	for range 200 {
+		h := hosts(t, o)
+		one, two := o, o
+		two.Rank = 2
+		ranks := []chan met{meets(soon(t), one), meets(soon(t), two)}
+		all := []met{<-ranks[0], <-ranks[1]}
+		require.NoError(t, errors.Join(all[0].err, all[1].err))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for h.session.failure() == nil {
+			}
+			h.end()
+		}()
+		all[0].session.peers.(*member).close()
+		assert.Eventually(t, func() bool { return all[1].session.failure() != nil }, time.Minute, time.Millisecond)
+		var e *PeerError
+		require.ErrorAs(t, all[1].session.failure(), &e)
+		require.Equal(t, 1, e.Rank)
+		<-ended
+		leaves(all...)
+	}
+}
+
 // TestMeetRefused: whoever does not belong is told why, and the others go on.
 func TestMeetRefused(t *testing.T) {
 	o := Options{Size: 3, Rank: 1, Address: freeAddress(t), Secret: "right"}

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -70,33 +71,33 @@ func (s *session) only(c *core) bool {
 
 // fail aborts all communicators because of an error in this process, and tells the others.
 func (s *session) fail(cause error) {
+	text := errors.New(cause.Error()) // now, as the program's Error must not run under mu
 	s.end(cause, func() {
 		if s.peers != nil {
-			s.peers.fail(cause)
+			s.peers.fail(text)
 		}
 	})
 }
 
-// lose aborts all communicators because of another process. It returns false if they were
-// aborted before.
-func (s *session) lose(cause error) bool { return s.end(cause, func() {}) }
+// lose aborts all communicators because of another process.
+func (s *session) lose(cause error) { s.end(cause, func() {}) }
 
-// end aborts all communicators, once. It calls tell before the connections can end.
-func (s *session) end(cause error, tell func()) bool {
+// end aborts all communicators, once. It calls tell before anyone can learn of it, as the
+// connections may end then.
+func (s *session) end(cause error, tell func()) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
-		return false
+		return
 	}
+	tell()
 	s.err = &abortError{cause}
 	comms := s.comms
 	s.comms = map[*core]struct{}{}
 	s.mu.Unlock()
-	tell()
 	for c := range comms {
 		c.abort(s.err)
 	}
-	return true
 }
 
 // goes notes that a rank of another process has ended in order: nothing can be enqueued any
