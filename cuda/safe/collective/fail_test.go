@@ -411,6 +411,29 @@ func TestSplit(t *testing.T) {
 	w.aborted(t, cause)
 }
 
+// TestCallDuringSplit: a call waits until NCCL has split the communicators of all ranks.
+func TestCallDuringSplit(t *testing.T) {
+	needsDouble(t)
+	w := newWorld(t)
+	if len(w.comms) < 2 {
+		t.Skip("needs two devices")
+	}
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	done := make(chan error)
+	w.comms[1].core.mu.Lock() // keeps NCCL from the split of rank 1
+	go func() {
+		all, err := w.comms.Split(soon(t), 0, 0)
+		done <- errors.Join(err, all.Close())
+	}()
+	time.Sleep(20 * time.Millisecond)
+	go func() { done <- AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum) }()
+	time.Sleep(20 * time.Millisecond)
+	w.comms[1].core.mu.Unlock()
+	require.NoError(t, errors.Join(<-done, <-done))
+	require.NoError(t, AllReduce(w.comms[1], w.streams[1], b[1], b[1], Sum))
+	w.wait(t)
+}
+
 func TestMulticast(t *testing.T) {
 	needsDouble(t)
 	newWorld(t)

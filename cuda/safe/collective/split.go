@@ -106,20 +106,22 @@ func discard(all []*core) {
 	}
 }
 
-// divide has NCCL split all ranks of this process.
+// divide has NCCL split all ranks of this process. No other call may come before all are split.
 func divide(ctx context.Context, p, children []*core, colors, keys []int) error {
-	for i, c := range p {
+	for _, c := range inOrder(slices.Clone(p)) {
 		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	for i, c := range p {
 		err := driver.CuCtxSetCurrent(c.x.Raw())
 		if err == nil {
 			err = nccl.NcclCommSplit(*c.raw, int32(colors[i]), int32(keys[i]), children[i].raw, nil)
 		}
-		c.mu.Unlock()
 		if err != nil && !errors.Is(err, nccl.NcclInProgress) {
 			return explained(err)
 		}
 	}
-	return finish(ctx, p)
+	return explained(settle(ctx, p, nccl.NcclInProgress))
 }
 
 // settled waits until the new communicators are ready, and asks for their numbers.

@@ -358,6 +358,8 @@ static int add(struct comm *c, stream_t stream, struct step s)
 	control->fail = 0;
 	if (failed || c->finalized)
 		return leave(c, failed ? failed : USAGE);
+	if (c->splitting)
+		return leave(c, INVALID); /* as NCCL refuses a communicator that is not ready */
 	for (; w && (w->comm != c || w->stream != stream); w = w->next)
 		last = &w->next;
 	if (!w) {
