@@ -42,7 +42,8 @@ type core struct {
 	mu    sync.Mutex // NCCL allows one call at a time. No lock of this package is taken under it
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
-	ready bool // NCCL may be asked for errors
+	from  *core // whose split makes raw, as long as that may go on
+	ready bool  // NCCL may be asked for errors
 	state nccl.NcclResult_t
 
 	registered []*registration

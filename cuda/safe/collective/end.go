@@ -35,6 +35,12 @@ func (c *core) end() {
 	if captured.Load() {
 		call = c.afterCaptures
 	}
+	c.mu.Lock()
+	from := c.from
+	c.mu.Unlock()
+	if from != nil { // NCCL makes a communicator until then, even if the split fails
+		<-from.gone
+	}
 	err = call(func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -434,6 +434,24 @@ func TestCallDuringSplit(t *testing.T) {
 	w.wait(t)
 }
 
+// TestSplitEnds: another rank does not split. The communicator that NCCL makes nevertheless is
+// aborted after the one that was to be split.
+func TestSplitEnds(t *testing.T) {
+	needsDouble(t)
+	for range 20 {
+		w := newWorld(t)
+		if len(w.comms) < 2 {
+			t.Skip("needs two devices")
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		_, err := w.comms[0].Split(ctx, 0, 0)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		w.aborted(t, context.DeadlineExceeded)
+		require.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, 10*time.Second, time.Millisecond)
+	}
+}
+
 func TestMulticast(t *testing.T) {
 	needsDouble(t)
 	newWorld(t)

@@ -74,9 +74,7 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 	}
 	var err error
 	outer := contexts[0].WithoutCaptures(func() error {
-		if err = divide(ctx, p, children, colors, keys); err == nil {
-			err = settled(ctx, children)
-		}
+		err = divide(ctx, p, children, colors, keys)
 		return nil
 	}, contexts[1:]...)
 	if outer != nil { // NCCL was not called
@@ -89,7 +87,7 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 	}
 	result := make(Comms, len(children))
 	for i, c := range children {
-		if *c.raw == 0 {
+		if c.size == 0 { // of NoColor
 			discard(children[i : i+1])
 			continue
 		}
@@ -106,39 +104,51 @@ func discard(all []*core) {
 	}
 }
 
-// divide has NCCL split all ranks of this process. No other call may come before all are split.
+// divide has NCCL split all ranks of this process. No other call may come before all are split,
+// and the new communicators do not end before.
 func divide(ctx context.Context, p, children []*core, colors, keys []int) error {
-	for _, c := range inOrder(slices.Clone(p)) {
+	for _, c := range inOrder(slices.Concat(p, children)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}
 	for i, c := range p {
+		if err := c.err(); err != nil { // NCCL may have released it
+			return err
+		}
 		err := driver.CuCtxSetCurrent(c.x.Raw())
 		if err == nil {
+			children[i].from = c
 			err = nccl.NcclCommSplit(*c.raw, int32(colors[i]), int32(keys[i]), children[i].raw, nil)
 		}
 		if err != nil && !errors.Is(err, nccl.NcclInProgress) {
 			return explained(err)
 		}
 	}
-	return explained(settle(ctx, p, nccl.NcclInProgress))
+	if err := settle(ctx, p, nccl.NcclInProgress); err != nil {
+		return explained(err)
+	}
+	for _, c := range children {
+		c.from = nil
+	}
+	return settled(ctx, children)
 }
 
-// settled waits until the new communicators are ready, and asks for their numbers.
+// settled waits until the new communicators are ready, and asks for their numbers. mu of all is
+// held.
 func settled(ctx context.Context, children []*core) error {
 	made := slices.DeleteFunc(slices.Clone(children), func(c *core) bool { return *c.raw == 0 })
 	if len(made) == 0 {
 		return nil
 	}
-	if err := finish(ctx, made); err != nil {
-		return err
+	if err := settle(ctx, made, nccl.NcclInProgress); err != nil {
+		return explained(err)
 	}
 	for _, c := range made {
 		var rank, size int32
 		if err := both(nccl.NcclCommUserRank(*c.raw, &rank), nccl.NcclCommCount(*c.raw, &size)); err != nil {
 			return explained(err)
 		}
-		c.rank, c.size = int(rank), int(size)
+		c.rank, c.size, c.ready = int(rank), int(size), true
 	}
 	return nil
 }

@@ -695,6 +695,12 @@ int ncclCommAbort(struct comm *c)
 {
 	control->aborted++;
 	pthread_mutex_lock(&lock);
+	if (c->splitting) { /* a split that fails makes a communicator, too, which has to be aborted */
+		id_t128 id;
+		ncclGetUniqueId(&id);
+		*c->child = new_comm(world_of(&id, 1), 0, c->context);
+		c->splitting = false;
+	}
 	c->aborted = true;
 	*c->flag = 1; /* the streams go on; the flag stays, for waits that are enqueued */
 	pthread_mutex_unlock(&lock);
