@@ -452,6 +452,22 @@ func TestSplitEnds(t *testing.T) {
 	}
 }
 
+// TestSplitOfTwoEnds: a split of ranks of two communicators aborts both if it fails.
+func TestSplitOfTwoEnds(t *testing.T) {
+	needsDouble(t)
+	one, two := newWorld(t), newWorld(t)
+	if len(one.comms) < 2 {
+		t.Skip("needs two devices")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	_, err := Comms{one.comms[0], two.comms[1]}.Split(ctx, 0, 0)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	one.aborted(t, context.DeadlineExceeded)
+	two.aborted(t, context.DeadlineExceeded)
+	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+}
+
 func TestMulticast(t *testing.T) {
 	needsDouble(t)
 	newWorld(t)

@@ -82,7 +82,9 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 		return nil, named(op, outer)
 	}
 	if err != nil {
-		p[0].session.fail(err)
+		for _, c := range p { // of a process with several, from Join
+			c.session.fail(err)
+		}
 		return nil, named(op, err)
 	}
 	result := make(Comms, len(children))
