@@ -277,8 +277,12 @@ func (c *Comm) Shutdown(ctx context.Context) error {
 	select {
 	case <-c.core.gone:
 	case <-ctx.Done():
-		c.core.session.fail(context.Cause(ctx))
-		return named(op, context.Cause(ctx))
+		select {
+		case <-c.core.gone: // before
+		default:
+			c.core.session.fail(context.Cause(ctx))
+			return named(op, context.Cause(ctx))
+		}
 	}
 	if err := c.core.err(); !errors.Is(err, safe.ErrClosed) {
 		return named(op, err)
