@@ -31,6 +31,7 @@ const (
 // A call is an operation of one rank that has been checked.
 type call struct {
 	kind     kind
+	comm     *Comm // which the garbage collector must not find dropped
 	core     *core
 	stream   *safe.Stream
 	dst, src driver.CUdeviceptr

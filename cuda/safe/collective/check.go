@@ -33,7 +33,7 @@ func (k *call) check(op string, c *Comm, s *safe.Stream, sh *shape) error {
 		return err
 	}
 	defer r.Release()
-	k.core, k.stream = r, s
+	k.comm, k.core, k.stream = c, r, s
 	if s.Raw() == 0 {
 		return refuse(op, safe.ErrClosed, "the stream")
 	}

@@ -114,6 +114,31 @@ func TestGroupFails(t *testing.T) {
 	assert.Nil(t, (*Comm)(nil).In(nil))
 }
 
+// TestGroupKeeps: a group keeps the communicators of its operations, also if the program drops
+// them.
+func TestGroupKeeps(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	require.NoError(t, Group(func(g *Calls) error {
+		func() {
+			comms, err := Open(soon(t), w.contexts...)
+			require.NoError(t, err)
+			for i, c := range comms {
+				require.NoError(t, AllReduce(c.In(g), w.streams[i], b[i], b[i], Sum))
+			}
+		}()
+		for range 3 {
+			runtime.GC()
+			time.Sleep(5 * time.Millisecond)
+		}
+		return nil
+	}))
+	for _, s := range w.streams {
+		require.NoError(t, s.Synchronize())
+	}
+	assert.EqualValues(t, len(w.comms), contents(t, b[0])[3])
+}
+
 // warm has NCCL connect the ranks, which it does at the first operation of each kind: until
 // the others call it, too.
 func (w *world) warm(t *testing.T, b []*safe.Buffer[int32]) {
