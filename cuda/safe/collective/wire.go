@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 )
@@ -198,7 +199,7 @@ func refusal(reason string) frame {
 // printable makes text of another process safe to print.
 func printable(text []byte) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
