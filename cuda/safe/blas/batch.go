@@ -1,6 +1,7 @@
 package blas
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -137,12 +138,10 @@ func aligned(all []placed, m Math) error {
 func disjoint(all []placed) error {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b placed) int {
-		if a.address < b.address {
-			return -1
-		} else if a.address > b.address {
-			return 1
-		}
-		return 0
+		return cmp.Or(cmp.Compare(a.address, b.address), cmp.Compare(a.name, b.name))
+	})
+	sorted = slices.CompactFunc(sorted, func(a, b placed) bool { // many products may have one input in common
+		return a.address == b.address && a.name == b.name && a.name != "c"
 	})
 	for i := range sorted {
 		v := &sorted[i]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
@@ -226,4 +227,27 @@ func TestMath(t *testing.T) {
 	assert.Equal(t, []string{"create", "math", "atomics", "ltcreate"}, []string{calls[0].op, calls[1].op, calls[2].op, calls[3].op})
 	assert.Equal(t, "16", calls[1].size)
 	assert.Equal(t, "1", calls[2].size)
+}
+
+// TestBatchShares: many products with one input in common are checked in no time.
+func TestBatchShares(t *testing.T) {
+	x := open(t)
+	h := handle(t, x, blas.Options{})
+	const count = 50_000
+	all, weights := buffer(t, x, make([]float32, 4*count)), blas.Rows(buffer(t, x, make([]float32, 4)), 2, 2)
+	shared, results := make([]blas.Matrix[float32], count), make([]blas.Matrix[float32], count)
+	for i := range count {
+		shared[i], results[i] = weights, blas.Matrix[float32]{Buffer: all, Rows: 2, Cols: 2, Offset: 4 * i}
+	}
+	began := time.Now()
+	p, err := blas.NewBatch(h, shared, shared, results)
+	require.NoError(t, err)
+	assert.Less(t, time.Since(began), 5*time.Second)
+	require.NoError(t, p.Close())
+	results[7] = weights
+	_, err = blas.NewBatch(h, shared, shared, results)
+	assert.ErrorIs(t, err, safe.ErrOverlap)
+	results[7] = results[8]
+	_, err = blas.NewBatch(h, shared, shared, results)
+	assert.ErrorIs(t, err, safe.ErrOverlap)
 }
