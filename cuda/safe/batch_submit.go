@@ -99,10 +99,12 @@ func (r *submission) acquire() error {
 	return nil
 }
 
-// check refuses memory that the stream's device cannot access.
+// check refuses memory that a reset has destroyed, or that the stream's device cannot access.
 func (r *submission) check() error {
 	for i := range r.list.objects {
-		if o := &r.list.objects[i]; o.reach && !r.ctx.mayUse(o.block) {
+		if o := &r.list.objects[i]; o.block != nil && o.block.reset() {
+			return r.at(int(o.first), refuse(opSubmit, ErrReset, "memory of %v", o.block.ctx.device))
+		} else if o.reach && !r.ctx.mayUse(o.block) {
 			return r.at(int(o.first), refuse(opSubmit, ErrContextMismatch, "memory of %v; the stream's device has no access to it", o.block.ctx.device))
 		}
 	}

@@ -192,6 +192,8 @@ func badBlock(op, what string, on Device, b *block) error {
 	switch {
 	case b.Closed():
 		return refuse(op, ErrClosed, "%s: its memory or texture", what)
+	case b.reset():
+		return refuse(op, ErrReset, "%s is memory of %v", what, b.ctx.device)
 	case b.of != nil:
 		return refuse(op, ErrContextMismatch, "%s is a texture of %v, the stream belongs to %v", what, b.ctx.device, on)
 	case b.ctx.device == on && !b.allocated():

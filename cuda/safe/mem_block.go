@@ -71,11 +71,18 @@ func (b *block) use(s *streamCore) bool {
 
 // unusable returns the error for a block that use refuses.
 func (b *block) unusable(op string) error {
-	if b.Closed() {
+	switch {
+	case b.Closed():
 		return &Error{Op: op, Err: ErrClosed}
+	case b.reset():
+		return &Error{Op: op, Err: ErrReset}
 	}
 	return &Error{Op: op, Err: ErrNotAllocated}
 }
+
+// reset returns whether a reset of the block's context has destroyed the memory. Work in
+// other contexts, which were not reset, may name it.
+func (b *block) reset() bool { return b.ctx.shared.reset.Load() }
 
 // allocate opens a block by calling do with the context current. c is acquired.
 func (b *block) allocate(c *contextCore, do func() error) error {

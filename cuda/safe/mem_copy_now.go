@@ -118,7 +118,7 @@ func (c *contextCore) endNow(stream driver.CUstream, blocks []*block) {
 // markersOf marks the end of all work that uses the blocks.
 func markersOf(op string, blocks []*block) (markers []marker, err error) {
 	for _, b := range blocks {
-		if !b.allocated() {
+		if b.reset() || !b.allocated() {
 			endAll(markers)
 			return nil, b.unusable(op)
 		}

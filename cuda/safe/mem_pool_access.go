@@ -67,7 +67,11 @@ func (p *poolCore) grantAccess() error {
 // device it asks the driver.
 func (c *contextCore) mayUse(b *block) bool {
 	switch {
-	case c.same(b.ctx) || b.managed():
+	case c.same(b.ctx):
+		return true
+	case b.reset():
+		return false
+	case b.managed():
 		return true
 	case b.view != nil:
 		return b.view.reachedBy(c.device)

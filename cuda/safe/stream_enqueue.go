@@ -16,7 +16,7 @@ func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable 
 	}
 	for _, b := range blocks {
 		b.note(s)
-		if capture == nil && !b.allocated() {
+		if b.reset() || capture == nil && !b.allocated() {
 			return b.unusable(op)
 		}
 		capture.retains(&b.Handle)

@@ -243,7 +243,9 @@ func (o *MemOp) keptBy(op string, c *contextCore, k *retained) error {
 
 // within returns an error if work in c cannot access the memory.
 func (o *MemOp) within(op string, c *contextCore) error {
-	if b := o.memory.block; !c.mayUse(b) {
+	if b := o.memory.block; b.reset() {
+		return &Error{Op: op, Err: ErrReset}
+	} else if !c.mayUse(b) {
 		return refuse(op, ErrContextMismatch, "%[2]v has no access to the memory of %[1]v: see Context.EnablePeerAccess", b.ctx.device, c.device)
 	}
 	return nil

@@ -1,0 +1,111 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Memory of a primary context that was reset, in calls of another context. Each test runs in
+// its own process. Runs on any driver with two devices.
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// survivor is a context beside one that was reset, with memory of both.
+type survivor struct {
+	x           *safe.Context
+	s           *safe.Stream
+	fill        *safe.Kernel
+	mine, other *safe.Buffer[uint32]
+	managed     *safe.Buffer[uint32] // of the other
+	pinned      *safe.Pinned[uint32] // of the other
+}
+
+func (w *survivor) launch(a safe.Arg) error {
+	return w.fill.Launch(w.s, one, safe.Val(uint32(1)), safe.Val(float32(3)), a)
+}
+
+func (w *survivor) pitched(copy func(dst, src *safe.Pitched[uint32]) error) error {
+	dst, err := w.mine.Pitched(safe.Extent{Width: 4}, 0)
+	if err != nil {
+		return err
+	}
+	src, err := w.other.Pitched(safe.Extent{Width: 4}, 0)
+	if err != nil {
+		return err
+	}
+	return copy(dst, src)
+}
+
+func (w *survivor) batch(record func(*safe.Batch) error) error {
+	b, err := safe.NewBatch(w.x)
+	if err != nil {
+		return err
+	}
+	return errors.Join(record(b), b.Submit(w.s))
+}
+
+// TestMemoryOfResetPeer tests that memory which a reset has destroyed reaches the driver from
+// no other context.
+func TestMemoryOfResetPeer(t *testing.T) {
+	needsSimulated(t) // where using the memory is a violation, and no fault
+	for name, call := range map[string]func(w *survivor) error{
+		"CopyFrom":          func(w *survivor) error { return w.mine.CopyFrom(w.other) },
+		"CopyFromAsync":     func(w *survivor) error { return w.mine.CopyFromAsync(w.s, w.other) },
+		"CopyFromHostAsync": func(w *survivor) error { return w.mine.CopyFromHostAsync(w.s, w.pinned) },
+		"Pitched.CopyFrom":  func(w *survivor) error { return w.pitched((*safe.Pitched[uint32]).CopyFrom) },
+		"Pinned.ZeroAsync":  func(w *survivor) error { return w.pinned.ZeroAsync(w.s) },
+		"Launch":            func(w *survivor) error { return w.launch(w.other.Arg()) },
+		"Launch, managed":   func(w *survivor) error { return w.launch(w.managed.Arg()) },
+		"Launch, pinned":    func(w *survivor) error { return w.launch(w.pinned.Arg()) },
+		"WriteValue":        func(w *survivor) error { return safe.WriteValue(w.s, w.pinned.At(0), uint32(1)) },
+		"Pitched.CopyFromAsync": func(w *survivor) error {
+			return w.pitched(func(dst, src *safe.Pitched[uint32]) error { return dst.CopyFromAsync(w.s, src) })
+		},
+		"BatchCopies": func(w *survivor) error {
+			return w.s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[uint32](w.mine, w.pinned)}, safe.BatchCopyOptions{})
+		},
+		"EnqueueRaw": func(w *survivor) error {
+			return w.s.EnqueueRaw(func(driver.CUstream) error { return nil }, w.other.Arg())
+		},
+		"BatchCopy": func(w *survivor) error {
+			return w.batch(func(b *safe.Batch) error { return safe.BatchCopy[uint32](b, w.mine, w.other) })
+		},
+		"AddKernel": func(w *survivor) error {
+			g, err := safe.NewGraph(w.x)
+			if err != nil {
+				return err
+			}
+			_, err = g.Add(safe.KernelNode(w.fill, one, safe.Val(uint32(1)), safe.Val(float32(3)), w.other.Arg()))
+			return errors.Join(err, g.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				y, err := safe.Open(1)
+				require.NoError(t, err)
+				require.NoError(t, x.EnablePeerAccess(y))
+				w := &survivor{x: x, s: stream(t, x), fill: kernel(t, x, "fill"), mine: buffer[uint32](t, x, 4)}
+				w.other, err = safe.NewBufferWith[uint32](y, 4, safe.BufferOptions{Plain: true})
+				require.NoError(t, err)
+				w.managed, err = safe.NewManagedBuffer[uint32](y, 4)
+				require.NoError(t, err)
+				w.pinned, err = safe.NewPinned[uint32](y, 4, safe.PinnedOptions{})
+				require.NoError(t, err)
+				resetPrimary(t, y)
+				assert.ErrorIs(t, call(w), safe.ErrReset)
+				assert.NoError(t, w.s.Synchronize())
+				assert.NoError(t, errors.Join(w.other.Close(), w.managed.Close(), w.pinned.Close(), y.Close()))
+				noViolation(t)
+				simulated.Lost() // what went with the context
+			})
+		})
+	}
+}
