@@ -12,6 +12,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -48,6 +49,33 @@ func (w *survivor) batch(record func(*safe.Batch) error) error {
 		return err
 	}
 	return errors.Join(record(b), b.Submit(w.s))
+}
+
+// TestCloseAfterUseByReset tests that the release of memory asks no stream of another context
+// which a reset has destroyed. Drivers before CUDA 12.0 do not tell of the reset.
+func TestCloseAfterUseByReset(t *testing.T) {
+	needsSimulated(t)
+	for _, version := range []string{"11.8", sim.Newest} {
+		t.Run(version, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				y, err := safe.Open(1)
+				require.NoError(t, err)
+				s, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+				require.NoError(t, err)
+				h, more := host[uint32](t, x, 4), host[uint32](t, x, 4)
+				require.NoError(t, errors.Join(h.ZeroAsync(s), more.ZeroAsync(s), h.Zero(), more.Zero())) // which leave events in pools
+				resetPrimary(t, y)
+				assert.NoError(t, h.Zero())
+				assert.NoError(t, more.Close())
+				assert.NoError(t, errors.Join(s.Close(), y.Close()))
+				noViolation(t)
+				settle(t)
+				simulated.Lost() // what went with the context
+			}, "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version)
+		})
+	}
 }
 
 // TestMemoryOfResetPeer tests that memory which a reset has destroyed reaches the driver from

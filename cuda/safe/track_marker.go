@@ -134,6 +134,9 @@ func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 
 // markHere is mark for a stream that is not over, with mu held.
 func (s *streamCore) markHere(wait bool) (m marker, done bool, err error) {
+	if s.ctx.shared.reset.Load() { // before CUDA 12.0, Mark does not notice
+		return marker{}, false, rt.CodeReset
+	}
 	if s.capture.Load() != nil {
 		return marker{}, false, rt.CodeCapturing
 	}
