@@ -27,8 +27,9 @@ type rangeCore struct {
 	size    uint64
 	uses    streamUses // of all mappings
 
-	mu       sync.Mutex
+	mu       sync.Mutex // not held while work is waited for
 	mappings []*mapping // sorted by address, until CUDA has unmapped them
+	views    int64      // that were made
 }
 
 // A mapping is a part of a range that has memory. It lives until it is unmapped and no
@@ -37,6 +38,7 @@ type mapping struct {
 	lifetime.Handle
 	space        *rangeCore
 	offset, size uint64
+	viewed       int64    // the number of its newest view, 0 for none; changed with the range's mu held
 	access       sync.Map // driver.CUdevice -> driver.CUmemAccess_flags
 	last         pendingWork
 	cleanup      runtime.Cleanup
@@ -180,7 +182,9 @@ func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
 		return refuse(op, ErrRange, "%d bytes at offset %d exceed the range of %d bytes", size, offset, c.size)
 	}
 	m := &mapping{space: c, offset: offset, size: size}
-	c.mu.Lock()
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
 	defer c.mu.Unlock()
 	if c.Closed() { // Close has listed the mappings already, or will list this one
 		return &Error{Op: op, Err: ErrClosed}
@@ -231,7 +235,9 @@ func (r *AddressRange) Unmap(offset, size uint64) error {
 		return err
 	}
 	defer c.Release()
-	c.mu.Lock()
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
 	part, err := c.within(op, offset, size)
 	c.mu.Unlock()
 	if err != nil {

@@ -7,11 +7,13 @@
 package safe_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
@@ -396,5 +398,45 @@ func TestVirtualClosed(t *testing.T) {
 		assert.Zero(t, v.Size())
 		assert.Zero(t, v.Raw())
 		assert.Zero(t, v.Location())
+	}
+}
+
+// TestVirtualAccessBesideHostFunc tests that SetAccess, while it waits for work, holds up no
+// host function that uses the range.
+func TestVirtualAccessBesideHostFunc(t *testing.T) {
+	for name, call := range map[string]func(r *safe.AddressRange) error{
+		"NewMappedBuffer": func(r *safe.AddressRange) error {
+			b, err := safe.NewMappedBuffer[byte](r, 0, 4)
+			return errors.Join(except(err, safe.ErrInCallback), b.Close())
+		},
+		"Close": (*safe.AddressRange).Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				granule := virtual(t, x)
+				s, r := stream(t, x), reserve(t, x, granule)
+				mapped(t, x, r, 0, granule)
+				b := mappedBuffer[byte](t, r, 0, 16)
+				begun, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+				_, err := s.LaunchHostFunc(func() {
+					close(begun)
+					<-waits
+					assert.NoError(t, call(r))
+					close(ended)
+				}, safe.HostFuncOptions{})
+				require.NoError(t, errors.Join(err, b.ZeroAsync(s)))
+				<-begun
+				require.NoError(t, b.Close())
+				set := make(chan error, 1)
+				go func() { set <- r.SetAccess(0, granule, driver.CU_MEM_ACCESS_FLAGS_PROT_READ) }()
+				time.Sleep(20 * time.Millisecond)
+				close(waits)
+				if soon(t, ended, "the host function waits for SetAccess") {
+					assert.NoError(t, except(<-set, safe.ErrInvalidArgument, safe.ErrRange))
+				}
+			})
+		})
 	}
 }

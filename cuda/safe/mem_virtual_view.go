@@ -28,36 +28,53 @@ func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_
 	if len(devices) == 0 {
 		devices = []Device{c.ctx.device}
 	}
+	waited := int64(-1)
+	for {
+		last, err := c.setAccess(op, offset, size, access, devices, &waited)
+		if last == nil {
+			return err
+		}
+		for !last.over(&c.uses, true) { // with nothing locked: host functions may use the range
+			last.wait()
+		}
+	}
+}
+
+// setAccess sets the access, or returns work that must complete before the next try. waited is
+// the number of the newest view of the part at the try before, -1 at the first.
+func (r *rangeCore) setAccess(op string, offset, size uint64, access driver.CUmemAccess_flags, devices []Device, waited *int64) (*pendingWork, error) {
 	list := make([]driver.CUmemAccessDesc, len(devices))
 	for i, d := range devices {
 		list[i] = driver.CUmemAccessDesc{Location: d.location(), Flags: access}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	part, err := c.whole(op, offset, size)
+	if err := lock(op, &r.mu); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	part, err := r.whole(op, offset, size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if access != fullAccess {
-		if err := c.unused(op, part); err != nil {
-			return err
+		if last, err := r.unused(op, part, waited); last != nil || err != nil {
+			return last, err
 		}
 	}
-	err = c.ctx.withCurrent(func() (err error) {
+	err = r.ctx.withCurrent(func() (err error) {
 		peerCopies.whenAlone(func() {
-			err = driver.CuMemSetAccess(c.address+driver.CUdeviceptr(offset), size, &list[0], uint64(len(list)))
+			err = driver.CuMemSetAccess(r.address+driver.CUdeviceptr(offset), size, &list[0], uint64(len(list)))
 		})
 		return err
 	})
 	if err != nil {
-		return wrap(op, err)
+		return nil, wrap(op, err)
 	}
 	for _, m := range part {
 		for _, d := range devices {
 			m.access.Store(d.raw, access)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // whole returns the mappings of a part that is mapped without a gap. mu is held.
@@ -79,25 +96,30 @@ func (r *rangeCore) whole(op string, offset, size uint64) ([]*mapping, error) {
 	return part, nil
 }
 
-// unused waits until no work uses the range, and refuses a part that a mappedView
-// retains. mu is held, so no view of the part can appear meanwhile.
-func (r *rangeCore) unused(op string, part []*mapping) error {
+// unused returns the work that may use a part of the range, nil if there is none, and refuses a
+// part that a mappedView retains. mu is held, so no view of the part can appear meanwhile.
+func (r *rangeCore) unused(op string, part []*mapping, waited *int64) (*pendingWork, error) {
+	var newest int64
 	for _, m := range part {
 		if m.InUse() {
-			return refuse(op, ErrInvalidArgument, "close the buffers of the %d bytes at offset %d first: some are open", m.size, m.offset)
+			return nil, refuse(op, ErrInvalidArgument, "close the buffers of the %d bytes at offset %d first: some are open", m.size, m.offset)
 		}
+		newest = max(newest, m.viewed)
 	}
-	var last pendingWork
-	if !last.over(&r.uses, true) && !last.marked {
-		if rt.InCallback() {
-			return &Error{Op: op, Err: ErrInCallback}
-		}
-		return refuse(op, ErrCapturing, "a stream that uses the range is capturing, so its work cannot be waited for")
+	if newest <= *waited {
+		return nil, nil
 	}
-	for !last.over(&r.uses, true) {
-		last.wait()
+	*waited = newest
+	last := &pendingWork{}
+	switch over := last.over(&r.uses, true); {
+	case over:
+		return nil, nil
+	case last.marked:
+		return last, nil
+	case rt.InCallback():
+		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
-	return nil
+	return nil, refuse(op, ErrCapturing, "a stream that uses the range is capturing, so its work cannot be waited for")
 }
 
 // Access returns what kernels on a device may do with the memory at an offset. It returns
@@ -165,11 +187,14 @@ func NewMappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], 
 
 // viewOf returns a view of a part of the range.
 func (r *rangeCore) viewOf(op string, offset, size uint64) (*mappedView, error) {
-	r.mu.Lock()
+	if err := lock(op, &r.mu); err != nil {
+		return nil, err
+	}
 	defer r.mu.Unlock()
 	if size > r.size || offset > r.size-size {
 		return nil, refuse(op, ErrRange, "%d bytes at offset %d exceed the range of %d bytes", size, offset, r.size)
 	}
+	r.views++
 	v := &mappedView{space: r}
 	at := offset
 	for _, m := range r.mappings {
@@ -179,6 +204,7 @@ func (r *rangeCore) viewOf(op string, offset, size uint64) (*mappedView, error) 
 		if !m.Acquire() {
 			break
 		}
+		m.viewed = r.views
 		v.parts = append(v.parts, m)
 		at = m.end()
 	}
