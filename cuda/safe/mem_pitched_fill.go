@@ -13,7 +13,8 @@ import (
 // Source: cuMemsetD2D8Async, cuStreamSynchronize.
 func (b *Pitched[T]) Zero() error { return b.setNow("Pitched.Zero", b.zero()) }
 
-// ZeroAsync enqueues [Pitched.Zero].
+// ZeroAsync enqueues [Pitched.Zero]. If b is a part of a volume with room between its slices,
+// that is a memset for each slice: work of other goroutines may come between them.
 // Source: cuMemsetD2D8Async.
 func (b *Pitched[T]) ZeroAsync(s *Stream) error { return b.set("Pitched.ZeroAsync", s, b.zero()) }
 
@@ -37,7 +38,7 @@ func (b *Pitched[T]) Fill(v T) error {
 	return b.setNow(op, row)
 }
 
-// FillAsync enqueues [Pitched.Fill].
+// FillAsync enqueues [Pitched.Fill], as [Pitched.ZeroAsync] does.
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async.
 func (b *Pitched[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pitched.FillAsync"
@@ -55,7 +56,8 @@ func (b *Pitched[T]) setNow(op string, row rt.Copy) error {
 	}
 	defer m.Release()
 	return m.ctx.doNow(op, []*block{m}, func(stream driver.CUstream) error {
-		return b.setRows(row, b.bytes(), stream)
+		rows := b.rowsOf(b.bytes())
+		return b.setRows(row, rows, 0, rows.slices, stream)
 	})
 }
 
@@ -73,7 +75,10 @@ func (b *Pitched[T]) set(op string, s *Stream, row rt.Copy) error {
 	if !m.ctx.same(c.ctx) {
 		return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", m.ctx.device, c.ctx.device)
 	}
-	return c.enqueueCurrent(op, 1, []*block{m}, "", func() error { return b.setRows(row, b.bytes(), c.raw) })
+	rows := b.rowsOf(b.bytes())
+	return inParts(rows.slices, chunkWork, func(from, to int) error {
+		return c.enqueueCurrent(op, to-from, []*block{m}, "", func() error { return b.setRows(row, rows, from, to, c.raw) })
+	})
 }
 
 // setting checks a memset of rows and acquires the block.
@@ -97,23 +102,32 @@ func (b *Pitched[T]) setting(op string, row rt.Copy) (*block, error) {
 	return nil, err
 }
 
-// setRows calls CUDA with the context current: once, or once for each slice if there is
-// room between the slices.
-func (p *place) setRows(row rt.Copy, all byteExtent, s driver.CUstream) error {
-	height, slices := all.height, all.depth
-	if p.rows == height {
-		height, slices = height*slices, 1
+// sliced are rows as memsets take them: slices of so many rows each.
+type sliced struct {
+	height uint64
+	slices int
+}
+
+// rowsOf returns all rows as one slice, unless there is room between the slices.
+func (p *place) rowsOf(all byteExtent) sliced {
+	if p.rows == all.height {
+		return sliced{all.height * all.depth, 1}
 	}
-	for i := range slices {
-		at := p.address + driver.CUdeviceptr(i*p.rows*p.pitch)
+	return sliced{all.height, int(all.depth)}
+}
+
+// setRows calls CUDA once for each slice, with the context current.
+func (p *place) setRows(row rt.Copy, rows sliced, from, to int, s driver.CUstream) error {
+	for i := from; i < to; i++ {
+		at := p.address + driver.CUdeviceptr(uint64(i)*p.rows*p.pitch)
 		var err error
 		switch row.Kind {
 		case rt.Set8:
-			err = driver.CuMemsetD2D8Async(at, p.pitch, uint8(row.Src), row.Size, height, s)
+			err = driver.CuMemsetD2D8Async(at, p.pitch, uint8(row.Src), row.Size, rows.height, s)
 		case rt.Set16:
-			err = driver.CuMemsetD2D16Async(at, p.pitch, uint16(row.Src), row.Size, height, s)
+			err = driver.CuMemsetD2D16Async(at, p.pitch, uint16(row.Src), row.Size, rows.height, s)
 		default:
-			err = driver.CuMemsetD2D32Async(at, p.pitch, uint32(row.Src), row.Size, height, s)
+			err = driver.CuMemsetD2D32Async(at, p.pitch, uint32(row.Src), row.Size, rows.height, s)
 		}
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ type BatchCopyOptions struct {
 	PreferOverlap bool
 }
 
-// BatchCopies enqueues many copies by one call of the driver. They run after the earlier
+// BatchCopies enqueues many copies by one call of the driver for each 960. They run after the earlier
 // work of the stream, in any order among themselves. If one copy is invalid, none is
 // enqueued, and the error's Detail has its index if the driver tells it. BatchCopies
 // returns [ErrOverlap] if a destination overlaps another destination or a source, and
@@ -90,15 +90,18 @@ func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
 	if i := b.overlap(); i >= 0 {
 		return refuse(op, ErrOverlap, "copy %d: its destination overlaps memory of another copy", i)
 	}
-	failed := uint64(math.MaxUint64)
-	err = c.enqueueCurrent(op, min(len(copies), queueRoom), b.blocks, "a batch of copies cannot be captured", func() (err error) {
-		failed, err = b.enqueue(c.raw, o)
+	return inParts(len(copies), queueRoom, func(from, to int) error {
+		failed := uint64(math.MaxUint64)
+		part := batch{dsts: b.dsts[from:to], srcs: b.srcs[from:to], sizes: b.sizes[from:to]}
+		err := c.enqueueCurrent(op, to-from, b.blocks, "a batch of copies cannot be captured", func() (err error) {
+			failed, err = part.enqueue(c.raw, o)
+			return err
+		})
+		if err != nil && failed < uint64(to-from) {
+			return numberedAs("copy", err, from+int(failed))
+		}
 		return err
 	})
-	if err != nil && failed < uint64(len(copies)) {
-		return numberedAs("copy", err, int(failed))
-	}
-	return err
 }
 
 // A batch is a list of copies in CUDA's form. Its blocks are acquired.

@@ -22,7 +22,7 @@ func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 	return PrefetchOp{memory: s.memory, at: s.address, size: s.size(), to: to}
 }
 
-// BatchPrefetches enqueues many calls of [Buffer.PrefetchAsync] by one call of the driver.
+// BatchPrefetches enqueues many calls of [Buffer.PrefetchAsync], up to 48 by one call of the driver.
 // They run after the earlier work of the stream, in any order among themselves. If one is
 // invalid, none is enqueued. It blocks while 48 prefetches or more are pending on the
 // stream.
@@ -34,16 +34,14 @@ func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 // Source: cuMemPrefetchBatchAsync, or cuMemPrefetchAsync.
 func (s *Stream) BatchPrefetches(ops []PrefetchOp) error {
 	return s.batchRanges("Stream.BatchPrefetches", ops, true, func(b *ranges, stream driver.CUstream) error {
-		n, k := uint64(len(b.at)), uint64(len(b.to))
-		err := driver.CuMemPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &b.to[0], &b.from[0], k, 0, stream)
+		to, from := b.locations()
+		n, k := uint64(len(b.at)), uint64(len(to))
+		err := driver.CuMemPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &to[0], &from[0], k, 0, stream)
 		if !errors.Is(err, ErrNotSupported) {
 			return err
 		}
-		for i := range ops { // before CUDA 13.0
-			if ops[i].size == 0 {
-				continue
-			}
-			if err := ops[i].prefetch(stream); err != nil {
+		for i := range b.at { // before CUDA 13.0
+			if err := prefetch(b.at[i], b.sizes[i], b.to[i], stream); err != nil {
 				return err
 			}
 		}
@@ -73,36 +71,51 @@ func (s *Stream) BatchDiscards(ops []PrefetchOp) error {
 // Source: cuMemDiscardAndPrefetchBatchAsync.
 func (s *Stream) BatchDiscardsAndPrefetches(ops []PrefetchOp) error {
 	return s.batchRanges("Stream.BatchDiscardsAndPrefetches", ops, true, func(b *ranges, stream driver.CUstream) error {
-		if i := (&batch{dsts: b.at, sizes: b.sizes}).overlap(); i >= 0 {
-			return refuse("", ErrOverlap, "operation %d: its memory overlaps that of another operation", i)
-		}
-		n, k := uint64(len(b.at)), uint64(len(b.to))
-		return driver.CuMemDiscardAndPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &b.to[0], &b.from[0], k, 0, stream)
-	})
+		to, from := b.locations()
+		n, k := uint64(len(b.at)), uint64(len(to))
+		return driver.CuMemDiscardAndPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &to[0], &from[0], k, 0, stream)
+	}, (*ranges).apart)
 }
 
 // prefetch enqueues one operation.
-func (o *PrefetchOp) prefetch(stream driver.CUstream) error {
-	err := driver.CuMemPrefetchAsync_v2(o.at, o.size, o.to.raw(), 0, stream)
-	if d, ok := o.to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
-		err = driver.CuMemPrefetchAsync_v1(o.at, o.size, d, stream)
+func prefetch(at driver.CUdeviceptr, size uint64, to Location, stream driver.CUstream) error {
+	err := driver.CuMemPrefetchAsync_v2(at, size, to.raw(), 0, stream)
+	if d, ok := to.device(); ok && errors.Is(err, ErrNotSupported) { // before CUDA 12.2
+		err = driver.CuMemPrefetchAsync_v1(at, size, d, stream)
 	}
 	return err
 }
 
-// ranges is a list of operations in CUDA's form. Its blocks are acquired. to[i] is the
-// location of the operations from from[i] on.
+// ranges is a list of operations in CUDA's form. Its blocks are acquired.
 type ranges struct {
 	at     []driver.CUdeviceptr
 	sizes  []uint64
-	to     []driver.CUmemLocation
-	from   []uint64
+	to     []Location
 	blocks []*block
 }
 
-// batchRanges enqueues a batch: call calls the driver. moves tells whether the locations
-// matter.
-func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(*ranges, driver.CUstream) error) error {
+// locations returns the locations as CUDA takes them: to[i] is that of the operations from
+// from[i] on.
+func (b *ranges) locations() (to []driver.CUmemLocation, from []uint64) {
+	for i, l := range b.to {
+		if i == 0 || l != b.to[i-1] {
+			to, from = append(to, l.raw()), append(from, uint64(i))
+		}
+	}
+	return to, from
+}
+
+// apart refuses operations that overlap.
+func (b *ranges) apart() error {
+	if i := (&batch{dsts: b.at, sizes: b.sizes}).overlap(); i >= 0 {
+		return refuse("", ErrOverlap, "operation %d: its memory overlaps that of another operation", i)
+	}
+	return nil
+}
+
+// batchRanges enqueues a batch that passes the checks: call calls the driver for a part of it.
+// moves tells whether the locations matter.
+func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(*ranges, driver.CUstream) error, checks ...func(*ranges) error) error {
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
@@ -127,8 +140,16 @@ func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
 	}
-	work := min(len(ops)*prefetchWork, queueRoom)
-	return c.enqueueCurrent(op, work, b.blocks, "a batch of prefetches or discards cannot be captured", func() error { return call(b, c.raw) })
+	for _, check := range checks {
+		if err := check(b); err != nil {
+			return wrap(op, err)
+		}
+	}
+	return inParts(len(b.at), queueRoom/prefetchWork, func(from, to int) error {
+		part := &ranges{at: b.at[from:to], sizes: b.sizes[from:to], to: b.to[from:to]}
+		return c.enqueueCurrent(op, (to-from)*prefetchWork, b.blocks, "a batch of prefetches or discards cannot be captured",
+			func() error { return call(part, c.raw) })
+	})
 }
 
 func (b *ranges) add(op string, o *PrefetchOp, moves bool) error {
@@ -144,14 +165,11 @@ func (b *ranges) add(op string, o *PrefetchOp, moves bool) error {
 		if err := o.to.check(op); err != nil {
 			return err
 		}
-		if to := o.to.raw(); o.size > 0 && (len(b.to) == 0 || to != b.to[len(b.to)-1]) {
-			b.to, b.from = append(b.to, to), append(b.from, uint64(len(b.at)))
-		}
 	}
 	if o.size == 0 {
 		return nil
 	}
-	b.at, b.sizes = append(b.at, o.at), append(b.sizes, o.size)
+	b.at, b.sizes, b.to = append(b.at, o.at), append(b.sizes, o.size), append(b.to, o.to)
 	return nil
 }
 

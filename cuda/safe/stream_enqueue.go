@@ -24,6 +24,17 @@ func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable 
 	return wrap(op, call())
 }
 
+// inParts calls enqueue for parts of n pieces of work, with at most so many each that they fit
+// into the driver's queue: in a call that enqueues more on a stuck stream, the driver blocks.
+func inParts(n, most int, enqueue func(from, to int) error) error {
+	for from := 0; from < n; from += most {
+		if err := enqueue(from, min(from+most, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // enqueueCurrent is enqueue for a call that needs the context to be current.
 func (s *streamCore) enqueueCurrent(op string, work int, blocks []*block, uncapturable string, call func() error) error {
 	return s.enqueue(op, work, blocks, uncapturable, func() error {

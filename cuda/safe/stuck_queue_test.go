@@ -347,3 +347,72 @@ func TestLegacyBacklog(t *testing.T) {
 	<-launched
 	<-queried
 }
+
+// TestMuchWorkOnStuckStream tests that a call which enqueues more than the queue of its stream
+// takes holds up no other stream.
+func TestMuchWorkOnStuckStream(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		work func(t *testing.T, x *safe.Context, s *safe.Stream) func() error
+	}{
+		{"Pitched.ZeroAsync", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+			all, err := safe.NewPitched[byte](x, safe.Extent{Width: 4, Height: 2, Depth: queued})
+			require.NoError(t, err)
+			closing(t, all)
+			part, err := all.Sub(safe.Position{}, safe.Extent{Width: 4, Height: 1, Depth: queued})
+			require.NoError(t, err)
+			return func() error { return part.ZeroAsync(s) }
+		}},
+		{"BatchCopies", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+			from, to := buffer[uint32](t, x, queued), buffer[uint32](t, x, queued)
+			copies := make([]safe.CopyOp, queued)
+			for i := range copies {
+				a, err := to.Slice(i, i+1)
+				require.NoError(t, err)
+				b, err := from.Slice(i, i+1)
+				require.NoError(t, err)
+				copies[i] = safe.NewCopyOp[uint32](a, b)
+			}
+			return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
+		}},
+		{"BatchPrefetches", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+			if ok, _ := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); ok == 0 {
+				t.Skip("the device has no concurrent managed access")
+			}
+			b, err := safe.NewManagedBuffer[byte](x, 200)
+			require.NoError(t, err)
+			closing(t, b)
+			ops := make([]safe.PrefetchOp, b.Len())
+			for i := range ops {
+				part, err := b.Slice(i, i+1)
+				require.NoError(t, err)
+				ops[i] = safe.NewPrefetchOp(part, safe.DeviceLocation(x.Device()))
+			}
+			return func() error { return s.BatchPrefetches(ops) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				stuck, s, other, k, e := stream(t, x), stream(t, x), stream(t, x), kernel(t, x, "nothing"), event(t, x)
+				work := c.work(t, x, s)
+				require.NoError(t, errors.Join(k.Launch(other, one), other.Synchronize()))
+				unstick := stick(t, x, stuck)
+				require.NoError(t, errors.Join(stuck.Record(e), s.WaitEvent(e))) // takes no place in the queue
+				over := make(chan error, 1)
+				go func() { over <- work() }()
+				time.Sleep(100 * time.Millisecond)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					g, err := other.Capture(func() error { return k.Launch(other, one) })
+					assert.NoError(t, errors.Join(err, g.Close()))
+				}()
+				soon(t, done, "a capture waits for the stuck stream")
+				unstick()
+				assert.NoError(t, <-over)
+			})
+		})
+	}
+}
