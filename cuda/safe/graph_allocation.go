@@ -19,8 +19,12 @@ type graphAllocation struct {
 	capture *capturing               // in which it did, or nil
 }
 
-// allocated returns whether work outside of captures may use the block.
+// allocated returns whether work outside of captures may use the block, or the block that it
+// accesses.
 func (b *block) allocated() bool {
+	if b.of != nil {
+		return b.of.allocated()
+	}
 	return b.graph == nil || b.graph.present.Load()
 }
 

@@ -194,10 +194,10 @@ func badBlock(op, what string, on Device, b *block) error {
 		return refuse(op, ErrClosed, "%s: its memory or texture", what)
 	case b.reset():
 		return refuse(op, ErrReset, "%s is memory of %v", what, b.ctx.device)
-	case b.of != nil:
-		return refuse(op, ErrContextMismatch, "%s is a texture of %v, the stream belongs to %v", what, b.ctx.device, on)
 	case b.ctx.device == on && !b.allocated():
 		return refuse(op, ErrNotAllocated, "%s", what)
+	case b.of != nil:
+		return refuse(op, ErrContextMismatch, "%s is a texture of %v, the stream belongs to %v", what, b.ctx.device, on)
 	}
 	return refuse(op, ErrContextMismatch, "%s is memory of %v; the stream's device has no access to it", what, b.ctx.device)
 }

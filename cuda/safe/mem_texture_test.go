@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -330,4 +331,31 @@ func TestTextureArguments(t *testing.T) {
 	foreign := texture(t, array[float32](t, y, square, safe.ArrayOptions{}), safe.TextureOptions{})
 	assert.ErrorIs(t, all.launch(s, foreign.Arg(), 1, 0), safe.ErrContextMismatch)
 	require.NoError(t, x.DisablePeerAccess(y))
+}
+
+// TestTextureOfGraphMemory tests that a kernel reads memory of a graph by a texture only while
+// the memory is allocated.
+func TestTextureOfGraphMemory(t *testing.T) {
+	needs(t, "cuMemAllocAsync")
+	x := open(t, 0)
+	s, lookup, out := stream(t, x), kernel(t, x, "lookup"), buffer[float32](t, x, 4)
+	var b *safe.Buffer[float32]
+	g, err := s.Capture(func() (err error) {
+		b, err = safe.NewBufferAsync[float32](s, 4)
+		return err
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	e := executable(t, g)
+	require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+	texture, err := safe.NewLinearTexture(b, safe.TextureOptions{})
+	require.NoError(t, err)
+	closing(t, texture)
+	launch := func() error {
+		return lookup.Launch(s, one, out.Arg(), texture.Arg(), safe.Val(uint32(1)))
+	}
+	require.NoError(t, launch())
+	require.NoError(t, b.FreeAsync(s))
+	assert.ErrorIs(t, launch(), safe.ErrNotAllocated)
+	require.NoError(t, errors.Join(e.Launch(s), launch(), s.Synchronize()))
 }
