@@ -77,3 +77,6 @@ func ClosePatience(d time.Duration) (restore func()) {
 	before := closePatience.Swap(int64(d))
 	return func() { closePatience.Store(before) }
 }
+
+// TrimAll is what an allocation calls that finds too little memory.
+func TrimAll() { trimAll() }

@@ -23,6 +23,7 @@ import (
 type heap struct {
 	state  atomic.Int32
 	mu     sync.Mutex // held to make, share, trim and end the pool
+	over   bool       // the context is about to be destroyed
 	pool   *poolCore
 	stream driver.CUstream
 	shared map[driver.CUdevice]struct{} // other devices that have access
@@ -174,9 +175,23 @@ func trimAll() {
 	states.Unlock()
 	for _, s := range all {
 		_ = s.trim()
-		c := &contextCore{raw: s.raw, id: s.id, shared: s}
-		_ = c.withCurrent(s.noticeReleases)
+		_ = s.reclaim()
 	}
+}
+
+// reclaim makes other pools return what was released to them. The lock keeps the context from
+// being destroyed.
+func (s *contextState) reclaim() error {
+	h := &s.heap
+	if err := lock("", &h.mu); err != nil {
+		return err
+	}
+	defer h.mu.Unlock()
+	if h.over {
+		return nil
+	}
+	c := &contextCore{raw: s.raw, id: s.id, shared: s}
+	return c.withCurrent(s.noticeReleases)
 }
 
 // endHeap empties the pool, in which no block is left.
@@ -184,6 +199,7 @@ func (c *contextCore) endHeap(op string) error {
 	h := &c.shared.heap
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.over = true
 	if h.state.Load() != madeHeap {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -426,4 +427,27 @@ func TestAllocationCrossings(t *testing.T) {
 			assert.Equal(t, test.ends, ends)
 		})
 	}
+}
+
+// TestTrimBesideClose tests that an allocation which finds too little memory uses no context
+// that is being destroyed. Drivers before CUDA 12.0 do not tell that a context is gone.
+func TestTrimBesideClose(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		simulated.Widen(50 * time.Microsecond)
+		x := open(t, 0)
+		var c racers
+		c.add(3, func() error {
+			safe.TrimAll()
+			return nil
+		})
+		c.add(3, func() error {
+			own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+			return errors.Join(err, own.Close())
+		})
+		time.Sleep(10 * stormTime(t))
+		assert.NoError(t, c.end())
+		noViolation(t)
+	}, "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER=11.8")
 }
