@@ -91,8 +91,10 @@ func (x *Context) EnablePeerAccess(peer *Context) error {
 			peerCopies.whenAlone(func() { err = driver.CuCtxEnablePeerAccess(p.raw, 0) })
 		}
 		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
-			s.forgetPeer(p.shared)
-			return errors.Join(err, p.shared.shareHeap())
+			if s.forgetPeer(p.shared, false) {
+				err = errors.Join(err, p.shared.shareHeap())
+			}
+			return err
 		}
 		s.setPeer(p.shared, true)
 		return nil
@@ -109,7 +111,7 @@ func (x *Context) DisablePeerAccess(peer *Context) error {
 		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED {
 			return err
 		}
-		s.forgetPeer(p.shared)
+		s.forgetPeer(p.shared, true)
 		return p.shared.shareHeap()
 	})
 }
@@ -132,10 +134,15 @@ func (s *contextState) setPeer(other *contextState, enabled bool) {
 	s.peers[other] = s.peers[other] || enabled
 }
 
-func (s *contextState) forgetPeer(other *contextState) {
+// forgetPeer undoes setPeer: with enabled, also if kernels of s may access memory of other.
+func (s *contextState) forgetPeer(other *contextState, enabled bool) (forgotten bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.peers[other] && !enabled {
+		return false
+	}
 	delete(s.peers, other)
+	return true
 }
 
 // reaches returns whether kernels of c may access memory of other.
