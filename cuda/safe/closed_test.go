@@ -6,6 +6,7 @@ package safe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -188,6 +189,8 @@ func TestIsFatal(t *testing.T) {
 	for _, err := range []error{nil, safe.ErrClosed, driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_OUT_OF_MEMORY, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED} {
 		assert.False(t, safe.IsFatal(err), err)
 	}
+	joined := errors.Join(safe.ErrClosed, driver.CUDA_ERROR_OUT_OF_MEMORY, fmt.Errorf("then: %w", driver.CUDA_ERROR_ILLEGAL_ADDRESS))
+	assert.True(t, safe.IsFatal(joined), "not the first code")
 	late := &safe.Error{Op: "Stream.Query", Code: 700, Err: driver.CUDA_ERROR_ILLEGAL_ADDRESS, Async: true}
 	assert.ErrorContains(t, late, "cuda: Stream.Query: CUDA_ERROR_ILLEGAL_ADDRESS")
 	assert.ErrorContains(t, late, "caused by earlier work")

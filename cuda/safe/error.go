@@ -3,6 +3,7 @@ package safe
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -79,8 +80,15 @@ func (e *Error) Unwrap() error { return e.Err }
 // only a new process recovers from it. Closing objects still works: Close releases the
 // object even if it returns an error.
 func IsFatal(err error) bool {
-	var code driver.CUresult
-	return errors.As(err, &code) && fatal(code)
+	switch e := err.(type) {
+	case driver.CUresult:
+		return fatal(e)
+	case interface{ Unwrap() error }:
+		return IsFatal(e.Unwrap())
+	case interface{ Unwrap() []error }: // errors.As would find the first code only
+		return slices.ContainsFunc(e.Unwrap(), IsFatal)
+	}
+	return false
 }
 
 func fatal(code driver.CUresult) bool {
