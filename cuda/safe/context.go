@@ -207,7 +207,7 @@ func (c *contextCore) shareState() *contextState {
 	s := states.of[c.raw]
 	if s == nil || s.id != c.id || s.reset.Load() {
 		s = &contextState{raw: c.raw, id: c.id, device: c.device.raw, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, greens: map[driver.CUgreenCtx]*greenCore{},
-			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}}
+			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}, frees: lifetime.Queue{Paused: pausedFrees(c.device.raw)}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}

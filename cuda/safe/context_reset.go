@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -32,6 +33,9 @@ func (d Device) ResetPrimary() error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}
+	frees := pausedFrees(d.raw)
+	frees.Lock() // first, as it may wait for work on the device: the reaper goes on meanwhile
+	defer frees.Unlock()
 	lifetime.Paused.Lock()
 	defer lifetime.Paused.Unlock()
 	queues := d.queues()
@@ -53,6 +57,14 @@ func (d Device) ResetPrimary() error {
 	executables.whenAlone(func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
 	return wrap(op, err)
 }
+
+// pausedFrees keeps the frees of all contexts of the device from running while it is locked.
+func pausedFrees(d driver.CUdevice) *sync.RWMutex {
+	all, _ := freesOf.LoadOrStore(d, &sync.RWMutex{})
+	return all.(*sync.RWMutex)
+}
+
+var freesOf sync.Map // driver.CUdevice -> *sync.RWMutex
 
 // noteReset makes calls on objects in the primary context return ErrReset.
 func (d Device) noteReset() (noted []*contextState) {

@@ -7,7 +7,9 @@ package safe_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
@@ -136,4 +138,37 @@ func TestMemoryOfResetPeer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestResetBesideStuckFree tests that a release which waits for a stuck stream of one device holds
+// up neither the reset of another one nor, by that, all other releases.
+func TestResetBesideStuckFree(t *testing.T) {
+	needsSimulated(t) // a real driver may wait for the stuck stream itself
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		y, err := safe.Open(1)
+		require.NoError(t, err)
+		s := stream(t, x)
+		b, err := safe.NewBufferWith[byte](x, 16, safe.BufferOptions{Plain: true})
+		require.NoError(t, err)
+		unstick := stick(t, x, s)
+		runtime.KeepAlive(b)
+		drop() // cuMemFree waits for all work of the context
+		time.Sleep(20 * time.Millisecond)
+		reset := make(chan struct{})
+		go func() {
+			defer close(reset)
+			assert.NoError(t, y.Device().ResetPrimary())
+		}()
+		soon(t, reset, "the reset waits for another device")
+		r, gone := resource(t, x)
+		require.NoError(t, r.Close())
+		soon(t, gone, "other releases wait, too")
+		unstick()
+		<-reset
+		assert.NoError(t, y.Close())
+		noViolation(t)
+		simulated.Lost() // the internal streams of y
+	})
 }

@@ -14,6 +14,10 @@ var Reaper Queue
 // A Queue runs functions one after another. Functions that may wait for the GPU belong
 // in a Queue of their own, where they delay nothing else.
 type Queue struct {
+	// Paused keeps the Queue from running while it is locked: those of functions that may wait
+	// are their own, or locking it would wait for them. If it is nil, the package's Paused does.
+	Paused *sync.RWMutex
+
 	mu      sync.Mutex
 	queue   []func() (again bool)
 	running bool
@@ -26,7 +30,7 @@ var active atomic.Int32
 // Idle tells whether no Queue has anything to do.
 func Idle() bool { return active.Load() == 0 }
 
-// Paused keeps all Queues from running while it is locked.
+// Paused keeps the Reaper from running while it is locked, and other Queues without their own.
 var Paused sync.RWMutex
 
 // Retry is the pause before a function is called again.
@@ -45,6 +49,10 @@ func (q *Queue) Add(f func() (again bool)) {
 }
 
 func (q *Queue) run() {
+	paused := q.Paused
+	if paused == nil {
+		paused = &Paused
+	}
 	var later []func() bool
 	var took time.Duration
 	for {
@@ -58,9 +66,9 @@ func (q *Queue) run() {
 		start := time.Now()
 		batch, later = append(batch, later...), nil
 		for _, f := range batch {
-			Paused.RLock()
+			paused.RLock()
 			again := f()
-			Paused.RUnlock()
+			paused.RUnlock()
 			if again {
 				later = append(later, f)
 			}
