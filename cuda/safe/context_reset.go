@@ -53,6 +53,7 @@ func (d Device) ResetPrimary() error {
 	for _, s := range d.noteReset() {
 		s.asking.wait()
 	}
+	revocations.Add(1)
 	var err error
 	executables.whenAlone(func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
 	return wrap(op, err)

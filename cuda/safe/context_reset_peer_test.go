@@ -140,6 +140,35 @@ func TestMemoryOfResetPeer(t *testing.T) {
 	}
 }
 
+// TestGraphOfResetPeer tests that no executable is launched with memory that a reset of another
+// context has destroyed.
+func TestGraphOfResetPeer(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		y, err := safe.Open(1)
+		require.NoError(t, err)
+		require.NoError(t, x.EnablePeerAccess(y))
+		s, fill := stream(t, x), kernel(t, x, "fill")
+		b, err := safe.NewBufferWith[float32](y, 4, safe.BufferOptions{Plain: true})
+		require.NoError(t, err)
+		g, err := s.Capture(func() error {
+			return fill.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(3)), b.Arg())
+		})
+		require.NoError(t, err)
+		closing(t, g)
+		e := executable(t, g)
+		require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+		resetPrimary(t, y)
+		assert.ErrorIs(t, e.Launch(s), safe.ErrReset)
+		assert.NoError(t, s.Synchronize())
+		assert.NoError(t, errors.Join(b.Close(), y.Close()))
+		noViolation(t)
+		simulated.Lost() // what went with the context
+	})
+}
+
 // TestResetBesideStuckFree tests that a release which waits for a stuck stream of one device holds
 // up neither the reset of another one nor, by that, all other releases.
 func TestResetBesideStuckFree(t *testing.T) {

@@ -39,7 +39,7 @@ type execCore struct {
 	retired []releaser               // used by launches so far, not by later ones
 
 	revocations int64 // of the process, when revoked was computed
-	revoked     bool  // kept has a resource that was revoked
+	revoked     error // see unrevoked
 }
 
 // A releaser is a retained or a graphRetained.

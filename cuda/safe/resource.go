@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -101,45 +102,52 @@ func (r *Resource) Revoke() {
 	}
 }
 
-// revocations counts the resources of the process that were revoked.
+// revocations counts the resources of the process that were revoked, and the resets of
+// primary contexts.
 var revocations atomic.Int64
 
-// unrevoked returns ErrClosed if the executable retains a resource that was revoked. mu is
-// held, and the call is admitted by the executables gate.
+// unrevoked returns an error if the executable retains a resource that was revoked, or memory
+// that a reset has destroyed. mu is held, and the call is admitted by the executables gate.
 func (e *execCore) unrevoked(op string) error {
 	if n := revocations.Load(); n != e.revocations {
 		e.revocations, e.revoked = n, e.kept.revoked()
 	}
-	if e.revoked {
-		return refuse(op, ErrClosed, "the graph uses an object of another library that has failed, such as an aborted communicator")
+	switch e.revoked {
+	case nil:
+		return nil
+	case ErrReset:
+		return refuse(op, ErrReset, "the graph uses memory of another context")
 	}
-	return nil
+	return refuse(op, e.revoked, "the graph uses an object of another library that has failed, such as an aborted communicator")
 }
 
-// revoked returns whether something retained is a resource that was revoked.
-func (h *graphRetained) revoked() bool {
+// revoked returns ErrClosed if something retained is a resource that was revoked, and ErrReset
+// if it is memory that a reset has destroyed.
+func (h *graphRetained) revoked() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.captured.revoked() || h.nodes.objects().revoked() {
-		return true
-	}
+	err := cmp.Or(h.captured.revoked(), h.nodes.objects().revoked())
 	for _, inner := range h.nodes.inner {
-		if inner.revoked() {
-			return true
-		}
+		err = cmp.Or(err, inner.revoked())
 	}
-	return false
+	return err
 }
 
-// revoked returns whether something retained is a resource that was revoked.
-func (k *retained) revoked() bool {
+// revoked is that of graphRetained.
+func (k *retained) revoked() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.objects {
-		if b, ok := h.Object().(*block); ok && b.resource != nil && b.resource.revoked.Load() {
-			return true
+		switch b, ok := h.Object().(*block); {
+		case !ok:
+		case b.resource != nil && b.resource.revoked.Load():
+			return ErrClosed
+		case b.reset():
+			return ErrReset
 		}
 	}
-	inner := k.inner()
-	return inner != nil && inner.revoked()
+	if inner := k.inner(); inner != nil {
+		return inner.revoked()
+	}
+	return nil
 }
