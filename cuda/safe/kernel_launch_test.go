@@ -189,6 +189,8 @@ func TestLaunchDropped(t *testing.T) {
 
 func TestModules(t *testing.T) {
 	x := open(t, 0)
+	_, err := safe.LoadFS(x, nil, "kernels.ptx", safe.LoadOptions{})
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	m, err := safe.LoadFS(x, os.DirFS("testdata"), "kernels.ptx", safe.LoadOptions{})
 	require.NoError(t, err)
 	_, err = m.Kernel("no such kernel")

@@ -84,7 +84,11 @@ func LoadFile(x *Context, file string, o LoadOptions) (*Module, error) {
 }
 
 // LoadFS loads device code from a file of a file system such as embed.FS: see [Load].
+// It returns [ErrInvalidArgument] if files is nil.
 func LoadFS(x *Context, files fs.FS, name string, o LoadOptions) (*Module, error) {
+	if files == nil {
+		return nil, refuse("LoadFS", ErrInvalidArgument, "no file system: files is nil")
+	}
 	image, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, wrap("LoadFS", err)
