@@ -57,8 +57,8 @@ type BatchCopyOptions struct {
 }
 
 // BatchCopies enqueues many copies by one call of the driver for each 960. They run after the earlier
-// work of the stream, in any order among themselves. If one copy is invalid, none is
-// enqueued, and the error's Detail has its index if the driver tells it. BatchCopies
+// work of the stream, in any order among themselves. If one copy is invalid, no copy of its
+// call is enqueued, and the error's Detail has its index if the driver tells it. BatchCopies
 // returns [ErrOverlap] if a destination overlaps another destination or a source, and
 // [ErrContextMismatch] if device memory belongs to another context than the stream.
 //

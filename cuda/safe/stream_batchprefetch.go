@@ -24,7 +24,7 @@ func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 
 // BatchPrefetches enqueues many calls of [Buffer.PrefetchAsync], up to 48 by one call of the driver.
 // They run after the earlier work of the stream, in any order among themselves. If one is
-// invalid, none is enqueued. It blocks while 48 prefetches or more are pending on the
+// invalid, none of its call is enqueued. It blocks while 48 prefetches or more are pending on the
 // stream.
 //
 // The errors are those of [Buffer.PrefetchAsync], which apply to all devices of the system;
