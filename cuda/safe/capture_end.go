@@ -185,7 +185,7 @@ func (c *capturing) settle(err error) *graphCore {
 	case c.given:
 		g.Release()
 	case err != nil:
-		g.Close()
+		g.CloseLater() // the Reaper, which may be the caller, does not wait for an instantiation
 	}
 	c.origin.Release()
 	return g
@@ -209,7 +209,8 @@ func (c *capturing) Destroy(bool) error {
 	g := c.settle(err)
 	switch {
 	case err == nil && !c.given:
-		return g.Close()
+		g.CloseLater()
+		return nil
 	case errors.Is(err, driver.CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD):
 		return nil
 	}

@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"testing"
@@ -138,18 +139,27 @@ func TestReapingBesideInstantiate(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	g, other := newGraph(t, x), newGraph(t, x)
-	for kind, drops := range map[string]func() error{
-		"graph": func() error { _, err := safe.NewGraph(x); return err },
-		"exec":  func() error { _, err := other.Instantiate(); return err },
-		"stream": func() error {
+	for name, c := range map[string]struct {
+		kind  string
+		drops func() error
+	}{
+		"graph": {"graph", func() error { _, err := safe.NewGraph(x); return err }},
+		"exec":  {"exec", func() error { _, err := other.Instantiate(); return err }},
+		"stream": {"stream", func() error {
 			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 			s.Raw() // it is not kept for later
 			return err
-		},
+		}},
+		"capture": {"graph", func() error {
+			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			require.NoError(t, err)
+			_, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+			return err
+		}},
 	} {
-		t.Run(kind, func(t *testing.T) {
-			alive := simulated.Live(kind)
-			require.NoError(t, drops())
+		t.Run(name, func(t *testing.T) {
+			alive := simulated.Live(c.kind)
+			require.NoError(t, c.drops())
 			simulated.Delay("cuGraphInstantiateWithParams", hang)
 			defer simulated.Reset()
 			over := make(chan struct{})
@@ -172,7 +182,7 @@ func TestReapingBesideInstantiate(t *testing.T) {
 			}
 			simulated.Reset()
 			<-over
-			assert.Eventually(t, func() bool { return simulated.Live(kind) == alive }, atOnce, time.Millisecond, "it is destroyed later")
+			assert.Eventually(t, func() bool { return simulated.Live(c.kind) == alive }, atOnce, time.Millisecond, "it is destroyed later")
 		})
 	}
 }
