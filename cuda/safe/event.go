@@ -105,8 +105,8 @@ func (e *Event) quick() *eventCore {
 func (e *eventCore) unawaited() bool { return e.waiting.Load() == 0 }
 
 // exclude calls f while no other call with the event is in flight. of is the caller's
-// capture, or nil. It fails if the event was recorded in another capture, and on a thread of the
-// driver, for which the calls in flight may wait.
+// capture, or nil. It fails if the event was recorded in another capture, on a thread of the
+// driver, for which the calls in flight may wait, and if one of them blocks in the driver.
 func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
@@ -118,8 +118,10 @@ func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
 	if c := e.capture.Load(); c != nil && c != of && !c.ended.Load() {
 		return &Error{Op: op, Err: errForeign}
 	}
-	e.gate.close()
 	defer e.gate.open()
+	if !e.gate.closeSoon() {
+		return refuse(op, ErrCapturing, "another call with the event blocks in the driver")
+	}
 	return f()
 }
 

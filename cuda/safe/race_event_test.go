@@ -389,3 +389,57 @@ func TestRecordAfterCanceledWait(t *testing.T) {
 	unstick()
 	noViolation(t)
 }
+
+// TestWaitBesideBlockedFirstRecord: a call with an event does not wait for the event's first record
+// for long, which blocks in the driver. Neither do queries of the event afterwards.
+func TestWaitBesideBlockedFirstRecord(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		capture bool
+		call    func(s *safe.Stream, e *safe.Event) error
+		err     error
+	}{
+		{"wait", false, (*safe.Stream).WaitEvent, nil},
+		{"wait in a capture", true, (*safe.Stream).WaitEvent, safe.ErrCapturing},
+		{"record in a capture", true, (*safe.Stream).Record, safe.ErrCapturing},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				s, other, e, m := stream(t, x), stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
+				require.NoError(t, errors.Join(m.ZeroAsync(s), s.Synchronize()))
+				unstick := stick(t, x, s)
+				require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
+					for range 1019 {
+						err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
+					}
+					return err
+				}, m.Arg()))
+				var capture *safe.Capture
+				if c.capture {
+					var err error
+					capture, err = other.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+					require.NoError(t, err)
+				}
+				recorded, done := make(chan error, 1), make(chan struct{})
+				go func() { recorded <- s.Record(e) }()
+				time.Sleep(50 * time.Millisecond)
+				go func() {
+					defer close(done)
+					assert.ErrorIs(t, c.call(other, e), c.err)
+					_, err := e.Query()
+					assert.NoError(t, err)
+				}()
+				soon(t, done, "the call waits for the record")
+				unstick()
+				<-done
+				require.NoError(t, <-recorded)
+				if c.capture {
+					require.NoError(t, end(capture))
+				}
+				noViolation(t)
+			})
+		})
+	}
+}

@@ -189,11 +189,11 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 		return false, &Error{Op: op, Err: ErrClosed}
 	}
 	if e.gate.enter() {
-		if flags != 0 || e.recorded.Load() {
+		if flags != 0 || e.recorded.Load() || capture == nil && !s.capturing() {
 			defer e.gate.leave() // written out, as a closure would be allocated
 			return false, e.wait(op, s, capture, flags, flags == 0)
 		}
-		e.gate.leave() // the first record may be in flight: exclude waits for it
+		e.gate.leave() // the first record may be in flight, which a capture cannot wait for: exclude tells
 	}
 	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture {
 		return false, &Error{Op: op, Err: errForeign} // even if c has ended
