@@ -151,8 +151,11 @@ const (
 // is stuck, the driver blocks in creating the 35th stream. A program that needs more waits
 // a few times at most.
 func (c *crowd) room() {
-	if c.now.Load() < smallCrowd {
+	switch now := c.now.Load(); {
+	case now < smallCrowd/2: // not at once: streams that come and go around smallCrowd would wait each time
 		c.many.Store(0)
+		fallthrough
+	case now < smallCrowd:
 		return
 	}
 	for end := time.Now().Add(100 * lifetime.Retry); time.Now().Before(end); time.Sleep(lifetime.Retry) {

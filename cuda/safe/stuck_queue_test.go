@@ -205,6 +205,34 @@ func TestNewStreamsBesideStuck(t *testing.T) {
 	}
 }
 
+// TestNewStreamsComeAndGo: a program whose streams come and go while others stay open, and the
+// reaper has something to do, waits a few times at most.
+func TestNewStreamsComeAndGo(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	for range 23 {
+		stream(t, x)
+	}
+	over := make(chan struct{})
+	defer close(over)
+	lifetime.Reaper.Add(func() (again bool) {
+		select {
+		case <-over:
+			return false
+		default:
+			return true
+		}
+	})
+	start := time.Now()
+	for range 100 {
+		a, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		b, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, errors.Join(err, a.Close(), b.Close()))
+	}
+	assert.Less(t, time.Since(start), 5*time.Second, "it waits each time")
+}
+
 // TestSpareStreams tests that a closed stream serves again, unless the program knows it.
 func TestSpareStreams(t *testing.T) {
 	needsSimulated(t)
