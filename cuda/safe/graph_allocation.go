@@ -91,7 +91,7 @@ func (b *block) freeCaptured(op string, s *streamCore) (captured bool, err error
 // replaces. The capture is locked.
 func (c *capturing) freedBefore(b *block) bool {
 	k := b.graph.freer.Load()
-	return k != nil && (c.before == nil || k != c.before.captured)
+	return k != nil && (c.before == nil || !c.before.has(k))
 }
 
 // freeInCapture frees the block in the capture that allocates it, if that is under way.

@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -135,4 +136,39 @@ func TestRecaptureFrees(t *testing.T) {
 	launch(t, executable(t, g), s)
 	launch(t, executable(t, frees), s)
 	assert.ErrorIs(t, b.Fill(1), safe.ErrNotAllocated)
+}
+
+// TestRecaptureFreesOfNode: a recapture frees the memory that a node added by hand frees, or one
+// of an earlier capture into the graph.
+func TestRecaptureFreesOfNode(t *testing.T) {
+	needs(t, "cuStreamBeginRecaptureToGraph")
+	for name, add := range map[string]func(s *safe.Stream, g *safe.Graph, b *safe.Buffer[uint32]) error{
+		"FreeNode": func(_ *safe.Stream, g *safe.Graph, b *safe.Buffer[uint32]) error {
+			_, err := g.Add(safe.FreeNode(b))
+			return err
+		},
+		"earlier capture": func(s *safe.Stream, g *safe.Graph, b *safe.Buffer[uint32]) error {
+			err := s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return b.FreeAsync(s) })
+			e, failed := g.Instantiate() // shares what was captured so far
+			nothing := s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return nil })
+			return errors.Join(err, failed, nothing, e.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := open(t, 0)
+			s, frees := stream(t, x), newGraph(t, x)
+			var b *safe.Buffer[uint32]
+			g, err := s.Capture(func() (err error) {
+				b, err = safe.NewBufferAsync[uint32](s, 100)
+				return err
+			})
+			require.NoError(t, err)
+			closing(t, g)
+			require.NoError(t, add(s, frees, b))
+			require.NoError(t, s.Recapture(frees, safe.CaptureOptions{}, func() error { return b.FreeAsync(s) }))
+			launch(t, executable(t, g), s)
+			launch(t, executable(t, frees), s)
+			assert.ErrorIs(t, b.Fill(1), safe.ErrNotAllocated)
+		})
+	}
 }

@@ -130,6 +130,18 @@ func (h *graphRetained) share() *graphRetained {
 	return &graphRetained{captured: h.captured.share(), user: h.user.share(), nodes: h.nodes}
 }
 
+// has returns whether k is of the graph's captured work or of one of its nodes.
+func (h *graphRetained) has(k *retained) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for of := range h.nodes.each() {
+		if of == k {
+			return true
+		}
+	}
+	return h.captured == k
+}
+
 // memory returns the memory that the nodes allocate, and that they free.
 func (h *graphRetained) memory() (allocs, freed []*block) {
 	h.mu.Lock()
