@@ -187,6 +187,41 @@ func TestReapingBesideInstantiate(t *testing.T) {
 	}
 }
 
+// TestCopyBesideClosedStream: a copy from memory that a closed stream has used does not wait for an
+// instantiation, for which Stream.Close waits.
+func TestCopyBesideClosedStream(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGraphInstantiateWithParams")
+	startClean(t)
+	x := open(t, 0)
+	g, s, b := newGraph(t, x), stream(t, x), buffer[uint32](t, x, 4)
+	require.NotZero(t, s.Raw()) // it is not kept for later
+	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, s.Synchronize())
+	simulated.Delay("cuGraphInstantiateWithParams", hang)
+	defer simulated.Reset()
+	over, closed, copied := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		e, err := g.Instantiate()
+		assert.NoError(t, err)
+		assert.NoError(t, e.Close())
+	}()
+	require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+	go func() { defer close(closed); assert.NoError(t, s.Close()) }()
+	time.Sleep(20 * time.Millisecond)
+	go func() { defer close(copied); assert.NoError(t, b.CopyToHost(make([]uint32, 4))) }()
+	select {
+	case <-copied:
+	case <-time.After(2 * time.Second):
+		t.Error("it waits, too")
+	}
+	simulated.Reset()
+	<-over
+	<-closed
+	<-copied
+}
+
 // TestFreeBesideStuck: the driver waits for all work of the context when it frees memory.
 // That must not hold up anything else.
 func TestFreeBesideStuck(t *testing.T) {

@@ -58,6 +58,17 @@ func (s *streamCore) isOver() bool {
 // Destroy destroys the stream once its work has completed: the driver may make a stream
 // that is created later wait for the work of one that was destroyed before.
 func (s *streamCore) Destroy(wait bool) error {
+	err := s.destroy(wait, false)
+	if _, busy := err.(*lifetime.Elsewhere); !busy || !wait {
+		return err
+	}
+	executables.turn.Lock() // with mu unlocked, for which calls wait that look for the stream's work
+	defer executables.turn.Unlock()
+	return s.destroy(wait, true)
+}
+
+// destroy is Destroy that does not wait for the turn, which the caller may have.
+func (s *streamCore) destroy(wait, inTurn bool) error {
 	if !s.lockForEnd(wait) {
 		return lifetime.ErrLater
 	}
@@ -87,10 +98,12 @@ func (s *streamCore) Destroy(wait bool) error {
 		shared.crowd.now.Add(-1)
 		return nil
 	}
-	if err := executables.take(wait); err != nil {
-		return err
+	if !inTurn {
+		if err := executables.take(false); err != nil {
+			return err
+		}
+		defer executables.turn.Unlock()
 	}
-	defer executables.turn.Unlock()
 	shared.crowd.now.Add(-1)
 	return s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
 }
