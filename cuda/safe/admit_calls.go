@@ -131,6 +131,19 @@ func (g *callGate) take(wait bool) error {
 	return nil
 }
 
+// destroys calls destroy, which must not wait for the turn. With wait, it does so here if
+// another call has the turn, with nothing locked: it may take long. destroy is then called in
+// turn.
+func (g *callGate) destroys(wait bool, destroy func(wait, inTurn bool) error) error {
+	err := destroy(wait, false)
+	if _, busy := err.(*lifetime.Elsewhere); !busy || !wait {
+		return err
+	}
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	return destroy(wait, true)
+}
+
 // A destruction needs a moment without the calls of a gate, and is retried until it gets
 // one. Each try delays all these calls a little longer than the one before, and the next one
 // comes later.
@@ -146,15 +159,20 @@ const (
 )
 
 // try calls f, or postpones the destruction.
-func (d *destruction) try(g *callGate, wait bool, f func() error) (err error) {
-	now := time.Now()
-	if now.Before(d.next) {
+func (d *destruction) try(g *callGate, wait bool, f func() error) error {
+	if time.Now().Before(d.next) {
 		return lifetime.ErrLater
 	}
 	if err := g.take(wait); err != nil {
 		return err
 	}
 	defer g.turn.Unlock()
+	return d.tryInTurn(g, f)
+}
+
+// tryInTurn is try with the gate's turn held.
+func (d *destruction) tryInTurn(g *callGate, f func() error) (err error) {
+	now := time.Now()
 	d.window = min(max(2*d.window, firstWindow), lastWindow)
 	if !g.aloneInTurn(d.window, func() { err = f() }) {
 		d.next = now.Add(windowShare * d.window)

@@ -177,7 +177,7 @@ func (e *execCore) Destroy(wait bool) error {
 	if !e.last.over(&e.launches, false) {
 		return lifetime.ErrLater
 	}
-	err := e.destroy(wait)
+	err := executables.destroys(wait, e.destroy)
 	if !lifetime.Postponed(err) {
 		e.kept.release()
 	}
@@ -185,17 +185,26 @@ func (e *execCore) Destroy(wait bool) error {
 }
 
 // destroy destroys the executable with its graph locked: the two share parts.
-func (e *execCore) destroy(wait bool) error {
-	if err := e.source.lock(wait); err != nil {
-		return err
-	}
-	defer e.source.mu.Unlock()
-	return e.destroys.try(&executables, wait, func() error {
+func (e *execCore) destroy(wait, inTurn bool) error {
+	destroy := func() error {
 		if e.ctx.shared.reset.Load() {
 			return nil
 		}
 		return released("GraphExec.Close", e.ctx.home().DestroyExec(e.raw))
-	})
+	}
+	if inTurn && !patiently(e.source.mu.TryLock) { // who has it may wait for the turn
+		return lifetime.ErrLater
+	}
+	if !inTurn {
+		if err := e.source.lock(wait); err != nil {
+			return err
+		}
+	}
+	defer e.source.mu.Unlock()
+	if inTurn {
+		return e.destroys.tryInTurn(&executables, destroy)
+	}
+	return e.destroys.try(&executables, false, destroy)
 }
 
 func (e *GraphExec) acquire(op string) (*execCore, error) {

@@ -7,6 +7,7 @@ package safe_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -187,39 +188,52 @@ func TestReapingBesideInstantiate(t *testing.T) {
 	}
 }
 
-// TestCopyBesideClosedStream: a copy from memory that a closed stream has used does not wait for an
-// instantiation, for which Stream.Close waits.
-func TestCopyBesideClosedStream(t *testing.T) {
+// TestBesideDestruction: an object whose destruction waits for an instantiation makes nothing else
+// wait.
+func TestBesideDestruction(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuGraphInstantiateWithParams")
-	startClean(t)
-	x := open(t, 0)
-	g, s, b := newGraph(t, x), stream(t, x), buffer[uint32](t, x, 4)
-	require.NotZero(t, s.Raw()) // it is not kept for later
-	require.NoError(t, b.ZeroAsync(s))
-	require.NoError(t, s.Synchronize())
-	simulated.Delay("cuGraphInstantiateWithParams", hang)
-	defer simulated.Reset()
-	over, closed, copied := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		e, err := g.Instantiate()
-		assert.NoError(t, err)
-		assert.NoError(t, e.Close())
-	}()
-	require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
-	go func() { defer close(closed); assert.NoError(t, s.Close()) }()
-	time.Sleep(20 * time.Millisecond)
-	go func() { defer close(copied); assert.NoError(t, b.CopyToHost(make([]uint32, 4))) }()
-	select {
-	case <-copied:
-	case <-time.After(2 * time.Second):
-		t.Error("it waits, too")
+	for _, c := range []struct {
+		name string
+		make func(t *testing.T, x *safe.Context) (close, beside func() error)
+	}{
+		{"a copy from memory that a closed stream has used", func(t *testing.T, x *safe.Context) (close, beside func() error) {
+			s, b := stream(t, x), buffer[uint32](t, x, 4)
+			require.NotZero(t, s.Raw()) // it is not kept for later
+			require.NoError(t, errors.Join(b.ZeroAsync(s), s.Synchronize()))
+			return s.Close, func() error { return b.CopyToHost(make([]uint32, 4)) }
+		}},
+		{"a change of a graph with a closed executable", func(t *testing.T, x *safe.Context) (close, beside func() error) {
+			g := newGraph(t, x)
+			return executable(t, g).Close, func() error { _, err := g.Add(safe.EmptyNode()); return err }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			startClean(t)
+			x := open(t, 0)
+			g := newGraph(t, x)
+			close, beside := c.make(t, x)
+			simulated.Delay("cuGraphInstantiateWithParams", hang)
+			defer simulated.Reset()
+			instantiated, closed, over := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+			go func() {
+				e, err := g.Instantiate()
+				instantiated <- errors.Join(err, e.Close())
+			}()
+			require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+			go func() { closed <- close() }()
+			time.Sleep(20 * time.Millisecond)
+			go func() { over <- beside() }()
+			select {
+			case err := <-over:
+				over <- err
+			case <-time.After(2 * time.Second):
+				t.Error("it waits, too")
+			}
+			simulated.Reset()
+			require.NoError(t, errors.Join(<-instantiated, <-closed, <-over))
+		})
 	}
-	simulated.Reset()
-	<-over
-	<-closed
-	<-copied
 }
 
 // TestFreeBesideStuck: the driver waits for all work of the context when it frees memory.

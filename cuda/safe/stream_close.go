@@ -57,17 +57,8 @@ func (s *streamCore) isOver() bool {
 
 // Destroy destroys the stream once its work has completed: the driver may make a stream
 // that is created later wait for the work of one that was destroyed before.
-func (s *streamCore) Destroy(wait bool) error {
-	err := s.destroy(wait, false)
-	if _, busy := err.(*lifetime.Elsewhere); !busy || !wait {
-		return err
-	}
-	executables.turn.Lock() // with mu unlocked, for which calls wait that look for the stream's work
-	defer executables.turn.Unlock()
-	return s.destroy(wait, true)
-}
+func (s *streamCore) Destroy(wait bool) error { return executables.destroys(wait, s.destroy) }
 
-// destroy is Destroy that does not wait for the turn, which the caller may have.
 func (s *streamCore) destroy(wait, inTurn bool) error {
 	if !s.lockForEnd(wait) {
 		return lifetime.ErrLater
