@@ -138,7 +138,9 @@ func TestRegisteredPages(t *testing.T) {
 	}
 	require.NoError(t, Send(w.comms[0], w.streams[0], parts[0], 1))
 	require.NoError(t, r[0].Close())
-	lasts(t, r[0])
+	if !onGPU { // NCCL sends a short message before the other rank receives it
+		lasts(t, r[0])
+	}
 	require.NoError(t, Recv(w.comms[1], w.streams[1], parts[1], 0))
 	over(t, r[0])
 	w.wait(t)
