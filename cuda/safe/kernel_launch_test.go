@@ -132,8 +132,24 @@ func TestLaunchWithAttributes(t *testing.T) {
 func TestLaunchBesideRawCapture(t *testing.T) {
 	x := open(t, 0)
 	for name, body := range map[string]string{
-		"plain":        "",
-		"local memory": "\t.local .align 4 .b8 depot[4096];\n\t.reg .b64 a;\n\tmov.u64 a, depot;\n\tst.volatile.local.u32 [a], 1;\n",
+		"plain": "",
+		"local memory": `
+	.local .align 4 .b8 depot[4096];
+	.reg .b32 thread, block, found;
+	.reg .b64 at, offset;
+	.reg .pred other;
+	mov.u32 thread, %tid.x;
+	mov.u32 block, %ctaid.x;
+	mov.u64 at, depot;
+	mul.wide.u32 offset, thread, 4;
+	add.u64 offset, at, offset;
+	st.local.u32 [offset], thread;
+	mul.wide.u32 offset, block, 4;
+	add.u64 offset, at, offset;
+	ld.local.u32 found, [offset];
+	setp.ne.u32 other, found, thread;
+	@other trap;
+`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := safe.Load(x, []byte(head+".visible .entry nothing()\n{\n"+body+"\tret;\n}\n"), safe.LoadOptions{})

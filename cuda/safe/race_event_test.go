@@ -425,6 +425,9 @@ func TestWaitBesideBlockedFirstRecord(t *testing.T) {
 				recorded, done := make(chan error, 1), make(chan struct{})
 				go func() { recorded <- s.Record(e) }()
 				time.Sleep(50 * time.Millisecond)
+				if len(recorded) > 0 {
+					t.Skip("this driver's queue has room for the record")
+				}
 				go func() {
 					defer close(done)
 					assert.ErrorIs(t, c.call(other, e), c.err)
