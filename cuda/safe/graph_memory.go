@@ -147,7 +147,8 @@ func (b *block) tryFreeAfter(op string, s *streamCore, markers []marker) (driver
 
 // GraphMemory is the memory on a device that graphs allocate (see [AddAlloc]), in bytes:
 // the present amounts and the peaks since the process began or
-// [Context.ResetGraphMemoryPeaks].
+// [Context.ResetGraphMemoryPeaks]. The driver counts in pieces, of 32 MiB on an H200, and may
+// count a piece as allocated after all memory in it was freed.
 type GraphMemory struct {
 	Used, UsedPeak         uint64 // allocated
 	Reserved, ReservedPeak uint64 // reserved by the driver for allocations
