@@ -161,16 +161,7 @@ func TestReapingBesideInstantiate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			alive := simulated.Live(c.kind)
 			require.NoError(t, c.drops())
-			simulated.Delay("cuGraphInstantiateWithParams", hang)
-			defer simulated.Reset()
-			over := make(chan struct{})
-			go func() {
-				defer close(over)
-				e, err := g.Instantiate()
-				assert.NoError(t, err)
-				assert.NoError(t, e.Close())
-			}()
-			require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+			instantiated := instantiating(t, g)
 			drop()
 			released := make(chan struct{})
 			r, err := safe.NewResource(x, func() { close(released) })
@@ -182,10 +173,24 @@ func TestReapingBesideInstantiate(t *testing.T) {
 				t.Error("it waits, too")
 			}
 			simulated.Reset()
-			<-over
+			require.NoError(t, <-instantiated)
 			assert.Eventually(t, func() bool { return simulated.Live(c.kind) == alive }, atOnce, time.Millisecond, "it is destroyed later")
 		})
 	}
+}
+
+// instantiating begins an instantiation of g that stays in the driver until simulated.Reset.
+func instantiating(t *testing.T, g *safe.Graph) (over <-chan error) {
+	t.Helper()
+	simulated.Delay("cuGraphInstantiateWithParams", hang)
+	t.Cleanup(simulated.Reset)
+	done := make(chan error, 1)
+	go func() {
+		e, err := g.Instantiate()
+		done <- errors.Join(err, e.Close())
+	}()
+	require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+	return done
 }
 
 // TestBesideDestruction: an object whose destruction waits for an instantiation makes nothing else
@@ -213,14 +218,7 @@ func TestBesideDestruction(t *testing.T) {
 			x := open(t, 0)
 			g := newGraph(t, x)
 			close, beside := c.make(t, x)
-			simulated.Delay("cuGraphInstantiateWithParams", hang)
-			defer simulated.Reset()
-			instantiated, closed, over := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-			go func() {
-				e, err := g.Instantiate()
-				instantiated <- errors.Join(err, e.Close())
-			}()
-			require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+			instantiated, closed, over := instantiating(t, g), make(chan error, 1), make(chan error, 1)
 			go func() { closed <- close() }()
 			time.Sleep(20 * time.Millisecond)
 			go func() { over <- beside() }()

@@ -352,12 +352,7 @@ func TestWaitBesideFirstRecord(t *testing.T) {
 		s, other, e, m := stream(t, x), stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
 		require.NoError(t, errors.Join(m.ZeroAsync(s), s.Synchronize()))
 		unstick := stick(t, x, s)
-		require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
-			for range 1019 {
-				err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
-			}
-			return err
-		}, m.Arg()))
+		uncounted(t, s, m, 1019)
 		recorded := make(chan error, 1)
 		g, err := other.Capture(func() error {
 			go func() { recorded <- s.Record(e) }()
@@ -410,12 +405,7 @@ func TestWaitBesideBlockedFirstRecord(t *testing.T) {
 				s, other, e, m := stream(t, x), stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
 				require.NoError(t, errors.Join(m.ZeroAsync(s), s.Synchronize()))
 				unstick := stick(t, x, s)
-				require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
-					for range 1019 {
-						err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
-					}
-					return err
-				}, m.Arg()))
+				uncounted(t, s, m, 1019)
 				var capture *safe.Capture
 				if c.capture {
 					var err error

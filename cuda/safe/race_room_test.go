@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -130,12 +129,7 @@ func TestBesideBlockedRecord(t *testing.T) {
 				s, e, m := stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
 				require.NoError(t, errors.Join(m.ZeroAsync(s), s.Record(e), s.Synchronize()))
 				unstick := stick(t, x, s)
-				require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
-					for range 1000 {
-						err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
-					}
-					return err
-				}, m.Arg()))
+				uncounted(t, s, m, 1000)
 				var made atomic.Int64
 				over := make(chan error, 1)
 				go func() {

@@ -127,6 +127,17 @@ func fillQueue(t testing.TB, s *safe.Stream, k *safe.Kernel, n int) (over chan s
 	return over
 }
 
+// uncounted enqueues n operations in one call, which counts for fewer.
+func uncounted(t testing.TB, s *safe.Stream, m *safe.Buffer[uint32], n int) {
+	t.Helper()
+	require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) {
+		for range n {
+			err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
+		}
+		return err
+	}, m.Arg()))
+}
+
 // untilBlocked waits until n no longer grows, as the call that would count next blocks.
 func untilBlocked(n *atomic.Int64) int64 {
 	for before := int64(-1); before != n.Load(); time.Sleep(150 * time.Millisecond) {

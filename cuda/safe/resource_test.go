@@ -220,20 +220,11 @@ func TestRevokeBesideInstantiate(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	g := newGraph(t, x)
-	simulated.Delay("cuGraphInstantiateWithParams", hang)
-	defer simulated.Reset()
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		e, err := g.Instantiate()
-		assert.NoError(t, err)
-		assert.NoError(t, e.Close())
-	}()
-	require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+	over := instantiating(t, g)
 	r, err := safe.NewResource(x, func() {})
 	require.NoError(t, err)
 	r.Revoke()
-	assert.False(t, isDone(over), "it waited for the instantiation")
+	assert.Empty(t, over, "it waited for the instantiation")
 	simulated.Reset()
-	<-over
+	require.NoError(t, <-over)
 }
