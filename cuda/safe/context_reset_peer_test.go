@@ -59,7 +59,7 @@ func TestCloseAfterUseByReset(t *testing.T) {
 	needsSimulated(t)
 	for _, version := range []string{"11.8", sim.Newest} {
 		t.Run(version, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
+			withDriver(t, version, func(t *testing.T) {
 				watch(t)
 				x := open(t, 0)
 				y, err := safe.Open(1)
@@ -75,7 +75,7 @@ func TestCloseAfterUseByReset(t *testing.T) {
 				noViolation(t)
 				settle(t)
 				simulated.Lost() // what went with the context
-			}, "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version)
+			})
 		})
 	}
 }

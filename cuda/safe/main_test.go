@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/command"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
@@ -47,10 +48,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// prebuilt tells whether CUDABIND_SIM was set.
+var prebuilt bool
+
 // onSimulated runs the tests and then checks for leftover objects.
 func onSimulated(m *testing.M) (int, error) {
 	file := os.Getenv("CUDABIND_SIM")
-	if file == "" {
+	if prebuilt = file != ""; !prebuilt {
 		dir, err := os.MkdirTemp("", "sim")
 		if err != nil {
 			return 0, err
@@ -207,6 +211,16 @@ func (g *gate) open() {
 	if data := g.flag.Data(); data != nil {
 		*(*uint32)(unsafe.Pointer(&data[0])) = 1
 	}
+}
+
+// withDriver runs body in a process with a simulated driver of a CUDA version, which is built
+// for it.
+func withDriver(t *testing.T, version string, body func(t *testing.T)) {
+	t.Helper()
+	if prebuilt {
+		t.Skip("needs a C compiler, for another driver than CUDABIND_SIM")
+	}
+	drivertest.InChild(t, body, "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version)
 }
 
 // current returns the current context of this thread.

@@ -15,7 +15,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -433,7 +432,7 @@ func TestAllocationCrossings(t *testing.T) {
 // that is being destroyed. Drivers before CUDA 12.0 do not tell that a context is gone.
 func TestTrimBesideClose(t *testing.T) {
 	needsSimulated(t)
-	drivertest.InChild(t, func(t *testing.T) {
+	withDriver(t, "11.8", func(t *testing.T) {
 		watch(t)
 		simulated.Widen(50 * time.Microsecond)
 		x := open(t, 0)
@@ -449,5 +448,5 @@ func TestTrimBesideClose(t *testing.T) {
 		time.Sleep(10 * stormTime(t))
 		assert.NoError(t, c.end())
 		noViolation(t)
-	}, "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER=11.8")
+	})
 }
