@@ -151,11 +151,11 @@ const (
 // is stuck, the driver blocks in creating the 35th stream. A program that needs more waits
 // a few times at most.
 func (c *crowd) room() {
-	switch now := c.now.Load(); {
-	case now < smallCrowd/2: // not at once: streams that come and go around smallCrowd would wait each time
+	now := c.now.Load()
+	if now < smallCrowd/2 { // not at once: streams that come and go around smallCrowd would wait each time
 		c.many.Store(0)
-		fallthrough
-	case now < smallCrowd:
+	}
+	if now < smallCrowd {
 		return
 	}
 	for end := time.Now().Add(100 * lifetime.Retry); time.Now().Before(end); time.Sleep(lifetime.Retry) {
@@ -164,7 +164,7 @@ func (c *crowd) room() {
 		}
 		lifetime.Reaper.Hurry()
 	}
-	if now := c.now.Load(); now < mostCrowd {
+	if now = c.now.Load(); now < mostCrowd {
 		c.many.Store(now + (mostCrowd-smallCrowd)/3)
 	} else {
 		c.many.Store(2 * now)

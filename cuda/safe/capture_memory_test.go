@@ -40,6 +40,17 @@ func unused(t *testing.T, x *safe.Context) func() {
 	}
 }
 
+// allocating captures a graph that allocates a buffer of n values and leaves it allocated.
+func allocating[T any](t *testing.T, s *safe.Stream, n int) (g *safe.Graph, b *safe.Buffer[T]) {
+	t.Helper()
+	g, err := s.Capture(func() (err error) {
+		b, err = safe.NewBufferAsync[T](s, n)
+		return err
+	})
+	require.NoError(t, err)
+	return g, b
+}
+
 // TestCaptureAlloc captures a temporary buffer that is freed in the capture, in each way.
 func TestCaptureAlloc(t *testing.T) {
 	x := open(t, 0)
@@ -224,18 +235,13 @@ func TestCaptureAllocClosed(t *testing.T) {
 func TestFreeAfterFailedCapture(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	var b *safe.Buffer[uint32]
-	g, err := s.Capture(func() (err error) {
-		b, err = safe.NewBufferAsync[uint32](s, 100)
-		return err
-	})
-	require.NoError(t, err)
+	g, b := allocating[uint32](t, s, 100)
 	closing(t, g)
 	exec := executable(t, g)
 	require.NoError(t, exec.Launch(s))
 	require.NoError(t, s.Synchronize())
 	no := errors.New("no")
-	_, err = s.Capture(func() error { return errors.Join(b.FreeAsync(s), no) })
+	_, err := s.Capture(func() error { return errors.Join(b.FreeAsync(s), no) })
 	require.ErrorIs(t, err, no)
 	require.NotErrorIs(t, err, safe.ErrClosed)
 	free, err := s.Capture(func() error { return b.FreeAsync(s) })

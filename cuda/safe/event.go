@@ -235,7 +235,7 @@ func (e *eventCore) Kind() string { return "Event" }
 // Destroy waits for calls that have not acquired the event: see quick. A record may block in
 // the driver.
 func (e *eventCore) Destroy(wait bool) error {
-	if !e.unused() && !(wait && patiently(e.unused)) {
+	if !patiently(wait, e.unused) {
 		return lifetime.ErrLater
 	}
 	if e.pooled && !e.captured {
@@ -276,7 +276,7 @@ func (e *Event) Close() error {
 	if e.core.foreign && !rt.InCallback() {
 		// The poller may still query the event of a wait that was given up, and the program may
 		// destroy a borrowed event after Close.
-		patiently(e.core.Over)
+		patiently(true, e.core.Over)
 	}
 	return err
 }

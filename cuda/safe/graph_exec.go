@@ -192,18 +192,17 @@ func (e *execCore) destroy(wait, inTurn bool) error {
 		}
 		return released("GraphExec.Close", e.ctx.home().DestroyExec(e.raw))
 	}
-	if inTurn && !patiently(e.source.mu.TryLock) { // who has it may wait for the turn
-		return lifetime.ErrLater
-	}
-	if !inTurn {
-		if err := e.source.lock(wait); err != nil {
-			return err
-		}
-	}
-	defer e.source.mu.Unlock()
 	if inTurn {
+		if !patiently(true, e.source.mu.TryLock) { // who has it may wait for the turn
+			return lifetime.ErrLater
+		}
+		defer e.source.mu.Unlock()
 		return e.destroys.tryInTurn(&executables, destroy)
 	}
+	if err := e.source.lock(wait); err != nil {
+		return err
+	}
+	defer e.source.mu.Unlock()
 	return e.destroys.try(&executables, false, destroy)
 }
 

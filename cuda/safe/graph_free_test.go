@@ -89,12 +89,7 @@ func TestFreeNodeNeverLaunched(t *testing.T) {
 	x := open(t, 0)
 	allFreed := unused(t, x)
 	s := stream(t, x)
-	var b *safe.Buffer[uint32]
-	g, err := s.Capture(func() (err error) {
-		b, err = safe.NewBufferAsync[uint32](s, 100)
-		return err
-	})
-	require.NoError(t, err)
+	g, b := allocating[uint32](t, s, 100)
 	e, err := g.Instantiate()
 	require.NoError(t, err)
 	freeing := func() *safe.Graph {
@@ -132,12 +127,7 @@ func TestRecaptureFrees(t *testing.T) {
 	needs(t, "cuStreamBeginRecaptureToGraph")
 	x := open(t, 0)
 	s := stream(t, x)
-	var b *safe.Buffer[uint32]
-	g, err := s.Capture(func() (err error) {
-		b, err = safe.NewBufferAsync[uint32](s, 100)
-		return err
-	})
-	require.NoError(t, err)
+	g, b := allocating[uint32](t, s, 100)
 	closing(t, g)
 	free := func() error { return b.FreeAsync(s) }
 	frees, err := s.Capture(free)
@@ -168,12 +158,7 @@ func TestRecaptureFreesOfNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := open(t, 0)
 			s, frees := stream(t, x), newGraph(t, x)
-			var b *safe.Buffer[uint32]
-			g, err := s.Capture(func() (err error) {
-				b, err = safe.NewBufferAsync[uint32](s, 100)
-				return err
-			})
-			require.NoError(t, err)
+			g, b := allocating[uint32](t, s, 100)
 			closing(t, g)
 			require.NoError(t, add(s, frees, b))
 			require.NoError(t, s.Recapture(frees, safe.CaptureOptions{}, func() error { return b.FreeAsync(s) }))

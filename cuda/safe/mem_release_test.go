@@ -163,9 +163,7 @@ func TestReapingBesideInstantiate(t *testing.T) {
 			require.NoError(t, c.drops())
 			instantiated := instantiating(t, g)
 			drop()
-			released := make(chan struct{})
-			r, err := safe.NewResource(x, func() { close(released) })
-			require.NoError(t, err)
+			r, released := resource(t, x)
 			require.NoError(t, r.Close())
 			select {
 			case <-released:

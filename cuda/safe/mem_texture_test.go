@@ -339,12 +339,7 @@ func TestTextureOfGraphMemory(t *testing.T) {
 	needs(t, "cuMemAllocAsync")
 	x := open(t, 0)
 	s, lookup, out := stream(t, x), kernel(t, x, "lookup"), buffer[float32](t, x, 4)
-	var b *safe.Buffer[float32]
-	g, err := s.Capture(func() (err error) {
-		b, err = safe.NewBufferAsync[float32](s, 4)
-		return err
-	})
-	require.NoError(t, err)
+	g, b := allocating[float32](t, s, 4)
 	closing(t, g)
 	e := executable(t, g)
 	require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))

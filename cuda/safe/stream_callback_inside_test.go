@@ -154,12 +154,7 @@ func TestRecordInCallback(t *testing.T) {
 		full, told := make(chan struct{}), make(chan error, 1)
 		_, err = s.LaunchHostFunc(func() { <-full; told <- other.Record(e) }, safe.HostFuncOptions{})
 		require.NoError(t, err)
-		require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) (err error) { // more than it counts for
-			for range 1020 {
-				err = errors.Join(err, driver.CuMemsetD32Async(m.Raw(), 1, 1, raw))
-			}
-			return err
-		}, m.Arg()))
+		uncounted(t, s, m, 1020)
 		recorded := make(chan error, 1)
 		go func() { recorded <- s.Record(e) }()
 		time.Sleep(50 * time.Millisecond)

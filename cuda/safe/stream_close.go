@@ -113,13 +113,13 @@ func init() { closePatience.Store(int64(patience)) }
 // the call may block in the driver. Without that moment, the reaper could use CUDA's stream
 // after the program has closed a borrowed Stream and destroyed the stream.
 func (s *streamCore) lockForEnd(wait bool) bool {
-	return s.tryLockForEnd() || wait && patiently(s.tryLockForEnd)
+	return patiently(wait, s.tryLockForEnd)
 }
 
-// patiently waits for a call in flight, for at most closePatience, until over returns true.
-func patiently(over func() bool) bool {
+// patiently returns whether a call in flight is over: with wait, within closePatience.
+func patiently(wait bool, over func() bool) bool {
 	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); !over(); nap = nap.take() {
-		if time.Now().After(until) {
+		if !wait || time.Now().After(until) {
 			return false
 		}
 	}

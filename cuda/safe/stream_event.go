@@ -117,7 +117,7 @@ func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing)
 	}
 	return e.exclude(op, capture, func() error {
 		captures := capture != nil || s.capturing()
-		if captures && !e.unawaited() && !patiently(e.unawaited) { // the poller soon forgets a wait that was given up
+		if captures && !patiently(true, e.unawaited) { // the poller soon forgets a wait that was given up
 			return refuse(op, ErrCapturing, "the event cannot be recorded in a capture during a wait for it")
 		}
 		code := rt.RecordWith(s.callContext, e.raw, s.raw, 0)

@@ -105,15 +105,7 @@ func TestWorkOnFullQueue(t *testing.T) {
 			return func() error { return b.PrefetchAsync(s, safe.DeviceLocation(x.Device())) }
 		}},
 		{"BatchCopies", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
-			from, to := buffer[uint32](t, x, 64), buffer[uint32](t, x, 64)
-			copies := make([]safe.CopyOp, 64)
-			for i := range copies {
-				a, err := to.Slice(i, i+1)
-				require.NoError(t, err)
-				b, err := from.Slice(i, i+1)
-				require.NoError(t, err)
-				copies[i] = safe.NewCopyOp[uint32](a, b)
-			}
+			copies := copyOps(t, x, 64)
 			return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
 		}},
 	} {
@@ -376,6 +368,21 @@ func TestLegacyBacklog(t *testing.T) {
 	<-queried
 }
 
+// copyOps returns n copies of one value each.
+func copyOps(t *testing.T, x *safe.Context, n int) []safe.CopyOp {
+	t.Helper()
+	from, to := buffer[uint32](t, x, n), buffer[uint32](t, x, n)
+	copies := make([]safe.CopyOp, n)
+	for i := range copies {
+		a, err := to.Slice(i, i+1)
+		require.NoError(t, err)
+		b, err := from.Slice(i, i+1)
+		require.NoError(t, err)
+		copies[i] = safe.NewCopyOp[uint32](a, b)
+	}
+	return copies
+}
+
 // TestMuchWorkOnStuckStream tests that a call which enqueues more than the queue of its stream
 // takes holds up no other stream.
 func TestMuchWorkOnStuckStream(t *testing.T) {
@@ -392,15 +399,7 @@ func TestMuchWorkOnStuckStream(t *testing.T) {
 			return func() error { return part.ZeroAsync(s) }
 		}},
 		{"BatchCopies", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
-			from, to := buffer[uint32](t, x, queued), buffer[uint32](t, x, queued)
-			copies := make([]safe.CopyOp, queued)
-			for i := range copies {
-				a, err := to.Slice(i, i+1)
-				require.NoError(t, err)
-				b, err := from.Slice(i, i+1)
-				require.NoError(t, err)
-				copies[i] = safe.NewCopyOp[uint32](a, b)
-			}
+			copies := copyOps(t, x, queued)
 			return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
 		}},
 		{"BatchPrefetches", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
