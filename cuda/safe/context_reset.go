@@ -18,8 +18,8 @@ import (
 // package that were made in the context then return [ErrReset], and closing them does
 // nothing. Contexts opened afterwards are new.
 //
-// ResetPrimary waits for calls in flight on streams and executables of this package, and
-// for pending destruction of closed or dropped objects. It returns [ErrCapturing] while a
+// ResetPrimary waits for calls in flight on streams, events, green contexts and executables of
+// this package, and for pending destruction of closed or dropped objects. It returns [ErrCapturing] while a
 // stream of the device is capturing. Nothing else may be in flight in the context: CUDA
 // crashes if an allocation, or a call of package driver or of another library, coincides
 // with a reset. For the same reason, synchronize every stream and then close every object
@@ -80,8 +80,8 @@ func (d Device) noteReset() (noted []*contextState) {
 	return noted
 }
 
-// queries counts queries of events in flight that hold no lock. It is striped, so that
-// goroutines that query different events seldom share a cache line.
+// queries counts calls with events in flight that hold no lock of the context's streams, most of
+// them queries. It is striped, so that goroutines with different events seldom share a cache line.
 type queries [8]struct {
 	n atomic.Int32
 	_ [60]byte
@@ -91,7 +91,7 @@ func (q *queries) of(e driver.CUevent) *atomic.Int32 {
 	return &q[(e>>4^e>>8)%driver.CUevent(len(q))].n
 }
 
-// wait waits for the queries in flight.
+// wait waits for the calls in flight.
 func (q *queries) wait() {
 	for i := range q {
 		for q[i].n.Load() > 0 {
@@ -100,8 +100,8 @@ func (q *queries) wait() {
 	}
 }
 
-// startQuery counts a query of an event, which ends with Add(-1). It returns nil if the
-// context was reset.
+// startQuery counts a query of an event, or another call with it, which ends with Add(-1). It
+// returns nil if the context was reset.
 func (s *contextState) startQuery(e driver.CUevent) *atomic.Int32 {
 	n := s.asking.of(e)
 	n.Add(1)

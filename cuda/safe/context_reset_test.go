@@ -40,13 +40,19 @@ func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 		require.NoError(t, err)
 		f(t, x)
 		x.Close()
-		noViolation(t)
-		if !onGPU {
-			settle(t)
-			simulated.Purge()
-			simulated.Lost()
-		}
+		wentWithContext(t)
 	})
+}
+
+// wentWithContext checks what calls beside a reset did, and forgets the objects that it destroyed.
+func wentWithContext(t *testing.T) {
+	t.Helper()
+	noViolation(t)
+	if !onGPU {
+		settle(t)
+		simulated.Purge()
+		simulated.Lost()
+	}
 }
 
 // spinning returns a kernel of a module that the reset unloads.
@@ -294,11 +300,6 @@ func TestResetDuringWaits(t *testing.T) {
 		<-f.Done()
 		assert.ErrorIs(t, f.Err(), safe.ErrReset)
 		require.NoError(t, errors.Join(e.Close(), s.Close(), x.Close()))
-		noViolation(t)
-		if !onGPU {
-			settle(t)
-			simulated.Purge()
-			simulated.Lost()
-		}
+		wentWithContext(t)
 	})
 }

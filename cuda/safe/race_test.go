@@ -104,7 +104,7 @@ func stickOn(t testing.TB, h *safe.Pinned[uint32], s *safe.Stream) (open func())
 	word := &h.Data()[0]
 	*word = 0
 	require.NoError(t, safe.WaitValue(s, h.At(0), uint32(1), driver.CU_STREAM_WAIT_VALUE_GEQ))
-	return func() { atomic.StoreUint32(word, 1) }
+	return sync.OnceFunc(func() { atomic.StoreUint32(word, 1) }) // the memory may be gone later
 }
 
 // fillQueue launches n times on a stuck stream, on another goroutine, which blocks when

@@ -213,6 +213,13 @@ func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags dri
 	if outside && capture != nil {
 		return refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
 	}
+	if !e.ctx.same(s.ctx) {
+		n := e.ctx.shared.startQuery(e.raw) // a reset of its device waits for the call
+		if n == nil {
+			return &Error{Op: op, Err: ErrReset}
+		}
+		defer n.Add(-1)
+	}
 	return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
 }
 
@@ -239,7 +246,7 @@ func (s *streamCore) joinBy(op string, e *eventCore) (again bool, err error) {
 		if again = c.over || e.capture.Load() != c; again {
 			return nil
 		}
-		err := check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, 0, false))
+		err := e.wait(op, s, nil, 0, false)
 		if joined = err == nil; joined {
 			c.join(s, gates)
 		}
