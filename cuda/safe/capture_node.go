@@ -58,7 +58,7 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 
 // takenInCapture is taken for a graph whose nodes cannot be destroyed.
 func takenInCapture(op string, p NodeParams, into *graphCore) (*retained, error) {
-	if k, ok := p.(*kernelNode); ok && k.cfg.attributed() {
+	if k, ok := p.(*kernelNode); ok && k.attributed() {
 		return nil, refuse(op, ErrInvalidArgument, "a kernel with launch attributes; capture it with Kernel.Launch")
 	}
 	return taken(op, p, into)

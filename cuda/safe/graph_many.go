@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -82,7 +81,7 @@ func (g *graphCore) addSome(op string, specs []NodeSpec, params []NodeParams, no
 	}
 	r.raw = slices.Grow(r.raw, len(r.works))[:len(r.works)]
 	done, err := r.do(op, uintptr(g.raw), rt.AddNode)
-	g.kept.setAll(r.raw[:done], r.keptBy(done), (*retained).release)
+	g.kept.addAll(r.raw[:done], r.keptBy(done))
 	for _, raw := range r.raw[:done] {
 		nodes = append(nodes, g.named(raw, driver.CU_GRAPH_NODE_TYPE_KERNEL))
 	}
@@ -279,6 +278,7 @@ type nodeRun struct {
 	kept  *retained // what all of them use, and those of taken that are none of them
 	taken int
 	words []uint64
+	node  rt.KernelNode // of the latest add
 	raw   []driver.CUgraphNode
 }
 
@@ -289,7 +289,7 @@ func takeNodes(op string, params []NodeParams, into *graphCore) (*nodeRun, error
 	r.kept = newRetained()
 	for _, p := range params {
 		w, ok := p.(*kernelNode)
-		if !ok || w.cfg.attributed() {
+		if !ok || w.attributed() {
 			break
 		}
 		r.taken++
@@ -327,8 +327,8 @@ func (r *nodeRun) context() driver.CUcontext { return r.works[0].kernel.module.c
 
 // add adds a node to the list.
 func (r *nodeRun) add(w *kernelNode, deps []driver.CUgraphNode, after []int) {
-	l := rt.Launch{Function: w.kernel.function, Config: w.cfg.raw(), Args: uint32(len(w.args))}
-	r.words = l.AppendNode(r.words, (*rt.Arg)(unsafe.Pointer(unsafe.SliceData(w.args))), deps, after)
+	args := w.fill(&r.node)
+	r.words = r.node.Append(r.words, args, deps, after)
 }
 
 // addChanges adds the first changes to the list, up to one that is refused or is of another
@@ -359,8 +359,7 @@ func (r *nodeRun) addChanges(op string, changes []NodeChange) error {
 func (r *nodeRun) do(op string, of uintptr, call rt.NodeCall) (done int, err error) {
 	code, done := rt.KernelNodes(r.context(), of, call, r.words, r.raw)
 	if code != 0 {
-		w := r.works[done]
-		err = w.kernel.refused(failed(op, code), &w.cfg)
+		err = r.works[done].refused(op, code)
 	}
 	return done, err
 }

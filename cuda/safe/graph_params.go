@@ -2,7 +2,6 @@ package safe
 
 import (
 	"runtime"
-	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -16,8 +15,8 @@ import (
 // and [Node.Params].
 type NodeParams interface {
 	kind() driver.CUgraphNodeType
-	// take has k retain the objects that a node of a graph will use. release follows, unless
-	// take fails.
+	// take has k, which is not shared yet, retain the objects that a node of a graph will use.
+	// release follows, unless take fails.
 	take(op string, k *retained, into *graphCore) error
 	release()
 	// add returns a node together with an error if it added the node, failed to complete
@@ -25,131 +24,6 @@ type NodeParams interface {
 	add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error)
 	set(n Node) error
 	setExec(e driver.CUgraphExec, n Node) error
-}
-
-// kernelNode is the most frequent kind: adding or setting it takes one call of C.
-type kernelNode struct {
-	kernel *Kernel
-	cfg    LaunchConfig
-	args   []Arg
-	room   [4]Arg
-}
-
-// KernelNode is a node that launches a kernel: see [Kernel.Launch] for the arguments and
-// errors. Arguments have the values of now, except that adding or setting the node reads
-// the value of a [Ref].
-//
-// [Graph.Add] and [Node.Set] also set cfg's launch attributes: Cluster, Cooperative,
-// Priority, ProgrammaticSerialization, MemSyncDomain and Attributes. A later Set without an
-// attribute leaves it unchanged. [GraphExec.Set] returns [ErrInvalidArgument] if cfg sets
-// any.
-//
-// Source: cuGraphAddKernelNode, cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
-// cuGraphExecKernelNodeSetParams.
-func KernelNode(k *Kernel, cfg LaunchConfig, args ...Arg) NodeParams {
-	w := &kernelNode{kernel: k, cfg: cfg}
-	w.cfg.Uses = slices.Clone(cfg.Uses)
-	w.args = append(w.room[:0], args...)
-	return w
-}
-
-func (w *kernelNode) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE_TYPE_KERNEL }
-
-func (w *kernelNode) release() {}
-
-func (w *kernelNode) take(op string, k *retained, _ *graphCore) error {
-	if w.kernel == nil || w.kernel.module == nil {
-		return &Error{Op: op, Err: ErrClosed}
-	}
-	m := w.kernel.module.core
-	if m == nil || !k.retain(&m.Handle, m.Acquire) {
-		return &Error{Op: op, Err: ErrClosed}
-	}
-	if bad := w.kernel.check(w.args); bad >= 0 {
-		return w.kernel.badArgument(op, w.args, bad)
-	}
-	retain := func(a *Arg) bool {
-		b := a.block()
-		return k.retain(&b.Handle, b.Acquire) && m.ctx.mayUse(b)
-	}
-	for i := range w.args {
-		if a := &w.args[i]; a.raw.Kind() == rt.NearOfBlock && !retain(a) {
-			return w.kernel.badArgument(op, w.args, i)
-		}
-	}
-	for i := range w.cfg.Uses {
-		if a := &w.cfg.Uses[i]; a.raw.Kind() != rt.NearOfBlock || !retain(a) {
-			return w.kernel.badUse(op, nil, w.cfg.Uses, i)
-		}
-	}
-	return nil
-}
-
-// keep is take for objects that another retained holds.
-func (w *kernelNode) keep(k *retained) {
-	m := w.kernel.module.core
-	k.retain(&m.Handle, m.TryRetain)
-	for _, all := range [][]Arg{w.args, w.cfg.Uses} {
-		for i := range all {
-			if a := &all[i]; a.raw.Kind() == rt.NearOfBlock {
-				b := a.block()
-				k.retain(&b.Handle, b.TryRetain)
-			}
-		}
-	}
-}
-
-// call adds the node, or changes it.
-func (w *kernelNode) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
-	m := w.kernel.module.core
-	n.Context, n.Function = m.ctx.raw, w.kernel.function // without a context, adding crashes the driver
-	n.Grid, n.Block, n.SharedBytes = w.cfg.Grid.full(), w.cfg.Block.full(), w.cfg.SharedBytes
-	n.Deps, n.Args = uint32(len(deps)), uint32(len(w.args))
-	var args *rt.Arg
-	if len(w.args) > 0 {
-		args = &w.args[0].raw
-	}
-	if code := n.Do(unsafe.SliceData(deps), args); code != 0 {
-		return w.kernel.refused(failed("", code), &w.cfg)
-	}
-	return nil
-}
-
-func (w *kernelNode) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error) {
-	n := rt.KernelNode{Graph: g.raw, Call: rt.AddNode}
-	err := w.call(&n, deps)
-	if err == nil && w.cfg.attributed() {
-		if err = g.ctx.withCurrent(func() error { return w.setAttributes(n.Node) }); err != nil && driver.CuGraphDestroyNode(n.Node) == nil {
-			n.Node = 0
-		}
-	}
-	return n.Node, err
-}
-
-// set sets the attributes first: nothing may fail once the node has the new kernel.
-func (w *kernelNode) set(n Node) error {
-	if w.cfg.attributed() {
-		if err := n.of.ctx.withCurrent(func() error { return w.setAttributes(n.raw) }); err != nil {
-			return err
-		}
-	}
-	return w.call(&rt.KernelNode{Node: n.raw, Call: rt.SetNode}, nil)
-}
-
-func (w *kernelNode) setExec(e driver.CUgraphExec, n Node) error {
-	if w.cfg.attributed() {
-		return refuse("", ErrInvalidArgument, "CUDA cannot change the launch attributes of a kernel node in an executable")
-	}
-	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
-}
-
-func (w *kernelNode) setAttributes(n driver.CUgraphNode) error {
-	for _, a := range w.cfg.attributes(nil) {
-		if err := driver.CuGraphKernelNodeSetAttribute(n, driver.CUkernelNodeAttrID(a.Id), &a.Value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // funcNode is the NodeParams of all other types: functions that make CUDA's calls, with the

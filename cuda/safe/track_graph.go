@@ -23,8 +23,9 @@ type graphRetained struct {
 // is changed only while it has one owner.
 type nodeTable struct {
 	refs atomic.Int32
-	of   map[driver.CUgraphNode]*retained
-	rest []*retained // of nodes whose handles are unknown here, and of earlier captures
+	runs []nodesRetained                  // of nodes that were added or changed together
+	of   map[driver.CUgraphNode]*retained // of all others
+	rest []*retained                      // of nodes whose handles are unknown here, and of earlier captures
 
 	mu     sync.Mutex
 	all    *retained        // the objects of all nodes, each once; nil until needed
@@ -32,6 +33,12 @@ type nodeTable struct {
 	allocs []*block         // valid with all: the memory that the nodes allocate
 	freed  []*block         // valid with all: the memory that they free
 	plain  bool             // valid with all: there is nothing but objects
+}
+
+// nodesRetained is what several nodes retain together.
+type nodesRetained struct {
+	nodes []driver.CUgraphNode
+	k     *retained
 }
 
 func newTable() *nodeTable {
@@ -68,7 +75,7 @@ func (h *graphRetained) separate() {
 	if !h.captured.shared() {
 		return
 	}
-	t := h.ownNodes(0)
+	t := h.ownNodes()
 	t.rest = append(t.rest, h.captured)
 	h.captured = newRetained()
 }
@@ -77,7 +84,8 @@ func (h *graphRetained) separate() {
 func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.ownNodes(1)
+	t := h.ownNodes()
+	t.apart(1)
 	before = t.of[n]
 	if k == nil {
 		delete(t.of, n)
@@ -87,39 +95,85 @@ func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained
 	return before
 }
 
-// setAll makes all nodes retain k, whose reference it takes over, and calls f with what each
-// retained before, which may be nil.
+// addAll makes new nodes retain k, whose reference it takes over.
+func (h *graphRetained) addAll(nodes []driver.CUgraphNode, k *retained) {
+	if len(nodes) == 0 {
+		k.release()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.ownNodes()
+	if len(t.runs) == few {
+		t.apart(len(nodes))
+	}
+	t.runs = append(t.runs, nodesRetained{slices.Clone(nodes), k})
+}
+
+// setAll makes nodes retain k, whose reference it takes over, and calls f with each retained that
+// some of them retained before. f is called with nil if one retained nothing of its own.
 func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(before *retained)) {
 	if len(nodes) == 0 {
 		k.release()
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.ownNodes()
+	for i := range t.runs {
+		if r := &t.runs[i]; slices.Equal(r.nodes, nodes) {
+			f(r.k)
+			r.k = k
+			return
+		}
+	}
+	t.apart(len(nodes))
 	k.mu.Lock()
 	k.refs += int32(len(nodes) - 1)
 	k.mu.Unlock()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.ownNodes(len(nodes))
+	others := 0
 	for _, n := range nodes {
 		before := t.of[n]
-		t.of[n] = k
+		if t.of[n] = k; before != nil && before != k {
+			others++
+		}
 		f(before)
+	}
+	if others == len(nodes) && others == len(t.of) { // the next change of all is faster
+		t.of, t.runs = nil, append(t.runs, nodesRetained{slices.Clone(nodes), k})
+		k.mu.Lock()
+		k.refs -= int32(len(nodes) - 1)
+		k.mu.Unlock()
 	}
 }
 
-// ownNodes returns the table for adding n nodes. mu is held.
-func (h *graphRetained) ownNodes(n int) *nodeTable {
+// ownNodes returns the table for a change. mu is held.
+func (h *graphRetained) ownNodes() *nodeTable {
 	t := h.nodes
 	if t.refs.Load() > 1 {
 		t = t.copy(func(n driver.CUgraphNode) driver.CUgraphNode { return n })
 		h.nodes.release()
 		h.nodes = t
 	}
-	if t.of == nil {
-		t.of = make(map[driver.CUgraphNode]*retained, n)
-	}
 	t.all = nil
 	return t
+}
+
+// apart makes the nodes of all runs single ones, before more are added.
+func (t *nodeTable) apart(more int) {
+	for _, r := range t.runs {
+		more += len(r.nodes)
+	}
+	if t.of == nil {
+		t.of = make(map[driver.CUgraphNode]*retained, more)
+	}
+	for _, r := range t.runs {
+		for _, n := range r.nodes {
+			t.of[n] = r.k.share()
+		}
+		r.k.release()
+	}
+	t.runs = nil
 }
 
 // share returns a graphRetained of the same objects for another graph or executable.
@@ -204,7 +258,23 @@ func (h *graphRetained) rename(name func(driver.CUgraphNode) (driver.CUgraphNode
 // copy returns a table of the same retained objects for other node handles.
 func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *nodeTable {
 	c := newTable()
-	c.of = make(map[driver.CUgraphNode]*retained, len(t.of))
+	for _, r := range t.runs {
+		own := make([]driver.CUgraphNode, 0, len(r.nodes))
+		for _, n := range r.nodes {
+			if n = name(n); n != 0 {
+				own = append(own, n)
+			}
+		}
+		if len(own) > 0 {
+			c.runs = append(c.runs, nodesRetained{own, r.k.share()})
+		}
+		if len(own) < len(r.nodes) {
+			c.rest = append(c.rest, r.k.share())
+		}
+	}
+	if len(t.of) > 0 {
+		c.of = make(map[driver.CUgraphNode]*retained, len(t.of))
+	}
 	for n, k := range t.of {
 		if own := name(n); own != 0 {
 			c.of[own] = k.share()
@@ -239,6 +309,11 @@ func (t *nodeTable) objects() *retained {
 // each yields what all nodes retain.
 func (t *nodeTable) each() iter.Seq[*retained] {
 	return func(yield func(*retained) bool) {
+		for _, r := range t.runs {
+			if !yield(r.k) {
+				return
+			}
+		}
 		for _, k := range t.of {
 			if !yield(k) {
 				return

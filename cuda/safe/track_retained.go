@@ -51,6 +51,11 @@ func (k *retained) extra() *extras {
 func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.add(h, take)
+}
+
+// add is retain for a k that is locked, or not shared yet.
+func (k *retained) add(h *lifetime.Handle, take func() bool) bool {
 	if k.has(h) {
 		return true
 	}

@@ -48,15 +48,21 @@ func (l *Launch) Append(list []uint64, args *Arg) []uint64 {
 	if c.NumAttrs > 0 {
 		list = append(list, unsafe.Slice((*uint64)(unsafe.Pointer(c.Attrs)), attributeWords*c.NumAttrs)...)
 	}
-	all := unsafe.Slice(args, l.Args)
-	for i := range all {
-		list = all[i].append(list)
-	}
+	list = appendArgs(list, args, l.Args)
 	list[at] = header(LaunchCall, len(list)-at)
 	return list
 }
 
 func two(low, high uint32) uint64 { return uint64(high)<<32 | uint64(low) }
+
+// appendArgs appends n arguments.
+func appendArgs(list []uint64, args *Arg, n uint32) []uint64 {
+	all := unsafe.Slice(args, n)
+	for i := range all {
+		list = all[i].append(list)
+	}
+	return list
+}
 
 // append appends the argument's size in words and its value.
 func (a *Arg) append(list []uint64) []uint64 {
@@ -95,23 +101,19 @@ func Batch(context driver.CUcontext, stream driver.CUstream, list []uint64, n in
 // sameList marks a dependency that is the index of a node of the same list.
 const sameList = 1 << 63
 
-// AppendNode appends a kernel node to a list for [KernelNodes]: l.Function with l.Config,
-// without a stream and attributes. args points to l.Args arguments. The node depends on the
-// nodes in deps, and on those of the same list in after.
-func (l *Launch) AppendNode(list []uint64, args *Arg, deps []driver.CUgraphNode, after []int) []uint64 {
-	at, c := len(list), &l.Config
-	list = append(list, 0, uint64(l.Function),
-		two(c.GridDimX, c.GridDimY), two(c.GridDimZ, c.BlockDimX), two(c.BlockDimY, c.BlockDimZ), two(c.SharedMemBytes, l.Args))
+// Append appends the node to a list for [KernelNodes]. args points to n.Args arguments. The
+// node depends on the nodes in deps, and on those of the same list in after.
+func (n *KernelNode) Append(list []uint64, args *Arg, deps []driver.CUgraphNode, after []int) []uint64 {
+	at, g, b := len(list), &n.Grid, &n.Block
+	list = append(slices.Grow(list, 6+len(deps)+len(after)+3*int(n.Args)), 0, uint64(n.Function),
+		two(g[0], g[1]), two(g[2], b[0]), two(b[1], b[2]), two(n.SharedBytes, n.Args))
 	for _, d := range deps {
 		list = append(list, uint64(d))
 	}
 	for _, i := range after {
 		list = append(list, sameList|uint64(i))
 	}
-	all := unsafe.Slice(args, l.Args)
-	for i := range all {
-		list = all[i].append(list)
-	}
+	list = appendArgs(list, args, n.Args)
 	list[at] = two(uint32(len(list)-at), uint32(len(deps)+len(after)))
 	return list
 }

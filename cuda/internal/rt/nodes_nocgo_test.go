@@ -67,8 +67,8 @@ func TestKernelNodesArguments(t *testing.T) {
 				for a := range args {
 					args[a] = Arg{Tag: Tag(Near, 8), A: uint64(a + i)}
 				}
-				l := Launch{Config: driver.CUlaunchConfig{GridDimX: uint32(n)}, Args: uint32(n)}
-				list = l.AppendNode(list, &args[0], nil, nil)
+				k := KernelNode{Grid: [3]uint32{uint32(n)}, Args: uint32(n)}
+				list = k.Append(list, &args[0], nil, nil)
 				nodes = append(nodes, driver.CUgraphNode(unsafe.Pointer(&sums[i])))
 			}
 			code, done := KernelNodes(0, 0, SetNode, list, nodes)

@@ -1,0 +1,182 @@
+package safe
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// kernelNode is the most frequent kind: adding or setting it takes one call of C. It is small,
+// as programs make one for each node and each change.
+type kernelNode struct {
+	kernel      *Kernel
+	grid, block Dim
+	sharedBytes uint32
+	count       uint32 // of few
+	few         [4]Arg
+	rest        *kernelNodeRest // nil for most
+}
+
+// kernelNodeRest has the arguments if they are many, and what few launches configure.
+type kernelNodeRest struct {
+	cfg  LaunchConfig
+	args []Arg
+}
+
+// KernelNode is a node that launches a kernel: see [Kernel.Launch] for the arguments and
+// errors. Arguments have the values of now, except that adding or setting the node reads
+// the value of a [Ref].
+//
+// [Graph.Add] and [Node.Set] also set cfg's launch attributes: Cluster, Cooperative,
+// Priority, ProgrammaticSerialization, MemSyncDomain and Attributes. A later Set without an
+// attribute leaves it unchanged. [GraphExec.Set] returns [ErrInvalidArgument] if cfg sets
+// any.
+//
+// Source: cuGraphAddKernelNode, cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
+// cuGraphExecKernelNodeSetParams.
+func KernelNode(k *Kernel, cfg LaunchConfig, args ...Arg) NodeParams {
+	w := &kernelNode{kernel: k, grid: cfg.Grid, block: cfg.Block, sharedBytes: cfg.SharedBytes}
+	if len(args) > len(w.few) || len(cfg.Uses) > 0 || cfg.attributed() {
+		w.rest = &kernelNodeRest{cfg, slices.Clone(args)}
+		w.rest.cfg.Uses = slices.Clone(cfg.Uses)
+		return w
+	}
+	w.count = uint32(copy(w.few[:], args))
+	return w
+}
+
+func (w *kernelNode) args() []Arg {
+	if w.rest != nil {
+		return w.rest.args
+	}
+	return w.few[:w.count]
+}
+
+func (w *kernelNode) uses() []Arg {
+	if w.rest != nil {
+		return w.rest.cfg.Uses
+	}
+	return nil
+}
+
+func (w *kernelNode) attributed() bool { return w.rest != nil && w.rest.cfg.attributed() }
+
+func (w *kernelNode) config() LaunchConfig {
+	if w.rest != nil {
+		return w.rest.cfg
+	}
+	return LaunchConfig{Grid: w.grid, Block: w.block, SharedBytes: w.sharedBytes}
+}
+
+func (w *kernelNode) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE_TYPE_KERNEL }
+
+func (w *kernelNode) release() {}
+
+func (w *kernelNode) take(op string, k *retained, _ *graphCore) error {
+	if w.kernel == nil || w.kernel.module == nil {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	m, args, uses := w.kernel.module.core, w.args(), w.uses()
+	if m == nil || !k.add(&m.Handle, m.Acquire) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	if bad := w.kernel.check(args); bad >= 0 {
+		return w.kernel.badArgument(op, args, bad)
+	}
+	retain := func(a *Arg) bool {
+		b := a.block()
+		return k.add(&b.Handle, b.Acquire) && m.ctx.mayUse(b)
+	}
+	for i := range args {
+		if args[i].raw.Kind() == rt.NearOfBlock && !retain(&args[i]) {
+			return w.kernel.badArgument(op, args, i)
+		}
+	}
+	for i := range uses {
+		if uses[i].raw.Kind() != rt.NearOfBlock || !retain(&uses[i]) {
+			return w.kernel.badUse(op, nil, uses, i)
+		}
+	}
+	return nil
+}
+
+// keep is take for objects that another retained holds.
+func (w *kernelNode) keep(k *retained) {
+	m := w.kernel.module.core
+	k.add(&m.Handle, m.TryRetain)
+	for _, all := range [][]Arg{w.args(), w.uses()} {
+		for i := range all {
+			if a := &all[i]; a.raw.Kind() == rt.NearOfBlock {
+				b := a.block()
+				k.add(&b.Handle, b.TryRetain)
+			}
+		}
+	}
+}
+
+// fill sets what the kernel and its configuration say about the node, and returns the arguments.
+func (w *kernelNode) fill(n *rt.KernelNode) *rt.Arg {
+	n.Context, n.Function = w.kernel.module.core.ctx.raw, w.kernel.function // without a context, adding crashes the driver
+	n.Grid, n.Block, n.SharedBytes = w.grid.full(), w.block.full(), w.sharedBytes
+	args := w.args()
+	n.Args = uint32(len(args))
+	if len(args) == 0 {
+		return nil
+	}
+	return &args[0].raw
+}
+
+// refused explains why CUDA refuses the node.
+func (w *kernelNode) refused(op string, code driver.CUresult) error {
+	cfg := w.config()
+	return w.kernel.refused(failed(op, code), &cfg)
+}
+
+// call adds the node, or changes it.
+func (w *kernelNode) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
+	args := w.fill(n)
+	n.Deps = uint32(len(deps))
+	if code := n.Do(unsafe.SliceData(deps), args); code != 0 {
+		return w.refused("", code)
+	}
+	return nil
+}
+
+func (w *kernelNode) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error) {
+	n := rt.KernelNode{Graph: g.raw, Call: rt.AddNode}
+	err := w.call(&n, deps)
+	if err == nil && w.attributed() {
+		if err = g.ctx.withCurrent(func() error { return w.setAttributes(n.Node) }); err != nil && driver.CuGraphDestroyNode(n.Node) == nil {
+			n.Node = 0
+		}
+	}
+	return n.Node, err
+}
+
+// set sets the attributes first: nothing may fail once the node has the new kernel.
+func (w *kernelNode) set(n Node) error {
+	if w.attributed() {
+		if err := n.of.ctx.withCurrent(func() error { return w.setAttributes(n.raw) }); err != nil {
+			return err
+		}
+	}
+	return w.call(&rt.KernelNode{Node: n.raw, Call: rt.SetNode}, nil)
+}
+
+func (w *kernelNode) setExec(e driver.CUgraphExec, n Node) error {
+	if w.attributed() {
+		return refuse("", ErrInvalidArgument, "CUDA cannot change the launch attributes of a kernel node in an executable")
+	}
+	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
+}
+
+func (w *kernelNode) setAttributes(n driver.CUgraphNode) error {
+	for _, a := range w.rest.cfg.attributes(nil) {
+		if err := driver.CuGraphKernelNodeSetAttribute(n, driver.CUkernelNodeAttrID(a.Id), &a.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
