@@ -4,9 +4,8 @@
 //	go run github.com/cudabind/cudabind/examples/samples            # all of them
 //	go run github.com/cudabind/cudabind/examples/samples asyncAPI
 //
-// They show what those of NVIDIA's CUDA samples with the same names show, and
-// each has a file here. Where there is no GPU the command says so and exits
-// with 2.
+// Each has the name of one of NVIDIA's CUDA samples, shows what that one shows, and
+// has a file here. Without a GPU, the command says so and exits with 2.
 package main
 
 import (
@@ -16,6 +15,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -74,11 +74,18 @@ func main() {
 	}
 }
 
+func sampleNames() (names []string) {
+	for _, s := range samples {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // run runs the samples of these names, or all of them.
 func run(w io.Writer, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(samples, func(s sample) bool { return s.name == name }) {
-			return fmt.Errorf("there is no sample %q", name)
+			return fmt.Errorf("there is no sample %q, but %s", name, strings.Join(sampleNames(), ", "))
 		}
 	}
 	x, err := safe.Open(0)
