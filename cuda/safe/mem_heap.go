@@ -241,10 +241,10 @@ func (x *Context) TrimMemory() error {
 // BufferOptions are the options of [NewBufferWith].
 type BufferOptions struct {
 	// Plain allocates by cuMemAlloc instead of from a pool. Set it for memory that is to be
-	// used with [Buffer.IPCHandle], [WaitValue], [WriteValue] or
-	// GPUDirect RDMA, and for memory that other code accesses from another device after
-	// cuCtxEnablePeerAccess. cuMemAlloc and cuMemFree take about 60 µs,
-	// and may wait for work of the context.
+	// used with [Buffer.IPCHandle], [WaitValue], [WriteValue] or GPUDirect RDMA, and for
+	// memory that other code accesses from another device after cuCtxEnablePeerAccess.
+	// cuMemAlloc and cuMemFree together took about 60 µs on an H200, and may wait for work
+	// of the context.
 	Plain bool
 }
 

@@ -31,7 +31,8 @@ type PinnedOptions struct {
 
 // NewPinned allocates pinned memory for n values. The memory is not initialized, and it
 // is not part of the Go heap: see [Pinned.Data]. It returns [ErrInvalidArgument] if T
-// contains Go pointers or has no size, and [ErrRange] if n is negative.
+// contains Go pointers or has no size or if ReadOnly is set, and [ErrRange] if n is
+// negative.
 // Source: cuMemHostAlloc, and cuMemFreeHost when closed.
 func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	const op = "NewPinned"
@@ -70,7 +71,8 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 // meanwhile. The operating system locks whole pages: if two registered slices share a
 // page, the second call returns driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED. If the
 // driver fails to unlock the memory, Close returns the error and the slice is never
-// freed.
+// freed. It returns [ErrInvalidArgument] if T contains Go pointers or has no size, or if
+// WriteCombined is set.
 // Source: cuMemHostRegister, cuMemHostUnregister.
 func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], error) {
 	const op = "RegisterPinned"

@@ -93,7 +93,7 @@ func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 	}))
 }
 
-// RangeAttributes are the advice and the prefetches that managed memory has got. A field
+// RangeAttributes are the advice and the prefetches that apply to managed memory. A field
 // that does not hold for all of the memory is false, or no location.
 type RangeAttributes struct {
 	ReadMostly        bool

@@ -4,14 +4,16 @@ import "errors"
 
 // Upload allocates a Buffer with a copy of v, which may be empty. It returns when the copy
 // has completed. The errors are those of [NewBuffer] and [Buffer.CopyFromHost].
-// Source: cuMemAlloc, cuMemcpyHtoDAsync, cuStreamSynchronize.
+// Source: cuMemAllocFromPoolAsync, cuMemcpyHtoDAsync, cuStreamSynchronize, and
+// cuMemFreeAsync when closed.
 func Upload[T any](x *Context, v []T) (*Buffer[T], error) {
 	return newFilled("Upload", x, len(v), func(b *Buffer[T]) error { return b.CopyFromHost(v) })
 }
 
 // NewZeroed is [NewBuffer] with all bytes of the memory set to 0. It returns when the
-// memory is cleared.
-// Source: cuMemAlloc, cuMemsetD8Async, cuStreamSynchronize.
+// memory is cleared. The errors are those of NewBuffer.
+// Source: cuMemAllocFromPoolAsync, cuMemsetD8Async, cuStreamSynchronize, and
+// cuMemFreeAsync when closed.
 func NewZeroed[T any](x *Context, n int) (*Buffer[T], error) {
 	return newFilled("NewZeroed", x, n, (*Buffer[T]).Zero)
 }

@@ -11,7 +11,7 @@ import (
 // Retain keeps memory as it is while another library knows its address, for instance
 // registered with a network card: memory that is closed or dropped in the meantime is freed
 // after release. uses lists the memory, textures, surfaces and resources, as for
-// [EnqueueRaw]. Work that uses the memory still belongs into EnqueueRaw: Retain orders
+// [EnqueueRaw]. Enqueue work that uses the memory by EnqueueRaw all the same: Retain orders
 // nothing.
 //
 // release returns at once and may be called on any goroutine and thread, also by host

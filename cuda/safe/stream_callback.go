@@ -14,8 +14,8 @@ import (
 // HostFuncOptions are the options of [Stream.LaunchHostFunc].
 type HostFuncOptions struct {
 	// Spin makes the driver's thread spin while it waits for the stream, so that the
-	// function starts sooner. [ErrNotSupported] is returned with a driver before CUDA
-	// 13.2.
+	// function starts sooner. With a driver before CUDA 13.2, calls return
+	// [ErrNotSupported].
 	Spin bool
 }
 

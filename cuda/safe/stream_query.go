@@ -8,7 +8,8 @@ import (
 )
 
 // Query returns whether all work of the stream has completed, without waiting. It also
-// returns errors of earlier work. Source: cuStreamQuery.
+// returns errors of earlier work. It returns [ErrCapturing] if the stream is capturing.
+// Source: cuStreamQuery.
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
 	if c := s.quick(); c != nil {

@@ -14,9 +14,15 @@
 //
 // Operations are functions over a [Comm], a stream and buffers of package safe. They enqueue
 // work and follow the rules of safe.Stream.EnqueueRaw: any goroutine may call them, they
-// retain their buffers, synchronous copies wait for them, and captures take them in. Lengths,
-// devices, ranks and closed objects are checked before NCCL sees the call. All ranks must
-// enqueue the same operations in the same order; NCCL does not compare them.
+// retain their buffers, synchronous copies wait for them, and captures take them in. All ranks
+// must enqueue the same operations in the same order; NCCL does not compare them.
+//
+// Arguments are checked before NCCL sees the call. An operation returns safe.ErrRange if
+// lengths do not match or a rank does not exist, safe.ErrOverlap if buffers overlap that
+// must not, safe.ErrContextMismatch if the stream or a buffer is on another device than the
+// communicator, safe.ErrInvalidArgument for an unknown [Op], safe.ErrNotSupported for a
+// reduction of 8-bit floats before compute capability 9.0, and safe.ErrClosed if the
+// communicator, the stream or a buffer is closed.
 //
 // NCCL connects the ranks at their first operations. Such a call waits for the other ranks;
 // [Comm.Abort] ends it. So run each kind of operation once before you capture it. A

@@ -20,7 +20,7 @@ const NoColor = nccl.NCCL_SPLIT_NOCOLOR
 // Wait for the work of c before. If ctx ends first, Split aborts c and returns the cause. The
 // new communicator fails and is aborted together with c, but it is closed by itself.
 //
-// It returns errors.ErrUnsupported with NCCL before 2.18.
+// It returns an error that matches errors.ErrUnsupported with NCCL before 2.18.
 // Source: ncclCommSplit.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	all, err := splitAll(ctx, "Comm.Split", Comms{c}, []int{color}, []int{key})

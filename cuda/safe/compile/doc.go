@@ -12,8 +12,8 @@
 // NVRTC is found as docs/libraries.md says. Where there is none, functions return an error
 // that lists the places, and matches [errors.ErrUnsupported]; so does everything that the
 // NVRTC at hand cannot do. [Link], and Options.LTO, need nvJitLink too. CUDA's headers, such as
-// cuda_fp16.h, cooperative_groups.h and those of CUB, are found beside NVRTC; from 13.3 on,
-// NVRTC has them in itself. C's and C++'s own, such as stdint.h, are not part of CUDA: include
+// cuda_fp16.h, cooperative_groups.h and those of CUB, are found beside NVRTC; NVRTC 13.3 and
+// newer contain them. C's and C++'s own, such as stdint.h, are not part of CUDA: include
 // cuda/std/cstdint instead.
 //
 // # Kernels

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Diagnostic is one message of a compiler or linker. It is an error also if Severity says
-// otherwise.
+// Diagnostic is one message of a compiler or linker. It implements error, whatever its
+// Severity.
 type Diagnostic struct {
 	File     string // as in the source's #include or Options.File; "" if the message has no place
 	Line     int    // from 1; 0 if the message has no place
