@@ -1,5 +1,5 @@
-// Command reduction makes the sum and the maximum of many values on the GPU, with CUB. NVRTC 13.3
-// and newer have CUB in them; with older ones, it takes the headers of a toolkit or of Python's
+// Command reduction computes the sum and the maximum of many values on the GPU, with CUB. NVRTC
+// 13.3 and newer contain CUB; with older ones, it takes the headers of a toolkit or of Python's
 // packages.
 package main
 

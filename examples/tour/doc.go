@@ -1,3 +1,3 @@
-// Package tour holds the Go of docs/: each page has a file of tests here, which
+// Package tour holds the Go code of docs/: each page has a file of tests here, which
 // run what the page shows.
 package tour
