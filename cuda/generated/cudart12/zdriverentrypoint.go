@@ -85,7 +85,7 @@ func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_
 //
 //	cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags, enum cudaDriverEntryPointQueryResult *driverStatus)
 //
-// An update of the runtime may thus change the prototype behind the pointer.
+// An update of the runtime may thus change the prototype of the function at this address.
 // [CudaGetDriverEntryPointByVersion], which names the version, replaces it.
 //
 // Parameters:

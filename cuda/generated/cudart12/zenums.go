@@ -874,7 +874,7 @@ const (
 	// For a capture: only the thread that began it is held back. For a thread: other threads' captures
 	// do not concern it.
 	CudaStreamCaptureModeThreadLocal CudaStreamCaptureMode = 1
-	// Nobody is held back, and the capture may end on another thread than it began on. Calls on the
+	// No thread is held back, and the capture may end on another thread than it began on. Calls on the
 	// capturing stream itself stay forbidden, as do those that wait for the whole context.
 	CudaStreamCaptureModeRelaxed CudaStreamCaptureMode = 2
 )
@@ -1876,7 +1876,7 @@ const (
 	CudaDevAttrMaxTexture2DMipmappedHeight CudaDeviceAttr = 74
 	// Compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell.
 	CudaDevAttrComputeCapabilityMajor CudaDeviceAttr = 75
-	// Compute capability, behind the point.
+	// Compute capability, after the point.
 	CudaDevAttrComputeCapabilityMinor CudaDeviceAttr = 76
 	// Elements of the largest level of a mipmapped 1D texture.
 	CudaDevAttrMaxTexture1DMipmappedWidth CudaDeviceAttr = 77
@@ -2335,8 +2335,7 @@ func (v CudaDeviceAttr) String() string {
 type CudaMemPoolAttr uint32
 
 const (
-	// Whether memory freed in one stream may be reused in another that is ordered behind it (int32;
-	// on).
+	// Whether memory freed in one stream may be reused in another that is ordered after it (int32; on).
 	CudaMemPoolReuseFollowEventDependencies CudaMemPoolAttr = 1
 	// Whether it may be reused as soon as the free happens to have been reached, so that addresses
 	// differ from run to run (int32; on).
@@ -3325,7 +3324,7 @@ func (v CudaGraphDebugDotFlags) String() string {
 type CudaGraphInstantiateFlags uint32
 
 const (
-	// Each launch first frees what the previous one allocated and nobody freed. The last launch's
+	// Each launch first frees what the previous one allocated and did not free. The last launch's
 	// memory stays allocated, also when the executable is destroyed (measured).
 	CudaGraphInstantiateFlagAutoFreeOnLaunch CudaGraphInstantiateFlags = 1
 	// Uploads to the device as well, in the stream of the params struct; only

@@ -602,9 +602,9 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 // For managed memory the stream is idle while the function runs, so what is attached to it may be
 // used. Its start is as good as synchronizing with an event recorded just before it, streams that
 // were joined before included. Work added to any stream does not make that stream active until host
-// functions and callbacks before it have run, so that globally attached memory may be used if the
-// other work is ordered behind the function by an event. Its end makes nothing active either: a
-// function at the end of a stream may signal that the stream is done.
+// functions and callbacks before it have run, so that globally attached memory may be used if an
+// event orders the other work after the function. Its end makes nothing active either: a function
+// at the end of a stream may signal that the stream is done.
 //
 // Parameters:
 //   - stream: the stream; 0 is the legacy default stream

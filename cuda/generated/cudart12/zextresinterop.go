@@ -267,7 +267,7 @@ func CudaSignalExternalSemaphoresAsync_v2_ptsz(extSemArray *CudaExternalSemaphor
 }
 
 // CudaWaitExternalSemaphoresAsync_v2_ptsz enqueues waits for other APIs' semaphores in a stream:
-// work behind them starts when all are signalled.
+// work after them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_v2_ptsz(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -446,7 +446,7 @@ func CudaSignalExternalSemaphoresAsync_v2(extSemArray *CudaExternalSemaphore_t, 
 }
 
 // CudaWaitExternalSemaphoresAsync_v1 enqueues waits for other APIs' semaphores in a stream: work
-// behind them starts when all are signalled.
+// after them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams_v1 *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -471,7 +471,7 @@ func CudaWaitExternalSemaphoresAsync_v1(extSemArray *CudaExternalSemaphore_t, pa
 }
 
 // CudaWaitExternalSemaphoresAsync_ptsz enqueues waits for other APIs' semaphores in a stream: work
-// behind them starts when all are signalled.
+// after them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_ptsz(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams_v1 *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -496,8 +496,8 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 	return status(args.ret)
 }
 
-// CudaWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work
-// behind them starts when all are signalled.
+// CudaWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work after
+// them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_v2(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -540,7 +540,7 @@ func CudaWaitExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, param
 }
 
 // CudaWaitExternalSemaphoresAsync_v2 enqueues waits for other APIs' semaphores in a stream: work
-// behind them starts when all are signalled.
+// after them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_v2(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //

@@ -867,7 +867,7 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //	cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaHostNodeParams *pNodeParams)
 //
 // The function runs once per launch, on the driver's thread for host functions, one after another
-// with those of all streams: a slow one holds up others everywhere. Nodes behind it wait until it
+// with those of all streams: a slow one holds up others everywhere. Nodes after it wait until it
 // returns. It must not call CUDA. After a fatal error it is not called at all, so nothing that must
 // happen should depend on it.
 //
@@ -1009,8 +1009,8 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - childGraph: the graph to copy. Not graph itself: that crashed the process (measured)
 //
-// From Go: lock both graphs. In a launch the child starts and ends as one node: what is behind it
-// waits for all of it.
+// From Go: lock both graphs. In a launch the child starts and ends as one node: dependent nodes
+// wait for all of it.
 //
 // Errors:
 //   - [CudaErrorNotSupported]: it contains allocation, free, conditional or device-updatable nodes
@@ -1515,7 +1515,7 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 //
 //	cudaError_t cudaGraphAddExternalSemaphoresWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
 //
-// Nodes behind it start when all the semaphores have come; the host is not involved. If one never
+// Nodes after it start when all the semaphores have come; the host is not involved. If one never
 // comes, the launch and its stream hang for good. Both arrays are copied during the call.
 //
 // Parameters:
@@ -2127,7 +2127,7 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 //     without complaint
 //
 // From Go: the array may be a Go slice, passed as the address of its first element. No context
-// needed; nobody may change the graph between the two calls.
+// needed; do not change the graph between the two calls.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: an array with 0 places, or no graph
@@ -2347,7 +2347,7 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 //
 // Parameters:
 //   - node: the node
-//   - pDependentNodes: receives the nodes behind it; nil to ask for the number
+//   - pDependentNodes: receives the nodes that depend on it; nil to ask for the number
 //   - pNumDependentNodes: in: places in each array; out: nodes written, or how many there are.
 //     Places left over become 0
 //
@@ -2549,7 +2549,7 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 //
 //	cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node)
 //
-// Nodes before it and behind it are not joined: add the edges that should replace it. Executables
+// Nodes before it and after it are not joined: add the edges that should replace it. Executables
 // are not affected, except that the node can no longer be named to change them.
 //
 // Parameters:
@@ -3157,7 +3157,7 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //
 // From Go: the function may be an exported Go function: it runs on a driver thread. Give a
 // cgo.Handle as user data, and delete the old one only when the last launch from before the change
-// is done: nothing tells you but an event or a synchronize behind that launch.
+// is done: only an event or a synchronization after that launch tells you.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no function, or a node that is not in the original graph
@@ -3671,8 +3671,8 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 // cancels nothing, and the memory, events and callbacks that the launch uses must stay valid until
 // then: wait for the stream or an event if they are to be freed.
 //
-// Memory that its allocation nodes took and nobody freed stays allocated, even with the auto-free
-// flag: free it by [CudaFree] or [CudaFreeAsync], or it is lost.
+// Memory that its allocation nodes took and that was not freed stays allocated, even with the
+// auto-free flag: free it by [CudaFree] or [CudaFreeAsync], or it is lost.
 //
 // Parameters:
 //   - graphExec: the executable; not used again afterwards
@@ -4360,7 +4360,7 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 //     node is a handle of graph, so look at it before the graph goes
 //
 // Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
-// upload stream, behind its earlier work, 0 being the default stream. A launch in any stream waits
+// upload stream, after its earlier work, 0 being the default stream. A launch in any stream waits
 // for it by itself.
 //
 // Capture: as unsafe as without params: [CudaErrorStreamCaptureUnsupported] and a lost capture,
@@ -4423,9 +4423,9 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 //   - stream: the stream in which the upload happens; any stream of the device, it need not be the
 //     one of the launch
 //
-// Ordering: asynchronous: behind the stream's earlier work and behind earlier launches and uploads
-// of the same executable, in whatever stream these are. 0 is the legacy default stream, in the
-// _ptsz variant the calling thread's own; 1 and 2 name them explicitly.
+// Ordering: asynchronous: after the stream's earlier work and after earlier launches and uploads of
+// the same executable, in whatever stream these are. 0 is the legacy default stream, in the _ptsz
+// variant the calling thread's own; 1 and 2 name them explicitly.
 //
 // Capture: refused on a capturing stream in every mode: [CudaErrorStreamCaptureUnsupported], and
 // the capture is lost. On another stream it is harmless, whoever captures.

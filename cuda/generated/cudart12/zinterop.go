@@ -92,7 +92,7 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint
 // Parameters:
 //   - count: the number of resources, at least 1
 //   - resources: their handles, each once
-//   - stream: the stream that is to be ordered behind the graphics work; 0 is the default stream
+//   - stream: the stream that is to be ordered after the graphics work; 0 is the default stream
 //
 // Ordering: graphics calls issued before this one are complete before CUDA work begins that is put
 // into the stream after it. Nothing is promised for other streams: let them wait for an event of
@@ -149,7 +149,7 @@ func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, st
 // Parameters:
 //   - count: the number of resources, at least 1
 //   - resources: their handles, each once; not necessarily those of one map call
-//   - stream: the stream whose work the graphics API is to be ordered behind; 0 is the default
+//   - stream: the stream after whose work the graphics API is to be ordered; 0 is the default
 //     stream
 //
 // Ordering: what was put into the stream before this call is complete before graphics work begins

@@ -86,8 +86,8 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 //
 // Ordering: usable by every stream as soon as the call returns. It does not wait for running work
 // (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
-// behind a slow host function an allocation and its release took 350 ms. [CudaMallocAsync] is
-// cheaper by far for memory that comes and goes.
+// during a slow host function, an allocation and its release took 350 ms. [CudaMallocAsync] is far
+// cheaper for memory that is needed for a short time.
 //
 // Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
 // thread of default mode while a capture in GLOBAL mode is open anywhere, gets
@@ -133,8 +133,8 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 //	cudaError_t cudaMallocHost(void **ptr, size_t size)
 //
 // It is what asynchronous copies need to be asynchronous. All devices of the process can use it,
-// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are taken
-// from everybody on the machine; gigabytes are fine on a server, but allocate once and reuse, since
+// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are no longer
+// available to other programs; gigabytes are fine on a server, but allocate once and reuse, since
 // pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
 // the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables], as on Grace Hopper)
 // the driver may leave the pages unlocked.
@@ -576,7 +576,7 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 // Parameters:
 //   - ptr: the address that was registered, exactly
 //
-// Ordering: behind everything that the context has to do.
+// Ordering: after all pending work of the context.
 //
 // Capture: refused with [CudaErrorStreamCaptureUnsupported] while another thread captures in GLOBAL
 // mode, whose capture is lost as well.
@@ -1932,7 +1932,7 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 //	cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 //
 // Parameters:
-//   - size: receives the bytes, without padding behind the variable
+//   - size: receives the bytes, without padding after the variable
 //   - symbol: the host-side stand-in
 //
 // From Go: [CudaLibraryGetGlobal] gives address and size of a variable by its name.
@@ -2647,8 +2647,8 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 // Parameters:
 //   - p: describes both ends, each with its device
 //
-// Ordering: behind all earlier work of both sides, and before what they get later. It returns
-// without waiting if neither end is on the host.
+// Ordering: after all earlier work of both sides, and before their later work. It returns without
+// waiting if neither end is on the host.
 //
 // Capture: an operation of the legacy default stream, with the usual danger to captures.
 //
@@ -3074,7 +3074,7 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 //
 // Errors:
 //   - [CudaErrorInvalidSymbol]: the stand-in is unknown
-//   - [CudaErrorInvalidResourceHandle]: the stream is gone
+//   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
@@ -3128,7 +3128,7 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 // Capture: becomes one copy node of two dimensions; host memory is touched at replay.
 //
 // From Go: pinned host memory, or pin the whole slice until the stream is done: to ordinary memory
-// the call blocks and from it the driver stages, but nobody promises it for every system.
+// the call blocks and from it the driver stages, but CUDA does not promise it for every system.
 //
 // Errors:
 //   - [CudaErrorInvalidPitchValue]: a pitch is smaller than the row
@@ -3179,7 +3179,7 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 //   - kind: the direction, [CudaMemcpyDefault] finds it
 //   - stream: the stream
 //
-// Ordering: in stream order; a kernel behind it in the stream samples the new picture.
+// Ordering: in stream order; a kernel after it in the stream samples the new picture.
 //
 // Capture: becomes a copy node that reads src at each replay.
 //
@@ -3237,7 +3237,7 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 //   - kind: the direction, or [CudaMemcpyDefault]
 //   - stream: the stream
 //
-// Ordering: behind the stream's earlier work, so after kernels that wrote the surface there.
+// Ordering: after the stream's earlier work, so after kernels that wrote the surface there.
 //
 // Capture: a copy node; dst must exist whenever the graph runs.
 //
@@ -3292,12 +3292,12 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 //   - p: describes the copy; only read before the call returns
 //   - stream: the stream; 0 is the default one
 //
-// Ordering: in the order of the stream. Others see the result after an event behind it.
+// Ordering: in the order of the stream. Others see the result after an event recorded after it.
 //
 // Capture: becomes one copy node, to be changed later by [CudaGraphExecMemcpyNodeSetParams].
 //
-// From Go: memory behind the pointers in the struct must stay where it is until the copy is done:
-// pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
+// From Go: memory that the pointers in the struct refer to must stay where it is until the copy is
+// done: pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the struct contradicts itself or the memory
@@ -3530,7 +3530,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 //
 //	cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, int dstDevice, cudaStream_t stream)
 //
-// Pages that are there already stay, others are moved or, if nobody touched them yet, made there. A
+// Pages that are there already stay, others are moved or, if they were never touched, made there. A
 // kernel that comes after it in the stream then finds no faults. Full devices make room by evicting
 // other managed pages to the host, never plain allocations. For "read mostly" ranges it makes
 // copies instead. A prefetch to the host before the CPU reads pays as well.

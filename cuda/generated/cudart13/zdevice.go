@@ -104,8 +104,8 @@ func CudaDeviceSynchronize() error {
 //   - value: bytes, or a number
 //
 // Capture: while another thread captures in global mode it is refused with
-// [CudaErrorStreamCaptureUnsupported] and spoils that capture (measured); a changed stack size may
-// also wait for the device.
+// [CudaErrorStreamCaptureUnsupported] and invalidates that capture (measured); a changed stack size
+// may also wait for the device.
 //
 // From Go: it is the OS thread's current device that changes, for all who use it.
 //

@@ -330,7 +330,7 @@ func CudaEventDestroy(event CudaEvent_t) error {
 // Capture: allowed for events recorded outside of captures; no mode forbids it (measured).
 //
 // From Go: any goroutine. Put the records as close around the work as possible, in one stream that
-// nobody else uses; host time around asynchronous calls measures only the enqueueing.
+// no other code uses; host time around asynchronous calls measures only the enqueueing.
 //
 // Errors:
 //   - [CudaErrorNotReady]: both are recorded but at least one is not done
@@ -377,8 +377,8 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 //
 // Parameters:
 //   - event: the event
-//   - stream: a stream of the same context as the event's. 0 records behind everything in the
-//     legacy stream and the blocking streams, not behind non-blocking ones (measured)
+//   - stream: a stream of the same context as the event's. 0 records after everything in the legacy
+//     stream and the blocking streams, not after non-blocking ones (measured)
 //
 // Ordering: asynchronous: returns at once, 0.15 µs. The event holds nothing back; only waits for
 // it do.

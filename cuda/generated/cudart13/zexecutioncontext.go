@@ -361,7 +361,7 @@ func CudaExecutionCtxDestroy(ctx CudaExecutionContext_t) error {
 //
 // Capture: harmless.
 //
-// From Go: may be asked by every goroutine as long as nobody destroys the context.
+// From Go: may be asked by every goroutine as long as the context is not destroyed.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceType]: the context has none of this kind: one made from
@@ -599,8 +599,8 @@ func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResour
 	return status(args.ret)
 }
 
-// CudaExecutionCtxRecordEvent records an event behind all that an execution context was given up to
-// now.
+// CudaExecutionCtxRecordEvent records an event after all work that was enqueued in an execution
+// context up to now.
 //
 //	cudaError_t cudaExecutionCtxRecordEvent(cudaExecutionContext_t ctx, cudaEvent_t event)
 //

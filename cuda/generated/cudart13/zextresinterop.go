@@ -267,7 +267,7 @@ func CudaSignalExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t
 }
 
 // CudaWaitExternalSemaphoresAsync_ptsz enqueues waits for other APIs' semaphores in a stream: work
-// behind them starts when all are signalled.
+// after them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync_ptsz(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //
@@ -380,8 +380,8 @@ func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, par
 	return status(args.ret)
 }
 
-// CudaWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work
-// behind them starts when all are signalled.
+// CudaWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work after
+// them starts when all are signalled.
 //
 //	cudaError_t cudaWaitExternalSemaphoresAsync(const cudaExternalSemaphore_t *extSemArray, const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems, cudaStream_t stream)
 //

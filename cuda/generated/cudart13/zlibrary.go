@@ -26,7 +26,7 @@ import "unsafe"
 //
 // From Go: code may be a Go slice, unless [CudaLibraryBinaryIsPreserved] promises that it stays:
 // then the memory must be C's, or pinned until the library is unloaded. Addresses in the value
-// arrays are numbers to Go: pin the buffers behind them, or allocate them in C.
+// arrays are numbers to Go: pin the buffers at these addresses, or allocate them in C.
 //
 // Errors:
 //   - [CudaErrorInvalidKernelImage]: code is no device code

@@ -103,7 +103,7 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 //	cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
 //
 // Parameters:
-//   - memPool: the pool; the default one may be changed as well, for everybody in the process
+//   - memPool: the pool; the default one may be changed as well, for the whole process
 //   - attr: what to set
 //   - value: address of an int32 for the rules of reuse, 0 or 1, and of a uint64 for all else; the
 //     marks can be set to 0 only
@@ -758,7 +758,7 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 //
 //	cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
 //
-// The address is there at once; the memory may be used by whatever is ordered behind the
+// The address is there at once; the memory may be used by all work that is ordered after the
 // allocation: later work of the same stream, other streams after an event, the host after a
 // synchronization. Allocation and release together cost less than a microsecond when the pool has
 // room, the first ones some milliseconds. The pool takes memory in large pieces (32 MiB for the
@@ -771,7 +771,7 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 //   - size: bytes; 0 succeeds and gives nil
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: behind the stream's earlier work. Memory that was freed in another stream may be reused
+// Ordering: after the stream's earlier work. Memory that was freed in another stream may be reused
 // where an order between the two exists, or the pool makes one by letting this stream wait, see the
 // pool's attributes. On the default stream it is ordered as all work there.
 //
@@ -781,9 +781,9 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 // stream that does not capture, it ends a capture in GLOBAL mode, and in the capturing thread one
 // in THREAD_LOCAL mode.
 //
-// From Go: the stream decides on the device, not the thread. Free it by [CudaFreeAsync], in an
-// order behind its last use; several goroutines may allocate in one stream, and each free then is
-// ordered behind everything enqueued until then.
+// From Go: the stream decides on the device, not the thread. Free it by [CudaFreeAsync], ordered
+// after its last use; several goroutines may allocate in one stream, and each free then is ordered
+// after everything enqueued until then.
 //
 // Errors:
 //   - [CudaErrorMemoryAllocation]: no room; the stream itself stays good (measured). Frees that are
@@ -829,8 +829,7 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 //   - devPtr: the address that the allocation gave; nil does nothing
 //   - hStream: any stream, not necessarily the one of the allocation
 //
-// Ordering: behind the stream's earlier work. Later work of the stream does not wait for anything
-// on its account.
+// Ordering: after the stream's earlier work. It makes later work of the stream wait for nothing.
 //
 // Capture: becomes a free node and takes only memory that a captured allocation of a graph gave;
 // anything else is [CudaErrorInvalidValue] and makes no node (measured). While another thread
@@ -880,7 +879,8 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 //   - memPool: the pool; an imported one cannot allocate
 //   - stream: the stream
 //
-// Ordering: as [CudaMallocAsync]: usable by what is ordered behind it, on the default stream too.
+// Ordering: as [CudaMallocAsync]: usable by work that is ordered after it, on the default stream
+// too.
 //
 // Capture: makes an allocation node with the pool's properties; the memory is the graph's, not the
 // pool's.

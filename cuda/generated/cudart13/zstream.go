@@ -122,7 +122,7 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 }
 
 // CudaStreamCreateWithPriority makes a new stream whose work the device's scheduler prefers, or
-// puts behind that of others.
+// runs after that of others.
 //
 //	cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 //
@@ -565,8 +565,8 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture_ptsz turns a stream from doing work into recording it: what is enqueued
-// from now on becomes nodes of a new graph.
+// CudaStreamBeginCapture_ptsz begins a capture: work that is enqueued in the stream from now on
+// does not run, but becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
@@ -650,9 +650,9 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 //
 // Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
 // stream, so the graph would not do it again at each launch, though the captured work might depend
-// on it. Such a call is refused where the modes say so, and by being made it spoils the capture
-// that forbade it, be that another thread's. The mode given to [CudaStreamBeginCapture] says what
-// one capture forbids, the mode set here what this thread respects.
+// on it. Such a call is refused where the modes say so, and making it invalidates the capture that
+// forbids it, even one of another thread. The mode given to [CudaStreamBeginCapture] says what one
+// capture forbids, the mode set here what this thread respects.
 //
 //   - Global, the default: refused while this thread has a capture that is not relaxed, or while
 //     any other thread has one that began as global.
@@ -820,7 +820,7 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 //
 // Work that others add meanwhile counts: on a stream that another thread kept full the answer was
 // never nil in two seconds (measured). To learn whether the work you gave is done, record an event
-// behind it and ask [CudaEventQuery].
+// after it and ask [CudaEventQuery].
 //
 // Parameters:
 //   - stream: the stream; 0 asks the legacy stream, which is done when all blocking streams are,
@@ -1089,8 +1089,8 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 // ones, and of no non-blocking stream (measured: texts for CUDA 5.5 speak of every stream).
 //
 // Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
-// capture forks and joins. Every stream drawn in must be joined back into the first one before the
-// end. Waiting in the legacy stream while a blocking stream captures returns
+// capture forks and joins. Every stream that joined must be joined back into the first one before
+// the end. Waiting in the legacy stream while a blocking stream captures returns
 // [CudaErrorStreamCaptureImplicit] and breaks that capture. So do a merge, both captures, and a
 // wait out of isolation (all measured).
 //
@@ -1156,10 +1156,10 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 // may be used. The beginning of a callback is as good as having synchronized with an event recorded
 // just before it, which includes streams that were joined before. Work added to any stream does not
 // make that stream active until the host functions and callbacks before it have run, so globally
-// attached memory may be used too, if other streams' work is ordered behind the callback by an
-// event. The end of a callback makes nothing active: with no work after it, and between callbacks
-// that follow each other, the stream stays idle. A callback at the end of a stream may therefore
-// signal that the stream is done.
+// attached memory may be used too, if an event orders other streams' work after the callback. The
+// end of a callback makes nothing active: with no work after it, and between callbacks that follow
+// each other, the stream stays idle. A callback at the end of a stream may therefore signal that
+// the stream is done.
 //
 // Parameters:
 //   - stream: the stream; 0 is the legacy default stream
@@ -1237,7 +1237,7 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 //     access uses it.
 //   - [CudaMemAttachSingle]: the program promises that on such a device this stream alone uses it.
 //
-// Nobody checks the promises: a kernel in another stream that uses the memory has undefined
+// CUDA does not check the promises: a kernel in another stream that uses the memory has undefined
 // results.
 //
 // Parameters:
@@ -1313,12 +1313,12 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 // the host. Host functions and callbacks of the stream have returned too.
 //
 // Capture: never on a capturing stream: the capture is lost. Nor, with the thread in its default
-// mode, on any other stream while somebody captures in global mode.
+// mode, on any other stream while a capture in global mode is open.
 //
 // From Go: blocks its OS thread; a thousand goroutines that wait so are a thousand threads, all
 // spinning (22 s of processor time for what polled events do in 1.4 s, measured). Good for a few
 // long waits. Nothing can interrupt it: a context.Context cannot end it, and a stream that waits
-// for a value nobody writes hangs it for ever. Waiting in an exported callback deadlocks.
+// for a value that is never written hangs it for ever. Waiting in an exported callback deadlocks.
 //
 // Errors:
 //   - [CudaErrorLaunchFailure]: earlier work failed; like [CudaErrorIllegalAddress] and its kind it
@@ -1353,16 +1353,16 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture turns a stream from doing work into recording it: what is enqueued from
-// now on becomes nodes of a new graph.
+// CudaStreamBeginCapture begins a capture: work that is enqueued in the stream from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
-// Nothing of it runs before [CudaStreamEndCapture] has given the graph and that was instantiated
-// and launched. Arguments of kernels are copied into the node now; memory that copies and kernels
-// refer to is read at every replay. Other streams are drawn in when they wait for an event recorded
-// here, and must be joined again. [CudaStreamIsCapturing] tells the state;
-// [CudaStreamGetCaptureInfo] a number that names the capture.
+// It runs when the graph, which [CudaStreamEndCapture] returns, has been instantiated and is
+// launched. Arguments of kernels are copied into the node now; memory that copies and kernels refer
+// to is read at every replay. Other streams join when they wait for an event recorded here, and
+// must be joined again. [CudaStreamIsCapturing] tells the state; [CudaStreamGetCaptureInfo] a
+// number that names the capture.
 //
 // Kernels that use texture or surface references must not be captured: what they read or write is
 // undefined. Texture and surface objects are fine.
@@ -1385,15 +1385,15 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 //
 // From Go: unless the mode is relaxed, [CudaStreamEndCapture] must come from the same OS thread:
 // runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
-// thread that exits leaves its global capture open, and with it everybody else's unsafe calls
-// forbidden. Other goroutines of the program, which allocate or query, are other threads: use the
-// thread-local mode. What captured nodes refer to must live as long as the graph and its
+// thread that exits leaves its global capture open, which keeps forbidding unsafe calls of all
+// other threads. Other goroutines of the program, which allocate or query, are other threads: use
+// the thread-local mode. What captured nodes refer to must live as long as the graph and its
 // executables: keep buffers, and do not capture copies from Go memory, which are read again at
 // every replay.
 //
 // Errors:
 //   - [CudaErrorStreamCaptureUnsupported]: the legacy default stream
-//   - [CudaErrorIllegalState]: the stream captures already, or was drawn into a capture
+//   - [CudaErrorIllegalState]: the stream captures already, or has joined a capture
 //   - [CudaErrorInvalidValue]: an unknown mode
 //
 // See also [CudaStreamCreate], [CudaStreamIsCapturing], [CudaStreamEndCapture],
@@ -1537,12 +1537,12 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 //
 //	cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
 //
-// The stream works normally again, as do the streams that were drawn in. Events that were recorded
-// in the capture have no state any more: a query, synchronization or wait on one returns
+// The stream works normally again, as do the streams that joined. Events that were recorded in the
+// capture have no state any more: a query, synchronization or wait on one returns
 // [CudaErrorInvalidValue] until it is recorded anew (measured).
 //
 // Parameters:
-//   - stream: the stream in which the capture began; one that was only drawn in will not do
+//   - stream: the stream in which the capture began; one that only joined will not do
 //   - pGraph: receives the graph, owned by the caller ([CudaGraphDestroy]); of a capture into an
 //     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
 //     not pass nil: the call succeeds and the graph is lost
@@ -1560,8 +1560,8 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 // Errors:
 //   - [CudaErrorStreamCaptureInvalidated]: some call broke the capture before, and returned its own
 //     error then; there is no graph, and the stream is usable again
-//   - [CudaErrorStreamCaptureUnjoined]: a stream that was drawn in has work which the first stream
-//     did not wait for: record an event there and wait for it here before ending
+//   - [CudaErrorStreamCaptureUnjoined]: a stream that joined has work which the first stream did
+//     not wait for: record an event there and wait for it here before ending
 //   - [CudaErrorStreamCaptureUnmatched]: the capture began in another stream; it is broken now, but
 //     still has to be ended there
 //   - [CudaErrorStreamCaptureWrongThread]: another OS thread began it, not in relaxed mode. The
@@ -1877,8 +1877,8 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 // Streams have these attributes:
 //
 //   - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
-//     aside first ([CudaLimitPersistingL2CacheSize]), else it does nothing; undo what it leaves
-//     behind by [CudaCtxResetPersistingL2Cache].
+//     aside first ([CudaLimitPersistingL2CacheSize]), else it does nothing; undo its effects by
+//     [CudaCtxResetPersistingL2Cache].
 //   - Synchronization policy: how [CudaStreamSynchronize] waits for this stream. It does not change
 //     how threads wait for an event recorded here (measured).
 //   - Priority: as if the stream had been made with it; values out of range are clamped.
@@ -1897,7 +1897,7 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 // their nodes.
 //
 // From Go: the union may lie on the Go stack. The window's address is a device address and needs no
-// pinning, but the memory behind it should outlive the setting.
+// pinning, but the memory should outlive the setting.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no attribute of streams; or a value out of bounds: a window beyond

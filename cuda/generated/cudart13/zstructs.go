@@ -1115,7 +1115,7 @@ type CudaResourceViewDesc struct {
 	Reserved [16]uint32
 }
 
-// CudaPointerAttributes is what is known of the memory behind an address.
+// CudaPointerAttributes is the information that CUDA has about the memory at an address.
 type CudaPointerAttributes struct {
 	_ structs.HostLayout
 	// Its kind.

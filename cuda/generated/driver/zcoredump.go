@@ -53,8 +53,8 @@ func CuCoredumpGetAttribute(attrib CUcoredumpSettings, value unsafe.Pointer, siz
 //
 //	CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 //
-// It works without a context. A file name that nobody set reads as an empty string (measured); the
-// dump then goes to core.cuda.HOST.PID in the working directory.
+// It works without a context. A file name that was never set reads as an empty string (measured);
+// the dump then goes to core.cuda.HOST.PID in the working directory.
 //
 // Parameters:
 //   - attrib: which setting

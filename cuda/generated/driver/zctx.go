@@ -393,7 +393,7 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 //
 //	CUresult cuCtxGetFlags(unsigned int *flags)
 //
-// A primary context always has [CU_CTX_MAP_HOST] among them, although nobody asked for it
+// A primary context always has [CU_CTX_MAP_HOST] among them, even if the program did not ask for it
 // (measured).
 //
 // Parameters:
@@ -620,8 +620,8 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 //   - value: bytes, or a number
 //
 // Capture: while another thread captures in global mode it is refused with
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and spoils that capture (measured); a changed stack size
-// may also wait for the device.
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture (measured); a changed stack
+// size may also wait for the device.
 //
 // From Go: it is the OS thread's current context that changes, for all who use it.
 //
@@ -926,8 +926,8 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 	return status(args.ret)
 }
 
-// CuCtxRecordEvent records an event behind everything that a context was given so far, in all its
-// streams.
+// CuCtxRecordEvent records an event after everything that was enqueued in a context so far, in all
+// its streams.
 //
 //	CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 //
@@ -943,7 +943,7 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 //
 // Capture: returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and breaks every capture in the
 // context's streams, also those of other threads and whatever their modes (measured): in a process
-// where somebody may capture it is a hazard.
+// that captures it is a hazard.
 //
 // From Go: no context need be current. Together with [CuEventQuery] it is a [CuCtxSynchronize] that
 // holds no thread. Needs a 12.5 driver.

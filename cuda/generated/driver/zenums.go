@@ -1223,7 +1223,7 @@ const (
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT CUdevice_attribute = 74
 	// Compute capability, before the point: 9 for Hopper, 10 and 12 for Blackwell.
 	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR CUdevice_attribute = 75
-	// Compute capability, behind the point.
+	// Compute capability, after the point.
 	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR CUdevice_attribute = 76
 	// Elements of the largest level of a mipmapped 1D texture.
 	CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH CUdevice_attribute = 77
@@ -1341,8 +1341,8 @@ const (
 	CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT CUdevice_attribute = 126
 	// 1 if kernels can copy by tensor maps, with the tensor memory accelerator.
 	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED CUdevice_attribute = 127
-	// 1 if memory can be exported as a fabric handle, for other nodes of the same NVLink domain. The
-	// service behind it must run as well, so 1 alone does not promise that an export succeeds.
+	// 1 if memory can be exported as a fabric handle, for other nodes of the same NVLink domain. Its
+	// service must run as well, so 1 alone does not promise that an export succeeds.
 	CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED CUdevice_attribute = 128
 	// 1 if a function has one address for host and device.
 	CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS CUdevice_attribute = 129
@@ -1409,7 +1409,7 @@ const (
 	CU_DEVICE_ATTRIBUTE_LOGICAL_ENDPOINT_SUPPORTED_HANDLE_TYPES CUdevice_attribute = 158
 	// 1 if a stream can be captured into a Vulkan command buffer.
 	CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED CUdevice_attribute = 159
-	// Bytes of accessible memory that a tensor map of the large class must have behind its address;
+	// Bytes of accessible memory that a tensor map of the large class must have after its address;
 	// 2147483647 where the class makes no difference. See [CUtensorMapAllocClass].
 	CU_DEVICE_ATTRIBUTE_TENSOR_MAP_LARGE_TENSOR_MIN_SIZE CUdevice_attribute = 160
 	// 1 if memory bound to a locality domain can be opened to other hardware on the bus.
@@ -1749,7 +1749,7 @@ func (v CUdevice_attribute) String() string {
 	return "CUdevice_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUpointer_attribute is a question about the memory behind an address; in brackets stands the type
+// CUpointer_attribute is a question about the memory at an address; in brackets stands the type
 // that the answer needs.
 type CUpointer_attribute uint32
 
@@ -1780,7 +1780,7 @@ const (
 	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR CUpointer_attribute = 11
 	// How many bytes that is (uint64).
 	CU_POINTER_ATTRIBUTE_RANGE_SIZE CUpointer_attribute = 12
-	// Whether memory is behind the address at all (uint32).
+	// Whether the address has memory at all (uint32).
 	CU_POINTER_ATTRIBUTE_MAPPED CUpointer_attribute = 13
 	// Bits of the handle types that it can be exported as (uint64).
 	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES CUpointer_attribute = 14
@@ -1794,7 +1794,7 @@ const (
 	CU_POINTER_ATTRIBUTE_MAPPING_SIZE CUpointer_attribute = 18
 	// Where that mapping begins (CUdeviceptr).
 	CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR CUpointer_attribute = 19
-	// A number of the physical block behind the mapping (uint64).
+	// A number of the physical block that is mapped (uint64).
 	CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID CUpointer_attribute = 20
 	// Whether the decompression engine can use it (uint32).
 	CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE CUpointer_attribute = 21
@@ -3343,7 +3343,7 @@ const (
 	// For a capture: only the thread that began it is held back. For a thread: other threads' captures
 	// do not concern it.
 	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL CUstreamCaptureMode = 1
-	// Nobody is held back, and the capture may end on another thread than it began on. Calls on the
+	// No thread is held back, and the capture may end on another thread than it began on. Calls on the
 	// capturing stream itself stay forbidden, as do those that wait for the whole context.
 	CU_STREAM_CAPTURE_MODE_RELAXED CUstreamCaptureMode = 2
 )
@@ -4757,13 +4757,13 @@ func (v CUarraySparseSubresourceType) String() string {
 	return "CUarraySparseSubresourceType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemOperationType is whether memory is put behind a part of a sparse array or taken away.
+// CUmemOperationType is whether memory is mapped to a part of a sparse array or unmapped from it.
 type CUmemOperationType uint32
 
 const (
-	// Put behind it.
+	// Mapped.
 	CU_MEM_OPERATION_TYPE_MAP CUmemOperationType = 1
-	// Taken away.
+	// Unmapped.
 	CU_MEM_OPERATION_TYPE_UNMAP CUmemOperationType = 2
 )
 
@@ -4896,8 +4896,7 @@ func (v CUgraphExecUpdateResult) String() string {
 type CUmemPool_attribute uint32
 
 const (
-	// Whether memory freed in one stream may be reused in another that is ordered behind it (int32;
-	// on).
+	// Whether memory freed in one stream may be reused in another that is ordered after it (int32; on).
 	CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES CUmemPool_attribute = 1
 	// Whether it may be reused as soon as the free happens to have been reached, so that addresses
 	// differ from run to run (int32; on).
@@ -5328,7 +5327,7 @@ func (v CUuserObjectRetain_flags) String() string {
 type CUgraphInstantiate_flags uint32
 
 const (
-	// Each launch first frees what the previous one allocated and nobody freed. The last launch's
+	// Each launch first frees what the previous one allocated and did not free. The last launch's
 	// memory stays allocated, also when the executable is destroyed (measured).
 	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH CUgraphInstantiate_flags = 1
 	// Uploads to the device as well, in the stream of the params struct; only

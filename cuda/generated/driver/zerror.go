@@ -52,7 +52,7 @@ func CuGetErrorString(error_ CUresult, pStr **byte) error {
 //   - error_: any status code
 //   - pStr: receives the address of a static NUL-terminated string of the driver, or nil
 //
-// From Go: copy the string if it is to be kept as a Go string; the memory behind it never moves.
+// From Go: copy the string if it is to be kept as a Go string; its memory never moves.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no such code in this driver; pStr has been set to nil

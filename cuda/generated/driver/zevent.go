@@ -296,7 +296,7 @@ func CuEventDestroy_v2(hEvent CUevent) error {
 // Capture: allowed for events recorded outside of captures; no mode forbids it (measured).
 //
 // From Go: any goroutine. Put the records as close around the work as possible, in one stream that
-// nobody else uses; host time around asynchronous calls measures only the enqueueing.
+// no other code uses; host time around asynchronous calls measures only the enqueueing.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_READY]: both are recorded but at least one is not done
@@ -397,8 +397,8 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 //
 // Parameters:
 //   - hEvent: the event
-//   - hStream: a stream of the same context as the event's. 0 records behind everything in the
-//     legacy stream and the blocking streams, not behind non-blocking ones (measured)
+//   - hStream: a stream of the same context as the event's. 0 records after everything in the
+//     legacy stream and the blocking streams, not after non-blocking ones (measured)
 //
 // Ordering: asynchronous: returns at once, 0.15 µs. The event holds nothing back; only waits for
 // it do.

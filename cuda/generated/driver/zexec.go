@@ -544,8 +544,8 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 //   - sharedMemBytes: bytes of dynamic shared memory for each block; above 48 KiB only after
 //     [CuFuncSetAttribute]
 //   - hStream: a stream of the kernel's context; 0 is the legacy default stream
-//   - kernelParams: pointers to the arguments; nil if there are none, or if extra is used. Too few
-//     of them, or too small variables, and CUDA reads whatever lies behind
+//   - kernelParams: pointers to the arguments; nil if there are none, or if extra is used. If there
+//     are too few of them, or variables are too small, CUDA reads past their end
 //   - extra: nil, or the list described above
 //
 // Ordering: asynchronous: returns when the kernel is in the queue, about 3 µs, and it starts when
@@ -712,9 +712,9 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 // For managed memory the stream is idle while the function runs, so what is attached to it may be
 // used. Its start is as good as synchronizing with an event recorded just before it, streams that
 // were joined before included. Work added to any stream does not make that stream active until host
-// functions and callbacks before it have run, so that globally attached memory may be used if the
-// other work is ordered behind the function by an event. Its end makes nothing active either: a
-// function at the end of a stream may signal that the stream is done.
+// functions and callbacks before it have run, so that globally attached memory may be used if an
+// event orders the other work after the function. Its end makes nothing active either: a function
+// at the end of a stream may signal that the stream is done.
 //
 // Parameters:
 //   - hStream: the stream; 0 is the legacy default stream

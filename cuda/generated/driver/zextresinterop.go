@@ -272,7 +272,7 @@ func CuSignalExternalSemaphoresAsync_ptsz(extSemArray *CUexternalSemaphore, para
 }
 
 // CuWaitExternalSemaphoresAsync_ptsz enqueues waits for other APIs' semaphores in a stream: work
-// behind them starts when all are signalled.
+// after them starts when all are signalled.
 //
 //	CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 //
@@ -389,7 +389,7 @@ func CuSignalExternalSemaphoresAsync(extSemArray *CUexternalSemaphore, paramsArr
 	return status(args.ret)
 }
 
-// CuWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work behind
+// CuWaitExternalSemaphoresAsync enqueues waits for other APIs' semaphores in a stream: work after
 // them starts when all are signalled.
 //
 //	CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)

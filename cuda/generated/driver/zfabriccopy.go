@@ -51,8 +51,8 @@ func CuFabricCpyBatchAsync_ptsz(numOps uint64, opList *CUDA_FABRIC_COPY_BATCH_OP
 //
 // Capture: newest graphs have a node type for it, [CU_GRAPH_NODE_TYPE_FABRIC_CPY_BATCH]; not tried.
 //
-// From Go: both ends must stay until an event behind the batch is done. Addresses lie in unions as
-// numbers, so host memory has to be pinned memory, or Go memory under a runtime.Pinner.
+// From Go: both ends must stay until an event recorded after the batch is done. Addresses lie in
+// unions as numbers, so host memory has to be pinned memory, or Go memory under a runtime.Pinner.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: no logical endpoints on this system

@@ -555,7 +555,7 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 //	CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 //
 // The function runs once per launch, on the driver's thread for host functions, one after another
-// with those of all streams: a slow one holds up others everywhere. Nodes behind it wait until it
+// with those of all streams: a slow one holds up others everywhere. Nodes after it wait until it
 // returns. It must not call CUDA. After a fatal error it is not called at all, so nothing that must
 // happen should depend on it.
 //
@@ -711,8 +711,8 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - childGraph: the graph to copy. Not hGraph itself: that crashed the process (measured)
 //
-// From Go: lock both graphs. In a launch the child starts and ends as one node: what is behind it
-// waits for all of it.
+// From Go: lock both graphs. In a launch the child starts and ends as one node: dependent nodes
+// wait for all of it.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: it contains allocation, free, conditional or device-updatable
@@ -1276,7 +1276,7 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 //
 //	CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 //
-// Nodes behind it start when all the semaphores have come; the host is not involved. If one never
+// Nodes after it start when all the semaphores have come; the host is not involved. If one never
 // comes, the launch and its stream hang for good. Both arrays are copied during the call.
 //
 // Parameters:
@@ -1416,9 +1416,9 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 //
 //	CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 //
-// The array of operations is copied. Waits and writes order work behind CUDA's back: if a wait can
-// only be satisfied by work that CUDA may put behind it, everything stops. Where order is meant,
-// also express it by edges or events.
+// The array of operations is copied. CUDA does not see the order that waits and writes make: if a
+// wait can only be satisfied by work that CUDA may run after it, everything stops. Where order is
+// meant, also express it by edges or events.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -2292,7 +2292,7 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 //     without complaint
 //
 // From Go: the array may be a Go slice, passed as the address of its first element. No context
-// needed; nobody may change the graph between the two calls.
+// needed; do not change the graph between the two calls.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: an array with 0 places, or no graph
@@ -2500,7 +2500,7 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 //
 // Parameters:
 //   - hNode: the node
-//   - dependentNodes: receives the nodes behind it; nil to ask for the number
+//   - dependentNodes: receives the nodes that depend on it; nil to ask for the number
 //   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
 //   - numDependentNodes: in: places in each array; out: nodes written, or how many there are.
 //     Places left over become 0
@@ -2676,7 +2676,7 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 //
 //	CUresult cuGraphDestroyNode(CUgraphNode hNode)
 //
-// Nodes before it and behind it are not joined: add the edges that should replace it. Executables
+// Nodes before it and after it are not joined: add the edges that should replace it. Executables
 // are not affected, except that the node can no longer be named to change them.
 //
 // Parameters:
@@ -2719,11 +2719,11 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 //
 //	CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 //
-// The plain name means [CuGraphInstantiateWithFlags], where all is said: its last parameter, flags,
-// is 0 or values of [CUgraphInstantiate_flags] other than [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD],
-// joined by |.
+// The plain name means [CuGraphInstantiateWithFlags], whose comment has the details: its last
+// parameter, flags, is 0 or values of [CUgraphInstantiate_flags] other than
+// [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD], joined by |.
 //
-// Two older symbols bear this name, one without a number and one with _v2. Instead of flags they
+// Two older symbols have this name, one without a number and one with _v2. Instead of flags they
 // take a place for the node at fault, a buffer for a message and the buffer's size in bytes.
 // Current drivers fill neither, even for a graph with a cycle (measured), so
 // [CuGraphInstantiateWithParams] is the form that says what is wrong.
@@ -2735,8 +2735,8 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 //
 // Ordering: host work only; running GPU work neither delays it nor is delayed.
 //
-// Capture: unsafe: fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and spoils the capture while
-// a capture in GLOBAL mode is under way anywhere, or one in THREAD_LOCAL mode on this thread,
+// Capture: unsafe: fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture
+// while a capture in GLOBAL mode is open anywhere, or one in THREAD_LOCAL mode on this thread,
 // unless the thread is in RELAXED mode.
 //
 // From Go: needs runtime.LockOSThread and a current context; no other goroutine may use hGraph
@@ -3122,7 +3122,7 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 //
 // From Go: the function may be an exported Go function: it runs on a driver thread. Give a
 // cgo.Handle as user data, and delete the old one only when the last launch from before the change
-// is done: nothing tells you but an event or a synchronize behind that launch.
+// is done: only an event or a synchronization after that launch tells you.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no function, or a node that is not in the original graph
@@ -3564,8 +3564,8 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 // cancels nothing, and the memory, events and callbacks that the launch uses must stay valid until
 // then: wait for the stream or an event if they are to be freed.
 //
-// Memory that its allocation nodes took and nobody freed stays allocated, even with the auto-free
-// flag: free it by [CuMemFree] or [CuMemFreeAsync], or it is lost.
+// Memory that its allocation nodes took and that was not freed stays allocated, even with the
+// auto-free flag: free it by [CuMemFree] or [CuMemFreeAsync], or it is lost.
 //
 // Parameters:
 //   - hGraphExec: the executable; not used again afterwards
@@ -4642,8 +4642,8 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 //     node is a handle of hGraph, so look at it before the graph goes
 //
 // Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
-// upload stream, behind its earlier work, 0 being the legacy default stream, or in the _ptsz
-// variant the thread's own. A launch in any stream waits for it by itself.
+// upload stream, after its earlier work, 0 being the legacy default stream, or in the _ptsz variant
+// the thread's own. A launch in any stream waits for it by itself.
 //
 // Capture: as unsafe as without params: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and a lost capture,
 // except for threads in RELAXED mode. The upload stream must not be capturing.
@@ -4728,9 +4728,9 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 //   - hStream: the stream in which the upload happens; any stream of the device, it need not be the
 //     one of the launch
 //
-// Ordering: asynchronous: behind the stream's earlier work and behind earlier launches and uploads
-// of the same executable, in whatever stream these are. 0 is the legacy default stream, in the
-// _ptsz variant the calling thread's own; 1 and 2 name them explicitly.
+// Ordering: asynchronous: after the stream's earlier work and after earlier launches and uploads of
+// the same executable, in whatever stream these are. 0 is the legacy default stream, in the _ptsz
+// variant the calling thread's own; 1 and 2 name them explicitly.
 //
 // Capture: refused on a capturing stream in every mode: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED],
 // and the capture is lost. On another stream it is harmless, whoever captures.

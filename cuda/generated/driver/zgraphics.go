@@ -337,7 +337,7 @@ func CuGraphicsResourceGetMappedPointer_v1(pDevPtr *CUdeviceptr_v1, pSize *uint3
 // Parameters:
 //   - count: the number of resources, at least 1
 //   - resources: their handles, each once
-//   - hStream: the stream that is to be ordered behind the graphics work; 0 is the default stream
+//   - hStream: the stream that is to be ordered after the graphics work; 0 is the default stream
 //
 // Ordering: graphics calls issued before this one are complete before CUDA work begins that is put
 // into the stream after it. Nothing is promised for other streams: let them wait for an event of
@@ -396,7 +396,7 @@ func CuGraphicsMapResources(count uint32, resources *CUgraphicsResource, hStream
 // Parameters:
 //   - count: the number of resources, at least 1
 //   - resources: their handles, each once; not necessarily those of one map call
-//   - hStream: the stream whose work the graphics API is to be ordered behind; 0 is the default
+//   - hStream: the stream after whose work the graphics API is to be ordered; 0 is the default
 //     stream
 //
 // Ordering: what was put into the stream before this call is complete before graphics work begins

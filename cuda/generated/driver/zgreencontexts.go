@@ -87,7 +87,7 @@ func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, f
 // Capture: captures under way in its streams become invalid.
 //
 // From Go: no OS thread may have its context current, or it keeps a dead one: restore what was
-// current first. Destroy when nobody else uses the handle.
+// current first. Destroy it when no other code uses the handle.
 //
 // Errors:
 //   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: destroyed before (measured)
@@ -282,7 +282,7 @@ func CuCtxGetDevResource(hCtx CUcontext, resource *CUdevResource, type_ CUdevRes
 //
 // Capture: harmless.
 //
-// From Go: may be asked by every goroutine as long as nobody destroys the context.
+// From Go: may be asked by every goroutine as long as the context is not destroyed.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_RESOURCE_TYPE]: the context has none of this kind: one made from
@@ -498,8 +498,8 @@ func CuDevResourceGenerateDesc(phDesc *CUdevResourceDesc, resources *CUdevResour
 	return status(args.ret)
 }
 
-// CuGreenCtxRecordEvent records an event behind everything that a green context's streams hold at
-// this moment.
+// CuGreenCtxRecordEvent records an event after all work that a green context's streams hold at this
+// moment.
 //
 //	CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 //

@@ -104,7 +104,7 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 //	CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 //
 // Parameters:
-//   - pool: the pool; the default one may be changed as well, for everybody in the process
+//   - pool: the pool; the default one may be changed as well, for the whole process
 //   - attr: what to set
 //   - value: address of an int32 for the rules of reuse, 0 or 1, and of a uint64 for all else; the
 //     marks can be set to 0 only
@@ -750,8 +750,7 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 //   - dptr: the address that the allocation gave; 0 does nothing
 //   - hStream: any stream, not necessarily the one of the allocation
 //
-// Ordering: behind the stream's earlier work. Later work of the stream does not wait for anything
-// on its account.
+// Ordering: after the stream's earlier work. It makes later work of the stream wait for nothing.
 //
 // Capture: becomes a free node and takes only memory that a captured allocation of a graph gave;
 // anything else is [CUDA_ERROR_INVALID_VALUE] and makes no node (measured). While another thread
@@ -792,7 +791,7 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 //
 //	CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 //
-// The address is there at once; the memory may be used by whatever is ordered behind the
+// The address is there at once; the memory may be used by all work that is ordered after the
 // allocation: later work of the same stream, other streams after an event, the host after a
 // synchronization. Allocation and release together cost less than a microsecond when the pool has
 // room, the first ones some milliseconds. The pool takes memory in large pieces (32 MiB for the
@@ -805,7 +804,7 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 //   - bytesize: bytes; 0 succeeds and gives 0
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: behind the stream's earlier work. Memory that was freed in another stream may be reused
+// Ordering: after the stream's earlier work. Memory that was freed in another stream may be reused
 // where an order between the two exists, or the pool makes one by letting this stream wait, see the
 // pool's attributes. On the default stream it is ordered as all work there.
 //
@@ -816,8 +815,8 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 // in THREAD_LOCAL mode.
 //
 // From Go: needs no current context unless the stream is 0 (measured). Free it by [CuMemFreeAsync],
-// in an order behind its last use; several goroutines may allocate in one stream, and each free
-// then is ordered behind everything enqueued until then.
+// ordered after its last use; several goroutines may allocate in one stream, and each free then is
+// ordered after everything enqueued until then.
 //
 // Errors:
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: no room; the stream itself stays good (measured). Frees that are
@@ -865,7 +864,8 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 //   - pool: the pool; an imported one cannot allocate
 //   - hStream: the stream
 //
-// Ordering: as [CuMemAllocAsync]: usable by what is ordered behind it, on the default stream too.
+// Ordering: as [CuMemAllocAsync]: usable by work that is ordered after it, on the default stream
+// too.
 //
 // Capture: makes an allocation node with the pool's properties; the memory is the graph's, not the
 // pool's.

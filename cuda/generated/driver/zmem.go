@@ -95,8 +95,8 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 //
 // Ordering: usable by every stream as soon as the call returns. It does not wait for running work
 // (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
-// behind a slow host function an allocation and its release took 350 ms. [CuMemAllocAsync] is
-// cheaper by far for memory that comes and goes.
+// during a slow host function, an allocation and its release took 350 ms. [CuMemAllocAsync] is far
+// cheaper for memory that is needed for a short time.
 //
 // Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
 // thread of default mode while a capture in GLOBAL mode is open anywhere, gets
@@ -165,7 +165,7 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 //
 // The driver rounds the width up to a pitch, the distance from one row's beginning to the next. All
 // address arithmetic uses it: row y begins at y times the pitch. On an H200 the pitch is a multiple
-// of 512 bytes. It makes each row start aligned for coalesced loads and fit as linear memory behind
+// of 512 bytes. It makes each row start aligned for coalesced loads and fit as the linear memory of
 // a 2D texture. For data without a row structure it only costs memory.
 //
 // Parameters:
@@ -382,8 +382,8 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
 // It is what asynchronous copies need to be asynchronous. All contexts of the process can use it,
-// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are taken
-// from everybody on the machine; gigabytes are fine on a server, but allocate once and reuse, since
+// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are no longer
+// available to other programs; gigabytes are fine on a server, but allocate once and reuse, since
 // pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
 // the host's page tables ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES], as on
 // Grace Hopper) the driver may leave the pages unlocked.
@@ -1267,7 +1267,7 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 // Parameters:
 //   - p: the address that was registered, exactly
 //
-// Ordering: behind everything that the context has to do.
+// Ordering: after all pending work of the context.
 //
 // Capture: refused with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] while another thread captures in
 // GLOBAL mode, whose capture is lost as well.
@@ -3835,14 +3835,14 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 //
 // Ordinary memory is read into pinned buffers of the driver first, by the CPU, so the copy is
 // slower than one from pinned memory. When the call returns, the last piece may still be on its way
-// from such a buffer to the device; work that is ordered behind it sees it nevertheless.
+// from such a buffer to the device; work that is ordered after it sees it nevertheless.
 //
 // Parameters:
 //   - dstDevice: where to, of any alignment
 //   - srcHost: where from; a device address is accepted as well (measured), nil is not
 //   - ByteCount: bytes; 0 succeeds
 //
-// Ordering: behind the work of all blocking streams, by way of the legacy default stream; a kernel
+// Ordering: after the work of all blocking streams, by way of the legacy default stream; a kernel
 // on a non-blocking stream that uses the destination is not waited for (measured), so synchronize
 // with it first. The _ptds function uses the thread's default stream in the same way.
 //
@@ -3911,7 +3911,7 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// This is the usual way to get a result: behind kernels of blocking streams it needs no other
+// This is the usual way to get a result: after kernels of blocking streams it needs no other
 // synchronization, and it brings their errors with it.
 //
 // Parameters:
@@ -4198,7 +4198,7 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 //   - srcHost: where from, element after element
 //   - ByteCount: bytes
 //
-// Ordering: behind blocking streams on the legacy default stream.
+// Ordering: after blocking streams' work, on the legacy default stream.
 //
 // Capture: executed immediately, or [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] while a blocking stream is
 // captured.
@@ -4757,13 +4757,13 @@ func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 //
 // From Go: needs no current context unless the stream is 0 (measured with 13.0; older drivers: set
 // it). Give it memory of [CuMemAllocHost], or pin the slice with a runtime.Pinner until an event
-// behind the copy is done; that ordinary memory is staged is what drivers do, not a promise. In a
-// capture Go memory is out of the question unless it stays pinned for the graph's life.
+// recorded after the copy is done; that ordinary memory is staged is what drivers do, not a
+// promise. In a capture do not use Go memory unless it stays pinned for the graph's life.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a range leaves its allocation, for instance pinned memory that
 //     ends earlier than the copy
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is gone
+//   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
 //   - [CUDA_ERROR_INVALID_CONTEXT]: hStream is 0 and no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -4828,7 +4828,7 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 //   - ByteCount: bytes; with 0 nothing is enqueued
 //   - hStream: the stream; 0 means the default stream
 //
-// Ordering: after the stream's earlier work. The host may read the bytes when an event behind the
+// Ordering: after the stream's earlier work. The host may read the bytes when an event after the
 // copy is done or the stream was synchronized, not when the call returns. Default streams behave as
 // in any launch.
 //
@@ -5056,12 +5056,12 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 //   - pCopy: describes the copy; only read before the call returns
 //   - hStream: the stream; 0 is the default one
 //
-// Ordering: in the order of the stream. Others see the result after an event behind it.
+// Ordering: in the order of the stream. Others see the result after an event recorded after it.
 //
 // Capture: becomes one copy node, to be changed later by [CuGraphExecMemcpyNodeSetParams].
 //
-// From Go: memory behind the pointers in the struct must stay where it is until the copy is done:
-// pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
+// From Go: memory that the pointers in the struct refer to must stay where it is until the copy is
+// done: pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the struct contradicts itself or the memory
@@ -5488,7 +5488,7 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 //   - Width: elements of each row
 //   - Height: rows
 //
-// Ordering: behind and before the work of blocking streams; the host goes on.
+// Ordering: after earlier and before later work of blocking streams; the host goes on.
 //
 // Capture: see [CuMemsetD2D32Async] for the form that a graph can hold.
 //
@@ -5802,8 +5802,8 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 // Parameters:
 //   - pCopy: describes both ends, each with its context
 //
-// Ordering: behind all earlier work of both sides, and before what they get later. It returns
-// without waiting if neither end is on the host.
+// Ordering: after all earlier work of both sides, and before their later work. It returns without
+// waiting if neither end is on the host.
 //
 // Capture: an operation of the legacy default stream, with the usual danger to captures.
 //
@@ -6149,7 +6149,7 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 //
 // From Go: "during the call" does not free you from pinning: measured, 1 MiB of ordinary memory
 // that was overwritten right after the return arrived wrong. Pin, or use pinned memory, until an
-// event behind the copy is done.
+// event recorded after the copy is done.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no source order, or a range that leaves its memory

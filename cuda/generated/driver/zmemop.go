@@ -463,8 +463,8 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 //
 // The device reads the word itself, again and again; no thread of the host is held. Whoever writes
 // it ends the wait: another stream ([CuStreamWriteValue32]), a kernel, another device, or the host
-// by way of pinned memory. A wait that nobody ends holds the stream for ever, and with it every
-// synchronization with the stream and at last the process.
+// by way of pinned memory. A wait that is never satisfied holds the stream for ever, and with it
+// every synchronization with the stream and at last the process.
 //
 // CUDA's scheduler does not see orders made in this way. Two streams may share a hardware queue,
 // and if the waiting one is first in it the writing one never gets its turn. Work that is ordered
@@ -667,8 +667,8 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 // both sides. [CUstreamBatchMemOpType] lists what there is; barriers and atomic reductions exist
 // only here, and not in the first form of the function.
 //
-// An order made by waits and writes is invisible to CUDA's scheduler, which may put the writer
-// behind the waiter; have events say the same.
+// An order made by waits and writes is invisible to CUDA's scheduler, which may run the writer
+// after the waiter; order them by events too.
 //
 // Parameters:
 //   - stream: the stream

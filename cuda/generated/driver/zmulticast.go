@@ -52,7 +52,7 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 //	CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
 //
 // Until the announced number of devices has been added, by whichever process, binding memory and
-// mapping block. A team that never gets complete therefore hangs everybody.
+// mapping block. A team that never gets complete therefore hangs all processes.
 //
 // Parameters:
 //   - mcHandle: the object

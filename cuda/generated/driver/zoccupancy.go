@@ -296,7 +296,7 @@ func CuOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ CUfunction, co
 //
 // Clusters need their blocks within one group of multiprocessors, so the number can be lower than
 // blocks alone suggest; 0 says that the launch cannot work. It is an upper bound that other work on
-// the device may spoil.
+// the device may reduce.
 //
 // Parameters:
 //   - numClusters: receives the number

@@ -61,8 +61,8 @@ func CuDevicePrimaryCtxRetain(pctx *CUcontext, dev CUdevice) error {
 //
 // Destruction takes everything with it that was made in the context, and it does so although the
 // context may be current on some threads. Measured: calls there return
-// [CUDA_ERROR_CONTEXT_IS_DESTROYED], and when somebody retains the context again the same handle
-// stands for a new, empty context with another [CuCtxGetId].
+// [CUDA_ERROR_CONTEXT_IS_DESTROYED], and when the context is retained again the same handle stands
+// for a new, empty context with another [CuCtxGetId].
 //
 // Parameters:
 //   - dev: the device

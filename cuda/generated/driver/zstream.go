@@ -69,8 +69,8 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuStreamCreateWithPriority makes a new stream whose work the device's scheduler prefers, or puts
-// behind that of others.
+// CuStreamCreateWithPriority makes a new stream whose work the device's scheduler prefers, or runs
+// after that of others.
 //
 //	CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 //
@@ -367,8 +367,8 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v2_ptsz turns a stream from doing work into recording it: what is enqueued
-// from now on becomes nodes of a new graph.
+// CuStreamBeginCapture_v2_ptsz begins a capture: work that is enqueued in the stream from now on
+// does not run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -453,8 +453,8 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 //
 // Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
 // stream, so the graph would not do it again at each launch, though the captured work might depend
-// on it. Such a call is refused where the modes say so, and by being made it spoils the capture
-// that forbade it, be that another thread's. The mode given to [CuStreamBeginCapture] says what one
+// on it. Such a call is refused where the modes say so, and making it invalidates the capture that
+// forbids it, even one of another thread. The mode given to [CuStreamBeginCapture] says what one
 // capture forbids, the mode set here what this thread respects.
 //
 //   - Global, the default: refused while this thread has a capture that is not relaxed, or while
@@ -1062,8 +1062,8 @@ func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 //
 // Capture: allowed, on the capturing stream too (measured).
 //
-// From Go: this is the way to find the context for a stream that somebody else made: make it
-// current on a locked OS thread while you work with it, and put the old one back.
+// From Go: this is the way to find the context for a stream that other code made: make it current
+// on a locked OS thread while you work with it, and put the old one back.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: a default stream on a thread without a current context
@@ -1170,8 +1170,8 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 // ones, and of no non-blocking stream (measured: texts for CUDA 5.5 speak of every stream).
 //
 // Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
-// capture forks and joins. Every stream drawn in must be joined back into the first one before the
-// end. Waiting in the legacy stream while a blocking stream captures returns
+// capture forks and joins. Every stream that joined must be joined back into the first one before
+// the end. Waiting in the legacy stream while a blocking stream captures returns
 // [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and breaks that capture. So do a merge, both captures, and a
 // wait out of isolation (all measured).
 //
@@ -1239,10 +1239,10 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
 // may be used. The beginning of a callback is as good as having synchronized with an event recorded
 // just before it, which includes streams that were joined before. Work added to any stream does not
 // make that stream active until the host functions and callbacks before it have run, so globally
-// attached memory may be used too, if other streams' work is ordered behind the callback by an
-// event. The end of a callback makes nothing active: with no work after it, and between callbacks
-// that follow each other, the stream stays idle. A callback at the end of a stream may therefore
-// signal that the stream is done.
+// attached memory may be used too, if an event orders other streams' work after the callback. The
+// end of a callback makes nothing active: with no work after it, and between callbacks that follow
+// each other, the stream stays idle. A callback at the end of a stream may therefore signal that
+// the stream is done.
 //
 // Parameters:
 //   - hStream: the stream; 0 is the legacy default stream
@@ -1321,7 +1321,7 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 //     access uses it.
 //   - [CU_MEM_ATTACH_SINGLE]: the program promises that on such a device this stream alone uses it.
 //
-// Nobody checks the promises: a kernel in another stream that uses the memory has undefined
+// CUDA does not check the promises: a kernel in another stream that uses the memory has undefined
 // results.
 //
 // Parameters:
@@ -1386,7 +1386,7 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 //
 // Work that others add meanwhile counts: on a stream that another thread kept full the answer was
 // never nil in two seconds (measured). To learn whether the work you gave is done, record an event
-// behind it and ask [CuEventQuery].
+// after it and ask [CuEventQuery].
 //
 // Parameters:
 //   - hStream: the stream; 0 asks the legacy stream, which is done when all blocking streams are,
@@ -1453,12 +1453,12 @@ func CuStreamQuery(hStream CUstream) error {
 // the host. Host functions and callbacks of the stream have returned too.
 //
 // Capture: never on a capturing stream: the capture is lost. Nor, with the thread in its default
-// mode, on any other stream while somebody captures in global mode.
+// mode, on any other stream while a capture in global mode is open.
 //
 // From Go: blocks its OS thread; a thousand goroutines that wait so are a thousand threads, all
 // spinning (22 s of processor time for what polled events do in 1.4 s, measured). Good for a few
 // long waits. Nothing can interrupt it: a context.Context cannot end it, and a stream that waits
-// for a value nobody writes hangs it for ever. Waiting in an exported callback deadlocks.
+// for a value that is never written hangs it for ever. Waiting in an exported callback deadlocks.
 //
 // Errors:
 //   - [CUDA_ERROR_LAUNCH_FAILED]: earlier work failed; like [CUDA_ERROR_ILLEGAL_ADDRESS] and its
@@ -1495,8 +1495,8 @@ func CuStreamSynchronize(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v1 turns a stream from doing work into recording it: what is enqueued from
-// now on becomes nodes of a new graph.
+// CuStreamBeginCapture_v1 begins a capture: work that is enqueued in the stream from now on does
+// not run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture(CUstream hStream)
 //
@@ -1516,8 +1516,8 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_ptsz turns a stream from doing work into recording it: what is enqueued from
-// now on becomes nodes of a new graph.
+// CuStreamBeginCapture_ptsz begins a capture: work that is enqueued in the stream from now on does
+// not run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
 //
@@ -1538,16 +1538,16 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture turns a stream from doing work into recording it: what is enqueued from now
-// on becomes nodes of a new graph.
+// CuStreamBeginCapture begins a capture: work that is enqueued in the stream from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
-// Nothing of it runs before [CuStreamEndCapture] has given the graph and that was instantiated and
+// It runs when the graph, which [CuStreamEndCapture] returns, has been instantiated and is
 // launched. Arguments of kernels are copied into the node now; memory that copies and kernels refer
-// to is read at every replay. Other streams are drawn in when they wait for an event recorded here,
-// and must be joined again. [CuStreamIsCapturing] tells the state; [CuStreamGetCaptureInfo] a
-// number that names the capture.
+// to is read at every replay. Other streams join when they wait for an event recorded here, and
+// must be joined again. [CuStreamIsCapturing] tells the state; [CuStreamGetCaptureInfo] a number
+// that names the capture.
 //
 // Kernels that use texture or surface references must not be captured: what they read or write is
 // undefined. Texture and surface objects are fine.
@@ -1570,15 +1570,15 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 //
 // From Go: unless the mode is relaxed, [CuStreamEndCapture] must come from the same OS thread:
 // runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
-// thread that exits leaves its global capture open, and with it everybody else's unsafe calls
-// forbidden. Other goroutines of the program, which allocate or query, are other threads: use the
-// thread-local mode. What captured nodes refer to must live as long as the graph and its
+// thread that exits leaves its global capture open, which keeps forbidding unsafe calls of all
+// other threads. Other goroutines of the program, which allocate or query, are other threads: use
+// the thread-local mode. What captured nodes refer to must live as long as the graph and its
 // executables: keep buffers, and do not capture copies from Go memory, which are read again at
 // every replay.
 //
 // Errors:
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the legacy default stream
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream captures already, or was drawn into a capture
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream captures already, or has joined a capture
 //   - [CUDA_ERROR_INVALID_VALUE]: an unknown mode
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -1597,8 +1597,8 @@ func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
 	return CuStreamBeginCapture_v2(hStream, mode)
 }
 
-// CuStreamBeginCapture_v2 turns a stream from doing work into recording it: what is enqueued from
-// now on becomes nodes of a new graph.
+// CuStreamBeginCapture_v2 begins a capture: work that is enqueued in the stream from now on does
+// not run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -1755,12 +1755,12 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 //
 //	CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 //
-// The stream works normally again, as do the streams that were drawn in. Events that were recorded
-// in the capture have no state any more: a query, synchronization or wait on one returns
+// The stream works normally again, as do the streams that joined. Events that were recorded in the
+// capture have no state any more: a query, synchronization or wait on one returns
 // [CUDA_ERROR_INVALID_VALUE] until it is recorded anew (measured).
 //
 // Parameters:
-//   - hStream: the stream in which the capture began; one that was only drawn in will not do
+//   - hStream: the stream in which the capture began; one that only joined will not do
 //   - phGraph: receives the graph, owned by the caller ([CuGraphDestroy]); of a capture into an
 //     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
 //     not pass nil: the call succeeds and the graph is lost
@@ -1778,8 +1778,8 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 // Errors:
 //   - [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]: some call broke the capture before, and returned its
 //     own error then; there is no graph, and the stream is usable again
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNJOINED]: a stream that was drawn in has work which the first
-//     stream did not wait for: record an event there and wait for it here before ending
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNJOINED]: a stream that joined has work which the first stream
+//     did not wait for: record an event there and wait for it here before ending
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED]: the capture began in another stream; it is broken now,
 //     but still has to be ended there
 //   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another OS thread began it, not in relaxed mode.
@@ -2150,8 +2150,8 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 // Streams have these attributes:
 //
 //   - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
-//     aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo what it leaves
-//     behind by [CuCtxResetPersistingL2Cache].
+//     aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo its effects by
+//     [CuCtxResetPersistingL2Cache].
 //   - Synchronization policy: how [CuStreamSynchronize] waits for this stream. It does not change
 //     how threads wait for an event recorded here (measured).
 //   - Priority: as if the stream had been made with it; values out of range are clamped.
@@ -2170,7 +2170,7 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 // their nodes.
 //
 // From Go: the union may lie on the Go stack. The window's address is a device address and needs no
-// pinning, but the memory behind it should outlive the setting.
+// pinning, but the memory should outlive the setting.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no attribute of streams; or a value out of bounds: a window

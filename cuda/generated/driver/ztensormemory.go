@@ -10,10 +10,9 @@ import "unsafe"
 //	CUresult cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 //
 // Kernels for compute capability 9.0 and later take the result as a __grid_constant__ argument by
-// value, or read it from device memory. It is plain data that belongs to nobody and needs no
-// freeing; the address in it must be valid when kernels use it. Dimension 0 is the innermost one,
-// so shapes are in reverse order of C and NumPy. The strides start with dimension 1: that of
-// dimension 0 is the element.
+// value, or read it from device memory. It is plain data that needs no freeing; the address in it
+// must be valid when kernels use it. Dimension 0 is the innermost one, so shapes are in reverse
+// order of C and NumPy. The strides start with dimension 1: that of dimension 0 is the element.
 //
 // Types of 4 and 6 bits are packed, and sizes count single elements. The two that are aligned to 16
 // bytes ask for an address and strides that are multiples of 32, an innermost size that is a
@@ -278,7 +277,7 @@ func CuTensorMapReplaceAddress(tensorMap *CUtensorMap, globalAddress unsafe.Poin
 // devices that do not distinguish, it succeeds and stays small.
 //
 // Parameters:
-//   - tensorMap: the map, which nobody else may use during the call; unchanged if it fails
+//   - tensorMap: the map, which no other call may use meanwhile; unchanged if it fails
 //   - allocClass: small, large, or whatever the tensor's shape allows for certain
 //   - outAllocClass: receives small or large, which is now in effect, and small if the call fails;
 //     may be nil

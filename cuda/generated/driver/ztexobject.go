@@ -61,7 +61,7 @@ func CuTexObjectCreate(pTexObject *CUtexObject, pResDesc *CUDA_RESOURCE_DESC, pT
 	return status(args.ret)
 }
 
-// CuTexObjectDestroy frees a texture object; the memory behind it is not touched.
+// CuTexObjectDestroy frees a texture object, but not the memory that it reads.
 //
 //	CUresult cuTexObjectDestroy(CUtexObject texObject)
 //

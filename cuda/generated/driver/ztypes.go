@@ -291,8 +291,8 @@ type CUstreamCallback uintptr
 // The occupancy search calls it for one block size after another, on the calling thread, and takes
 // what it returns as it is. It must return the same for the same size.
 //
-// From Go: Go code is out of the question. Where the need does not depend on the size, pass 0 as
-// the function and the bytes as a number; else write it in C.
+// From Go: it cannot be Go code. Where the need does not depend on the size, pass 0 as the function
+// and the bytes as a number; else write it in C.
 //
 //	size_t (*CUoccupancyB2DSize)(int blockSize)
 //

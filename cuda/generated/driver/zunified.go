@@ -4,7 +4,7 @@ package driver
 
 import "unsafe"
 
-// CuPointerGetAttribute tells one fact about the memory behind an address: what it is, whose it is,
+// CuPointerGetAttribute tells one fact about the memory at an address: what it is, whose it is,
 // where it begins.
 //
 //	CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
@@ -256,8 +256,8 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 //   - location_out: receives a location for each region, so size divided by the region's bytes,
 //     rounded up
 //
-// From Go: make the slice long enough, it is not checked. A region that nobody touched has the type
-// [CU_MEM_LOCATION_TYPE_NONE].
+// From Go: make the slice long enough, it is not checked. A region that was never touched has the
+// type [CU_MEM_LOCATION_TYPE_NONE].
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: device memory, pinned or registered memory, or granularities as
@@ -386,7 +386,7 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 //
 // [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] is the one attribute that can be set. With it, a copy between
 // device addresses and a memset of this memory return only when they are done (measured), as
-// network drivers need that read the memory behind CUDA's back.
+// network drivers need that read the memory without CUDA's knowledge.
 //
 // Parameters:
 //   - value: address of a uint32, 1 to set it and 0 to take it back
@@ -426,7 +426,7 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 	return status(args.ret)
 }
 
-// CuPointerGetAttributes tells several facts about the memory behind an address in one call.
+// CuPointerGetAttributes tells several facts about the memory at an address in one call.
 //
 //	CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 //
@@ -528,7 +528,7 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 //
 //	CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
-// Pages that are there already stay, others are moved or, if nobody touched them yet, made there. A
+// Pages that are there already stay, others are moved or, if they were never touched, made there. A
 // kernel that comes after it in the stream then finds no faults. Full devices make room by evicting
 // other managed pages to the host, never plain allocations. For "read mostly" ranges it makes
 // copies instead. A prefetch to the host before the CPU reads pays as well.

@@ -4,7 +4,7 @@ package driver
 
 import "unsafe"
 
-// CuMemAddressReserve reserves a range of addresses, without memory behind it.
+// CuMemAddressReserve reserves a range of addresses, without memory.
 //
 //	CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 //
@@ -276,7 +276,7 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 //   - ptr: beginning of a mapping
 //   - size: bytes; the range must end where a mapping ends
 //
-// From Go: order it behind the last use yourself; streams know nothing of it.
+// From Go: call it after the last use has completed; streams do not order it.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: half of a mapping (measured), or nothing was mapped
@@ -611,8 +611,8 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 //   - count: how many
 //   - hStream: the stream, of the device that the bit mask of each entry names
 //
-// Ordering: in stream order: kernels behind it in the stream find the new mapping, kernels before
-// it the old one. Other streams need an event.
+// Ordering: in stream order: kernels after it in the stream find the new mapping, kernels before it
+// the old one. Other streams need an event.
 //
 // Capture: not possible; measured, the call gives [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the
 // capture is lost.

@@ -143,7 +143,7 @@ const (
 	// NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW is the fan policy where the driver follows the
 	// temperature.
 	NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW = 0
-	// NVML_FAN_POLICY_MANUAL is the fan policy where the speed is set by hand, with nobody watching the
+	// NVML_FAN_POLICY_MANUAL is the fan policy where the speed is set by hand, without regard to the
 	// temperature.
 	NVML_FAN_POLICY_MANUAL = 1
 	// NVML_POWER_SOURCE_AC is power from the mains.

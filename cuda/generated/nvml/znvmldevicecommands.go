@@ -644,7 +644,7 @@ func NvmlDeviceSetAPIRestriction(device NvmlDevice_t, apiType NvmlRestrictedAPI_
 //
 //	nvmlReturn_t nvmlDeviceSetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int speed)
 //
-// From then on nobody but you watches the temperature: too slow a fan can destroy the GPU.
+// From then on the driver does not follow the temperature: too slow a fan can destroy the GPU.
 // [NvmlDeviceSetDefaultFanSpeed_v2] gives control back. For discrete GPUs since Maxwell.
 //
 // Parameters:

@@ -333,7 +333,7 @@ func NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(set NvmlEventSet_t, p
 //	nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 //
 // Parameters:
-//   - set: the set; nobody may be waiting on it
+//   - set: the set; no call may be waiting on it
 //
 // Returns nil, [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_UNKNOWN].
 //

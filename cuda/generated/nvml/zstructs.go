@@ -88,7 +88,7 @@ type NvmlMemory_t struct {
 	_ structs.HostLayout
 	// All of it.
 	Total uint64
-	// What nobody has allocated.
+	// The part that is not allocated.
 	Free uint64
 	// What is allocated, with what the driver and firmware reserve; so it is never 0.
 	Used uint64
