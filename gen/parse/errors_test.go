@@ -43,6 +43,7 @@ func TestUnhandled(t *testing.T) {
 		{"packed bits", "struct __attribute__((aligned(4), packed)) CUx { int a : 20; int b : 20; };", "struct CUx.b: unhandled packing: it closes the gap"},
 		{"packing of nothing", "int cuTake(int); /*\n __attribute__((packed)) */", "cuda/cuda.h:3: unhandled packing"},
 		{"packing pragma", "#pragma pack(push, 1)\nstruct CUx { char a; int b; };\n#pragma pack(pop)", "struct CUx: unhandled packing: it would have an alignment of 1, and not 4"},
+		{"unknown type", "int cuTake(size_of_nothing n);", `name that header in "before" of the row`},
 		{"included header that is not there", "#include <nowhere.h>", "include file not found: <nowhere.h>"},
 		{"plain name of nothing", "#ifndef __CUDA_API_VERSION_INTERNAL\n#define cuTake cuTake_v2\nint cuTake(void);\n#endif", "plain name cuTake maps to cuTake_v2, which the internal parse does not declare"},
 		{"public alone", "#ifndef __CUDA_API_VERSION_INTERNAL\nint cuTake(void);\n#endif", "cuTake is declared publicly but not by the internal parse"},

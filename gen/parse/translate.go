@@ -122,9 +122,17 @@ func translate(headers fs.FS, row *model.Row, names []string, defs string) (ast 
 		{Name: "<main>", Value: main + end},
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", names[0], firstLines(err, 5))
+		return nil, nil, fmt.Errorf("%s: %w%s", names[0], firstLines(err, 5), unknownType(err))
 	}
 	return ast, h.files, nil
+}
+
+// unknownType is advice for an error that a type without a declaration may have caused.
+func unknownType(err error) string {
+	if !strings.Contains(err.Error(), "unexpected identifier") {
+		return ""
+	}
+	return "\nif a type is unknown here, include the header that declares it, or name that header in \"before\" of the row"
 }
 
 // firstLines keeps an error readable: one wrong line can cause hundreds.
