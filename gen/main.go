@@ -5,7 +5,8 @@
 //
 // The headers of a pinned CUDA version are fetched when they are not there yet;
 // -headers reads an include folder instead, such as that of an installed
-// toolkit. The package that comes out depends on the standard library alone.
+// toolkit. The generated package needs the standard library, the packages whose
+// types it uses and, under the build tag cudabind_nocgo, purego.
 //
 // The work is a pipeline, a package a stage: headers are read by gen/parse into
 // gen/model, completed there by names and quirks, given comments by gen/doc and
@@ -32,7 +33,7 @@
 // A library that the generator does not know is bound by -row, a file with its row:
 // docs/upgrading.md lists the fields.
 //
-// What the package in -out has and the new one lacks is told on stderr.
+// gen prints on stderr what the package in -out has and the new one lacks.
 package main
 
 import (

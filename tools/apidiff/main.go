@@ -1,7 +1,6 @@
-// Command apidiff tells what changed between two CUDA versions, for who is
-// about to upgrade:
+// Command apidiff shows what changed between two CUDA versions:
 //
-//	go run github.com/cudabind/cudabind/tools/apidiff@latest [-api driver|runtime] [-json] [-html FILE] 12.4 13.0
+//	go run github.com/cudabind/cudabind/tools/apidiff@latest [-api API] [-json] [-html FILE] 12.4 13.0
 package main
 
 import (

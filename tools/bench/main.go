@@ -12,11 +12,10 @@
 // context current on their thread, as programs in C do; the safe calls run on
 // an ordinary goroutine, unless the row says otherwise.
 //
-// Behind these rows come groups, each with a table and a plot of its own: what
+// After these rows come groups, each with a table and a plot of its own: what
 // waiting costs, one goroutine's and that of thousands, host functions, graphs, and
 // copies between two GPUs.
-// -run chooses rows and -group groups; with one of them there is nothing of the
-// other. CPU is the time of the whole process, and threads are those above what it
+// -run chooses rows and -group groups; either leaves out all others. CPU is the time of the whole process, and threads are those above what it
 // had when the GPU had been opened.
 //
 // Times of different runs are not to be compared: machines and clocks differ.

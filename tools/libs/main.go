@@ -6,7 +6,7 @@
 // It downloads NVIDIA's own wheels by pip, checks them against pinned sums and
 // unpacks the libraries below cudabind/libs in the user's cache folder. The raw
 // packages look there when neither the system's loader, a CUDA toolkit nor a Python
-// environment has a library. NVIDIA's licence, which lies beside them, applies.
+// environment has a library. NVIDIA's licence, which is in the same folder, applies.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Simdriver builds a simulated libcuda.so.1, to test programs on machines without a GPU:
 //
 //	go run github.com/cudabind/cudabind/tools/simdriver -o sim
-//	LD_LIBRARY_PATH=sim go test ./...
+//	LD_LIBRARY_PATH=$PWD/sim go test ./...
 //
 // With -kernels it also compiles C functions that are kernels, for programs that launch them.
 // Beside the driver it puts a double of NVRTC, so that programs compile CUDA C++ without it.
