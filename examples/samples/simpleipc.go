@@ -63,7 +63,7 @@ func simpleIPC(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err := values.FillAsync(s, 3); err != nil {
 		return err
 	}
-	if err := s.Record(filled); err != nil { // behind the allocation of sum, too
+	if err := s.Record(filled); err != nil { // after the allocation of sum, too
 		return err
 	}
 	h, err := describe(values, filled, sum)

@@ -40,7 +40,7 @@ func vectorAddMMAP(x *safe.Context, m *safe.Module, w io.Writer) error {
 		if vectors[i], addresses, err = striped(x, n, homes); err != nil {
 			return err
 		}
-		defer addresses.Close() // behind the vector
+		defer addresses.Close() // after the vector
 		defer vectors[i].Close()
 	}
 	values := make([]float32, n)

@@ -62,7 +62,7 @@ type chunk struct {
 	steps   [16]step
 	args    [16]callArgs
 	params  [128]unsafe.Pointer
-	_       [8]uint64 // readable behind all arguments
+	_       [8]uint64 // readable after all arguments
 }
 
 // add adds the call at w, unless there is no room for it, or it is made alone.

@@ -37,7 +37,7 @@ type list struct {
 	created uint64
 	result  *uint64 // the first argument of a call that creates something, before the others in call
 	call    callArgs
-	_       [8]uint64 // readable behind all arguments
+	_       [8]uint64 // readable after all arguments
 }
 
 // callArgs are the arguments of a call. Those of cuLaunchKernel need all.

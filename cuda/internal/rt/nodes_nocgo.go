@@ -24,7 +24,7 @@ type nodeArgs struct {
 }
 
 // nodeCall makes s a call that adds node to a graph, or changes it in a graph or an
-// executable. Behind a at least 6 words can be read.
+// executable. At least 6 words after a can be read.
 func (s *step) nodeCall(a *nodeArgs, c NodeCall, of uintptr, node *driver.CUgraphNode, deps *driver.CUgraphNode, ndeps uint32, p *driver.CUDA_KERNEL_NODE_PARAMS) {
 	switch params := unseen(unsafe.Pointer(p)); c {
 	case AddNode:
@@ -59,7 +59,7 @@ func (n *KernelNode) Do(deps *driver.CUgraphNode, args *Arg) driver.CUresult {
 	l.in(n.Context, true) // without a context, adding a node crashes the driver
 	var with struct {
 		nodeArgs
-		_ [6]uint64 // readable behind all arguments
+		_ [6]uint64 // readable after all arguments
 	}
 	l.next().nodeCall(&with.nodeArgs, n.Call, of, &n.Node, deps, n.Deps, &p)
 	r := l.do()
@@ -86,9 +86,9 @@ type nodeList struct {
 type nodeChunk struct {
 	n, nsteps, nparams, ndeps int // of nodes and of used elements
 
-	steps   [16 + 32]step // a call for each node, behind those that copy its dependencies in the chunk
+	steps   [16 + 32]step // a call for each node, after those that copy its dependencies in the chunk
 	args    [16]nodeArgs
-	kernels [16]driver.CUDA_KERNEL_NODE_PARAMS // also readable behind all arguments
+	kernels [16]driver.CUDA_KERNEL_NODE_PARAMS // also readable after all arguments
 	params  [128]unsafe.Pointer
 	deps    [32]driver.CUgraphNode
 	large   struct { // of a first node that does not fit
