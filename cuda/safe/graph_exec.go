@@ -315,6 +315,15 @@ func (e *execCore) changed(before releaser) {
 	}
 }
 
+// replaced notes that nodes retain something else than before, which may be nil. mu is held.
+func (e *execCore) replaced(before *retained) {
+	if before == nil {
+		e.forgetUsers()
+	} else {
+		e.changed(before)
+	}
+}
+
 // forgetUsers has the next launch on each stream record that as a user of all buffers, and
 // look for revoked resources.
 func (e *execCore) forgetUsers() { e.known, e.latest, e.revocations = nil, nil, 0 }

@@ -65,13 +65,10 @@ func (e *GraphExec) set(op string, n Node, w NodeParams) error {
 		if err := w.setExec(c.raw, n); err != nil {
 			return err
 		}
-		switch before := c.kept.set(n.raw, k); {
-		case before == nil:
-			c.forgetUsers()
-		case k.sameObjects(before):
+		if before := c.kept.set(n.raw, k); before != nil && k.sameObjects(before) {
 			before.release()
-		default:
-			c.changed(before)
+		} else {
+			c.replaced(before)
 		}
 		return nil
 	})

@@ -232,7 +232,7 @@ func (e *GraphExec) setSome(op string, changes []NodeChange, params []NodeParams
 			return err
 		}
 		done, err = r.do(op, uintptr(c.raw), rt.SetExecNode)
-		c.retainAll(r.raw[:done], r.keptBy(done))
+		c.kept.setAll(r.raw[:done], r.keptBy(done), c.replaced)
 		return nil
 	})
 	if refused != nil {
@@ -240,26 +240,6 @@ func (e *GraphExec) setSome(op string, changes []NodeChange, params []NodeParams
 		return 0, refused
 	}
 	return done, err
-}
-
-// retainAll makes nodes of the executable retain k. mu is held.
-func (e *execCore) retainAll(nodes []driver.CUgraphNode, k *retained) {
-	var latest *retained // compared last
-	same := false
-	e.kept.setAll(nodes, k, func(before *retained) {
-		switch {
-		case before == nil:
-			e.forgetUsers()
-			return
-		case before != latest:
-			latest, same = before, before == k || k.sameObjects(before)
-		}
-		if same {
-			before.release()
-		} else {
-			e.changed(before)
-		}
-	})
 }
 
 // nodeRuns are for reuse of their memory.

@@ -110,8 +110,8 @@ func (h *graphRetained) addAll(nodes []driver.CUgraphNode, k *retained) {
 	t.runs = append(t.runs, nodesRetained{slices.Clone(nodes), k})
 }
 
-// setAll makes nodes retain k, whose reference it takes over, and calls f with each retained that
-// some of them retained before. f is called with nil if one retained nothing of its own.
+// setAll makes nodes retain k, whose reference it takes over, and calls f with what each, or all
+// of them together, retained before, unless that is the same. That may be nil.
 func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(before *retained)) {
 	if len(nodes) == 0 {
 		k.release()
@@ -119,25 +119,39 @@ func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(b
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.ownNodes()
-	for i := range t.runs {
-		if r := &t.runs[i]; slices.Equal(r.nodes, nodes) {
-			f(r.k)
-			r.k = k
+	for i, r := range h.nodes.runs {
+		if !slices.Equal(r.nodes, nodes) {
+			continue
+		}
+		if k.sameObjects(r.k) {
+			k.release()
 			return
 		}
+		h.ownNodes().runs[i].k = k
+		f(r.k)
+		return
 	}
+	t := h.ownNodes()
 	t.apart(len(nodes))
 	k.mu.Lock()
 	k.refs += int32(len(nodes) - 1)
 	k.mu.Unlock()
-	others := 0
+	var latest *retained // compared last
+	same, others := false, 0
 	for _, n := range nodes {
 		before := t.of[n]
-		if t.of[n] = k; before != nil && before != k {
+		t.of[n] = k
+		if before != nil && before != latest {
+			latest, same = before, k.sameObjects(before)
+		}
+		if before != nil && before != k {
 			others++
 		}
-		f(before)
+		if before != nil && same {
+			before.release()
+		} else {
+			f(before)
+		}
 	}
 	if others == len(nodes) && others == len(t.of) { // the next change of all is faster
 		t.of, t.runs = nil, append(t.runs, nodesRetained{slices.Clone(nodes), k})

@@ -9,14 +9,30 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// retains is a graphRetained and what it should hold.
+// retains is a graphRetained and the object that each node should retain.
 type retains struct {
 	h    *graphRetained
-	want map[driver.CUgraphNode]*retained
-	rest []*retained // of nodes without a name
+	want map[driver.CUgraphNode]*lifetime.Handle
+	rest []*lifetime.Handle // of nodes without a name
+}
+
+// found returns what each node retains.
+func (r *retains) found() map[driver.CUgraphNode]*lifetime.Handle {
+	all := map[driver.CUgraphNode]*lifetime.Handle{}
+	for n, k := range r.h.nodes.of {
+		all[n] = k.objects[0]
+	}
+	for _, run := range r.h.nodes.runs {
+		for _, n := range run.nodes {
+			all[n] = run.k.objects[0]
+		}
+	}
+	return all
 }
 
 // clone is a copy, for other nodes if renamed is set, of which some have no name.
@@ -32,40 +48,27 @@ func (r *retains) clone(t *testing.T, renamed bool) *retains {
 		return n + 1000, nil
 	}
 	require.NoError(t, o.h.rename(name))
-	o.want = map[driver.CUgraphNode]*retained{}
-	for n, k := range r.want {
+	o.want = map[driver.CUgraphNode]*lifetime.Handle{}
+	for n, h := range r.want {
 		if own, _ := name(n); own != 0 {
-			o.want[own] = k
+			o.want[own] = h
 		} else {
-			o.rest = append(o.rest, k)
+			o.rest = append(o.rest, h)
 		}
 	}
 	return o
 }
 
-// found returns what each node retains.
-func (r *retains) found() map[driver.CUgraphNode]*retained {
-	all := maps.Clone(r.h.nodes.of)
-	if all == nil {
-		all = map[driver.CUgraphNode]*retained{}
-	}
-	for _, run := range r.h.nodes.runs {
-		for _, n := range run.nodes {
-			all[n] = run.k
-		}
-	}
-	return all
-}
-
-// change adds, changes or removes some nodes. It returns what they retain from now on.
-func (r *retains) change(at *rand.Rand, next *driver.CUgraphNode) *retained {
+// change adds, changes or removes some nodes, which then retain the object.
+func (r *retains) change(at *rand.Rand, next *driver.CUgraphNode, object *lifetime.Handle) {
 	k := newRetained()
+	k.add(object, func() bool { object.Retain(); return true })
 	some := slices.Sorted(maps.Keys(r.want))
 	if at.IntN(3) > 0 && len(some) > 0 {
 		some = some[at.IntN(len(some)):]
 	}
-	switch at.IntN(5) {
-	case 0: // one node
+	switch at.IntN(6) {
+	case 0:
 		*next++
 		some = []driver.CUgraphNode{*next}
 		r.h.set(*next, k)
@@ -80,18 +83,21 @@ func (r *retains) change(at *rand.Rand, next *driver.CUgraphNode) *retained {
 		r.h.setAll(some, k, (*retained).release)
 	case 3: // some of them twice
 		r.h.setAll(append(some, some[:len(some)/2]...), k, (*retained).release)
-	case 4:
-		if len(some) > 0 {
+	case 4, 5:
+		if some = some[:min(len(some), 1)]; len(some) == 0 {
+			k.release()
+		} else if at.IntN(2) == 0 {
+			r.h.set(some[0], k).release()
+		} else {
+			k.release()
 			r.h.set(some[0], nil).release()
 			delete(r.want, some[0])
+			some = nil
 		}
-		k.release()
-		return k
 	}
 	for _, n := range some {
-		r.want[n] = k
+		r.want[n] = object
 	}
-	return k
 }
 
 // TestGraphRetained compares what nodes retain with a simple map, for a graph and what shares with
@@ -100,31 +106,29 @@ func TestGraphRetained(t *testing.T) {
 	for seed := range uint64(500) {
 		at := rand.New(rand.NewPCG(seed, 0))
 		var next driver.CUgraphNode
-		all := []*retains{{h: newGraphRetained(), want: map[driver.CUgraphNode]*retained{}}}
-		var made []*retained
+		var objects [12]lifetime.Handle
+		all := []*retains{{h: newGraphRetained(), want: map[driver.CUgraphNode]*lifetime.Handle{}}}
 		for range 30 {
 			r := all[at.IntN(len(all))]
 			if len(all) < 4 && at.IntN(5) == 0 {
 				all = append(all, r.clone(t, at.IntN(2) == 0))
 			} else {
-				made = append(made, r.change(at, &next))
+				r.change(at, &next, &objects[at.IntN(len(objects))])
 			}
-			used := map[*retained]bool{}
+			var used []*lifetime.Handle
 			for i, r := range all {
 				require.True(t, maps.Equal(r.want, r.found()), "seed %d, retains %d", seed, i)
-				for _, k := range slices.AppendSeq(slices.Clone(r.rest), maps.Values(r.want)) {
-					used[k] = true
-				}
+				used = slices.AppendSeq(append(used, r.rest...), maps.Values(r.want))
 			}
-			for i, k := range made {
-				require.Equal(t, used[k], k.refs > 0, "seed %d: change %d", seed, i)
+			for i := range objects {
+				require.Equal(t, slices.Contains(used, &objects[i]), objects[i].InUse(), "seed %d, object %d", seed, i)
 			}
 		}
 		for _, r := range all {
 			r.h.release()
 		}
-		for i, k := range made {
-			require.Zero(t, k.refs, "seed %d: change %d", seed, i)
+		for i := range objects {
+			assert.False(t, objects[i].InUse(), "seed %d, object %d", seed, i)
 		}
 	}
 }
