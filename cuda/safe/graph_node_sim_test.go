@@ -1,11 +1,12 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // Graphs whose misuse, lifetime or locking only the simulated driver shows. All but
-// TestSimTooManyArguments need it.
+// TestSimTooManyArguments and TestSimTooManyDependencies need it.
 
 package safe_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -274,4 +275,14 @@ func TestSimTooManyArguments(t *testing.T) {
 	assert.ErrorIs(t, k.Launch(s, one, args...), safe.ErrInvalidArgument)
 	_, err := newGraph(t, x).Add(safe.KernelNode(k, one, args...))
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+}
+
+// TestSimTooManyDependencies tests that a node of AddAll may have more dependencies than fit on
+// the stack of a thread.
+func TestSimTooManyDependencies(t *testing.T) {
+	x := open(t, 0)
+	g, k := newGraph(t, x), kernel(t, x, "nothing")
+	deps := slices.Repeat([]safe.Node{addNode(t, g, safe.EmptyNode())}, 3<<20)
+	_, err := g.AddAll(safe.NodeSpec{Params: safe.KernelNode(k, one), Deps: deps})
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE, "they are all the same")
 }

@@ -120,7 +120,7 @@ func (n *KernelNode) Append(list []uint64, args *Arg, deps []driver.CUgraphNode,
 
 // KernelNodes adds the nodes of a list to a graph, and sets nodes, or changes nodes in a
 // graph or an executable, until a call fails. It returns the code and the number of calls
-// that have succeeded.
+// that have succeeded. The list is used up: it may have the handles of the nodes afterwards.
 func KernelNodes(context driver.CUcontext, of uintptr, call NodeCall, list []uint64, nodes []driver.CUgraphNode) (code driver.CUresult, done int) {
 	r := change(context, of, call, len(nodes), unsafe.SliceData(list), unsafe.SliceData(nodes))
 	return driver.CUresult(uint32(r)), int(r >> 32)

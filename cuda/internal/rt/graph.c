@@ -183,17 +183,17 @@ static CUresult from_list(unsigned what, uintptr_t of, unsigned long long *w, ui
 {
 	unsigned *dims = (unsigned *)(w + 2), nargs = dims[7], ndeps = (unsigned)(w[0] >> 32);
 	unsigned long long *dep = w + 6, *arg = dep + ndeps;
-	CUgraphNode deps[ndeps ? ndeps : 1];
 	void *params[nargs ? nargs : 1];
 	struct kernel_params k = {
 		w[1], {dims[0], dims[1], dims[2]}, {dims[3], dims[4], dims[5]}, dims[6], params,
 	};
 
-	for (unsigned n = 0; n < ndeps; n++)
-		deps[n] = (CUgraphNode)(dep[n] & RT_SAME_LIST ? nodes[dep[n] & ~RT_SAME_LIST] : dep[n]);
+	for (unsigned n = 0; n < ndeps; n++) /* in the list: the stack may be too small for all */
+		if (dep[n] & RT_SAME_LIST)
+			dep[n] = nodes[dep[n] & ~RT_SAME_LIST];
 	for (unsigned n = 0; n < nargs; n++, arg += 1 + *arg)
 		params[n] = arg + 1;
-	return add_or_set(what, of, nodes + i, deps, ndeps, (const CUDA_KERNEL_NODE_PARAMS *)&k);
+	return add_or_set(what, of, nodes + i, (const CUgraphNode *)dep, ndeps, (const CUDA_KERNEL_NODE_PARAMS *)&k);
 }
 
 /*

@@ -121,7 +121,7 @@ struct rt_node {
 _Static_assert(sizeof(struct rt_node) == 80, "KernelNode");
 
 CUresult rt_kernel_node(unsigned char *node, unsigned char *deps, unsigned char *args);
-/* In a list of rt_kernel_nodes, a dependency with this bit is the index of a node of the same list. */
+/* In a list of rt_kernel_nodes, a dependency with this bit is the index of a node of the same list, until the node has a handle. */
 #define RT_SAME_LIST (1ull << 63)
 unsigned long long rt_kernel_nodes(uintptr_t context, uintptr_t of, unsigned what, unsigned n, unsigned char *list, unsigned char *nodes);
 
