@@ -43,7 +43,7 @@ func addAlloc[T any](op string, g *Graph, n int, o AllocOptions, deps []Node) (*
 	var node Node
 	err = reclaiming(func() error {
 		return g.change(op, func(g *graphCore) (err error) {
-			b = &block{size: size, graph: &graphAllocation{}}
+			b = &block{size: size, graph: newGraphAllocation()}
 			node, err = b.addTo(op, g, o, deps)
 			return err
 		})

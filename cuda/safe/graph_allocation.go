@@ -11,7 +11,7 @@ import (
 
 // A graphAllocation is memory that the launches of a graph allocate.
 type graphAllocation struct {
-	present atomic.Bool              // a launch has allocated it, and nothing has freed it since
+	place   *graphPlace
 	copying atomic.Int32             // synchronous copies in flight, for which FreeAsync waits
 	freed   atomic.Bool              // the capture that allocates it frees it: it is never present
 	freer   atomic.Pointer[retained] // of the node that frees it, perhaps in another graph, or nil
@@ -19,13 +19,38 @@ type graphAllocation struct {
 	capture *capturing               // in which it did, or nil
 }
 
+// A graphPlace is an address at which launches allocate memory. The allocations of a graph and
+// of its recaptures have the same places.
+type graphPlace struct {
+	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since
+	owners  atomic.Int32                    // blocks; the last one frees what is left
+}
+
+func newGraphAllocation() *graphAllocation {
+	a := &graphAllocation{place: &graphPlace{}}
+	a.place.owners.Store(1)
+	return a
+}
+
+// at gives the allocation the place of an earlier one.
+func (a *graphAllocation) at(p *graphPlace) {
+	p.owners.Add(1)
+	a.place = p
+}
+
+func (a *graphAllocation) present() bool { return a.place.present.Load() == a }
+
+// appear notes that a launch has allocated the memory, and vanish that it is freed.
+func (a *graphAllocation) appear() { a.place.present.Store(a) }
+func (a *graphAllocation) vanish() { a.place.present.Store(nil) }
+
 // allocated returns whether work outside of captures may use the block, or the block that it
 // accesses.
 func (b *block) allocated() bool {
 	if b.of != nil {
 		return b.of.allocated()
 	}
-	return b.graph == nil || b.graph.present.Load()
+	return b.graph == nil || b.graph.present()
 }
 
 // left returns the memory that the capture which allocates it does not free.
@@ -45,7 +70,8 @@ func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
 		return false, nil
 	}
 	b.ctx, b.free = s.ctx, (*block).graphFree
-	b.graph = &graphAllocation{home: s, capture: c}
+	b.graph = newGraphAllocation()
+	b.graph.home, b.graph.capture = s, c
 	if err := b.Open(b, &s.ctx.Handle); err != nil {
 		return false, err
 	}
@@ -55,16 +81,35 @@ func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
 		return false, code
 	}
 	b.address = a.Address
+	if p := c.placeAt(b.address); p != nil {
+		b.graph.at(p)
+	}
 	b.note(s)
 	c.retains(&b.Handle)
 	c.graph.kept.captured.allocates(b)
 	return true, nil
 }
 
+// placeAt returns the place of the memory that the recaptured graph allocates at an address, or
+// nil. The capture is locked.
+func (c *capturing) placeAt(address driver.CUdeviceptr) *graphPlace {
+	if c.before == nil {
+		return nil
+	}
+	allocs, _ := c.before.memory()
+	for _, b := range allocs {
+		if b.address == address {
+			return b.graph.place
+		}
+	}
+	return nil
+}
+
 // graphFree frees what the last launch has left allocated: destroying a graph and its
 // executables does not.
 func (b *block) graphFree() error {
-	if !b.graph.present.Swap(false) {
+	p := b.graph.place
+	if p.owners.Add(-1) > 0 || p.present.Swap(nil) == nil {
 		return nil
 	}
 	return driver.CuMemFree(b.address)

@@ -75,10 +75,10 @@ func (e *execCore) enqueue(op string, s *streamCore, launches bool, call func(dr
 // launched notes that a launch has allocated and freed its memory. mu is held.
 func (e *execCore) launched() {
 	for _, b := range e.allocs {
-		b.graph.present.Store(true)
+		b.graph.appear()
 	}
 	for _, b := range e.freed {
-		b.graph.present.Store(false)
+		b.graph.vanish()
 	}
 }
 

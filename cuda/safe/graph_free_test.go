@@ -168,3 +168,29 @@ func TestRecaptureFreesOfNode(t *testing.T) {
 		})
 	}
 }
+
+// TestRecaptureAllocs: the buffer of a recapture has the memory of the one before, which is not
+// freed with that.
+func TestRecaptureAllocs(t *testing.T) {
+	needs(t, "cuStreamBeginRecaptureToGraph")
+	watch(t)
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	s := stream(t, x)
+	g, _ := allocating[uint32](t, s, 100)
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	launch(t, e, s)
+	var b *safe.Buffer[uint32]
+	require.NoError(t, s.Recapture(g, safe.CaptureOptions{}, func() (err error) {
+		b, err = safe.NewBufferAsync[uint32](s, 100)
+		return err
+	}))
+	require.NoError(t, e.Update(g))
+	launch(t, e, s)
+	settle(t)
+	require.NoError(t, b.Fill(1))
+	require.NoError(t, errors.Join(e.Close(), g.Close()))
+	allFreed()
+	noViolation(t)
+}

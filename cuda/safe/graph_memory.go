@@ -93,11 +93,11 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	// Before the marks: no other call begins to use the memory after them.
-	if !m.graph.present.CompareAndSwap(true, false) {
+	if !m.graph.place.present.CompareAndSwap(m.graph, nil) {
 		return m.unusable(op)
 	}
 	if err = m.freeAfterUses(op, sc); err != nil {
-		m.graph.present.Store(true)
+		m.graph.appear()
 	}
 	return err
 }
@@ -141,7 +141,7 @@ func (b *block) tryFreeAfter(op string, s *streamCore, markers []marker) (driver
 		}
 	}
 	b.note(s)
-	b.graph.present.Store(false) // a launch may have set it
+	b.graph.vanish() // a launch may have set it
 	return s.home().FreeAsync(b.address, s.raw), nil
 }
 
