@@ -80,3 +80,9 @@ func ClosePatience(d time.Duration) (restore func()) {
 
 // TrimAll is what an allocation calls that finds too little memory.
 func TrimAll() { trimAll() }
+
+// Draw returns the SVG image of a graph of boxes with these labels.
+func Draw(labels []string, edges [][2]int) string {
+	d := drawing{labels: labels, edges: edges}
+	return d.svg()
+}

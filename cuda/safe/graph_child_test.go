@@ -7,6 +7,8 @@ package safe_test
 
 import (
 	"encoding/xml"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,6 +262,38 @@ func TestGraphSVG(t *testing.T) {
 	text, err = newGraph(t, x).SVG()
 	require.NoError(t, err)
 	assert.Contains(t, text, "<svg")
+}
+
+// TestGraphSVGNames: an image is valid XML for any name of a kernel.
+func TestGraphSVGNames(t *testing.T) {
+	for _, c := range []struct{ name, label, want string }{
+		{"markup", `a<b>&"c'`, `a<b>&"c'`},
+		{"not ASCII", "größe", "größe"},
+		{"control characters", "a\x01b\x1b[31m\n", "a\ufffdb\ufffd[31m\ufffd"},
+		{"not UTF-8", "a\xff\xfe", "a\ufffd\ufffd"},
+		{"no characters of XML", "a\ufffe\uffff", "a\ufffd\ufffd"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var drawn struct {
+				Label string `xml:"text"`
+			}
+			require.NoError(t, xml.Unmarshal([]byte(safe.Draw([]string{c.label}, nil)), &drawn))
+			assert.Equal(t, c.want, drawn.Label)
+		})
+	}
+}
+
+// TestGraphSVGLarge: the time to draw a long chain does not grow with its square.
+func TestGraphSVGLarge(t *testing.T) {
+	const n = 100_000
+	labels, edges := slices.Repeat([]string{"kernel"}, n), make([][2]int, n-1)
+	for i := range edges {
+		edges[n-2-i] = [2]int{i, i + 1}
+	}
+	start := time.Now()
+	text := safe.Draw(labels, edges)
+	assert.Less(t, time.Since(start), 10*time.Second)
+	assert.Equal(t, n, strings.Count(text, "<rect"))
 }
 
 type box struct {

@@ -6,6 +6,7 @@ import (
 	"html"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -53,6 +54,14 @@ func (n Node) label() string {
 	return text + " " + goString(name)
 }
 
+// printed replaces what XML cannot contain: the name of a kernel may be any bytes.
+func printed(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return unicode.ReplacementChar
+	}
+	return r
+}
+
 // A drawing is a graph of labeled boxes in rows.
 type drawing struct {
 	at     map[driver.CUgraphNode]int
@@ -71,10 +80,24 @@ const (
 // rows sorts boxes into rows by the longest path that leads to them, and each row by the
 // mean place of the boxes above.
 func (d *drawing) rows() [][]int {
-	depth := make([]int, len(d.labels))
-	for range d.labels { // the longest possible path; boxes in a cycle may end anywhere
-		for _, e := range d.edges {
-			depth[e[1]] = min(max(depth[e[1]], depth[e[0]]+1), len(d.labels)-1)
+	above, below := make([][]int, len(d.labels)), make([][]int, len(d.labels))
+	for _, e := range d.edges {
+		above[e[1]], below[e[0]] = append(above[e[1]], e[0]), append(below[e[0]], e[1])
+	}
+	depth, waits := make([]int, len(d.labels)), make([]int, len(d.labels))
+	var next []int // boxes whose depth is known; those in a cycle and below one may end anywhere
+	for i := range d.labels {
+		if waits[i] = len(above[i]); waits[i] == 0 {
+			next = append(next, i)
+		}
+	}
+	for ; len(next) > 0; next = next[1:] {
+		i := next[0]
+		for _, to := range below[i] {
+			depth[to] = max(depth[to], depth[i]+1)
+			if waits[to]--; waits[to] == 0 {
+				next = append(next, to)
+			}
 		}
 	}
 	var rows [][]int
@@ -87,14 +110,12 @@ func (d *drawing) rows() [][]int {
 	place := make([]float64, len(d.labels))
 	for _, row := range rows {
 		for _, i := range row {
-			sum, n := 0.0, 0.0
-			for _, e := range d.edges {
-				if e[1] == i {
-					sum, n = sum+place[e[0]], n+1
-				}
+			sum := 0.0
+			for _, from := range above[i] {
+				sum += place[from]
 			}
-			if n > 0 {
-				place[i] = sum / n
+			if n := len(above[i]); n > 0 {
+				place[i] = sum / float64(n)
 			}
 		}
 		slices.SortStableFunc(row, func(a, b int) int { return cmp.Compare(place[a], place[b]) })
@@ -136,7 +157,7 @@ func (d *drawing) svg() string {
 	}
 	for i, label := range d.labels {
 		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"white\" stroke=\"black\"/>", x[i]-width(i)/2, y[i]-boxHeight/2, width(i), boxHeight)
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%s</text>\n", x[i], y[i]+4, html.EscapeString(label))
+		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\">%s</text>\n", x[i], y[i]+4, html.EscapeString(strings.Map(printed, label)))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
