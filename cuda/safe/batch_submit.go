@@ -251,6 +251,10 @@ func (r *submission) lockExec(e *execCore) bool {
 	if r.locked == len(r.execs) || e.ctx.shared.reset.Load() || !e.mu.TryLock() {
 		return false
 	}
+	if len(e.allocs) > 0 { // a single call waits for releases
+		e.mu.Unlock()
+		return false
+	}
 	stripe := executables.stripe(r.streamCore)
 	if r.locked == 0 && stripe.enter(&executables) != nil {
 		e.mu.Unlock()

@@ -3,6 +3,7 @@ package safe
 import (
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -24,6 +25,9 @@ type graphAllocation struct {
 type graphPlace struct {
 	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since
 	owners  atomic.Int32                    // blocks; the last one frees what is left
+
+	mu   sync.Mutex // held during launches, and during the release by FreeAsync
+	free marker     // follows the release, until a launch has waited for it
 }
 
 func newGraphAllocation() *graphAllocation {
@@ -39,6 +43,34 @@ func (a *graphAllocation) at(p *graphPlace) {
 }
 
 func (a *graphAllocation) present() bool { return a.place.present.Load() == a }
+
+// leave returns whether the block of the allocation was the last one that has its place.
+func (a *graphAllocation) leave() bool {
+	p := a.place
+	if p.owners.Add(-1) > 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgetFree()
+	return true
+}
+
+// forgetFree forgets the release. mu is held.
+func (p *graphPlace) forgetFree() {
+	if p.free.stream != nil {
+		p.free.end()
+	}
+	p.free = marker{}
+}
+
+// afterFree makes s, which is locked, wait for the release. mu is held.
+func (p *graphPlace) afterFree(s *streamCore) driver.CUresult {
+	if p.free.stream == nil || p.free.stream.ctx.shared.reset.Load() {
+		return 0
+	}
+	return p.free.orders(s)
+}
 
 // appear notes that a launch has allocated the memory, and vanish that it is freed.
 func (a *graphAllocation) appear() { a.place.present.Store(a) }
@@ -96,9 +128,9 @@ func (c *capturing) placeAt(address driver.CUdeviceptr) *graphPlace {
 	if c.before == nil {
 		return nil
 	}
-	allocs, _ := c.before.memory()
-	for _, b := range allocs {
-		if b.address == address {
+	allocs, freed := c.before.memory()
+	for _, b := range left(allocs) { // several may have had the address, one after another
+		if b.address == address && !slices.Contains(freed, b) {
 			return b.graph.place
 		}
 	}
@@ -108,8 +140,7 @@ func (c *capturing) placeAt(address driver.CUdeviceptr) *graphPlace {
 // graphFree frees what the last launch has left allocated: destroying a graph and its
 // executables does not.
 func (b *block) graphFree() error {
-	p := b.graph.place
-	if p.owners.Add(-1) > 0 || p.present.Swap(nil) == nil {
+	if b.graph.place.present.Swap(nil) == nil {
 		return nil
 	}
 	return driver.CuMemFree(b.address)

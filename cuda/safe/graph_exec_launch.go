@@ -65,16 +65,42 @@ func (e *execCore) enqueue(op string, s *streamCore, launches bool, call func(dr
 		return err
 	}
 	e.note(s)
-	code := call(e.raw, s.raw, s.callContext)
-	if code == 0 && launches {
+	if !launches || len(e.allocs) == 0 && len(e.freed) == 0 {
+		return check(op, call(e.raw, s.raw, s.callContext))
+	}
+	return e.allocating(op, s, func() driver.CUresult { return call(e.raw, s.raw, s.callContext) })
+}
+
+// allocating makes a launch on s that allocates or frees memory, after releases of what the one
+// before has allocated. mu of both is held.
+func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUresult) error {
+	locked := 0
+	defer func() {
+		for _, b := range e.allocs[:locked] {
+			b.graph.place.mu.Unlock()
+		}
+	}()
+	for _, b := range e.allocs {
+		if err := lock(op, &b.graph.place.mu); err != nil {
+			return err
+		}
+		locked++
+		if code := b.graph.place.afterFree(s); code != 0 {
+			return check(op, code)
+		}
+	}
+	code := launch()
+	if code == 0 {
 		e.launched()
 	}
 	return check(op, code)
 }
 
-// launched notes that a launch has allocated and freed its memory. mu is held.
+// launched notes that a launch has allocated and freed its memory, whose places are locked. mu
+// is held.
 func (e *execCore) launched() {
 	for _, b := range e.allocs {
+		b.graph.place.forgetFree()
 		b.graph.appear()
 	}
 	for _, b := range e.freed {

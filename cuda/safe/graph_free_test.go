@@ -7,6 +7,7 @@ package safe_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,5 +193,71 @@ func TestRecaptureAllocs(t *testing.T) {
 	require.NoError(t, b.Fill(1))
 	require.NoError(t, errors.Join(e.Close(), g.Close()))
 	allFreed()
+	noViolation(t)
+}
+
+// TestLaunchAfterFree: a launch allocates memory again once FreeAsync on another stream has freed
+// what the one before allocated.
+func TestLaunchAfterFree(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	gate, s, side := newGate(t, x), stream(t, x), stream(t, x)
+	g, b := allocating[uint32](t, s, 100)
+	closing(t, g)
+	e := executable(t, g)
+	launch(t, e, s)
+	gate.shut(t, side)
+	require.NoError(t, b.FreeAsync(side))
+	require.NoError(t, e.Launch(s))
+	time.Sleep(20 * time.Millisecond)
+	gate.open()
+	require.NoError(t, errors.Join(side.Synchronize(), s.Synchronize()))
+	assert.NoError(t, b.Fill(1), "the launch has allocated it")
+	noViolation(t)
+}
+
+// TestFreeAsyncBesideLaunch: memory that a launch has allocated while FreeAsync orders the release
+// is not freed before the end of that launch.
+func TestFreeAsyncBesideLaunch(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	x := open(t, 0)
+	gate, s, other, frees := newGate(t, x), stream(t, x), stream(t, x), stream(t, x)
+	var waits atomic.Bool
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var b *safe.Buffer[uint32]
+	g, err := s.Capture(func() (err error) {
+		if b, err = safe.NewBufferAsync[uint32](s, 100); err != nil {
+			return err
+		}
+		_, err = s.LaunchHostFunc(func() {
+			if waits.Load() {
+				close(began)
+				<-goOn
+			}
+		}, safe.HostFuncOptions{})
+		return errors.Join(err, b.FillAsync(s, 1))
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	e := executable(t, g)
+	launch(t, e, s)
+	waits.Store(true)
+	gate.shut(t, s)
+	require.NoError(t, b.ZeroAsync(s))
+	simulated.Delay("cuEventRecord", 100*time.Millisecond)
+	freed := make(chan error, 1)
+	go func() { freed <- b.FreeAsync(frees) }()
+	time.Sleep(20 * time.Millisecond)
+	require.NoError(t, e.Launch(other))
+	<-began
+	require.NoError(t, <-freed)
+	simulated.Reset()
+	gate.open()
+	require.NoError(t, s.Synchronize())
+	time.Sleep(20 * time.Millisecond)
+	close(goOn)
+	require.NoError(t, errors.Join(other.Synchronize(), frees.Synchronize()))
+	assert.ErrorIs(t, b.Fill(2), safe.ErrNotAllocated)
 	noViolation(t)
 }

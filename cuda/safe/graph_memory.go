@@ -67,8 +67,8 @@ func (b *Buffer[T]) ofGraph(op string) error {
 
 // FreeAsync enqueues on s the release of memory that a launch of a graph has allocated, see
 // [AddAlloc] and [NewBufferAsync]. It is ordered after all enqueued work that uses the
-// memory, and waits for synchronous copies in flight. The buffer can be used again after
-// the next launch of the graph. If s captures, FreeAsync adds a node that frees the memory
+// memory, and waits for synchronous copies in flight. The next launch of the graph waits for
+// the release, on any stream. The buffer can be used again after that launch. If s captures, FreeAsync adds a node that frees the memory
 // after all work of the capture that uses it.
 //
 // It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first
@@ -97,25 +97,15 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return m.unusable(op)
 	}
 	if err = m.freeAfterUses(op, sc); err != nil {
-		m.graph.appear()
+		m.graph.place.present.CompareAndSwap(nil, m.graph)
 	}
 	return err
 }
 
 // freeAfterUses frees the block in the order of s, after all work that uses it.
 func (b *block) freeAfterUses(op string, s *streamCore) error {
-	for nap := shortNap; b.graph.copying.Load() > 0; nap = nap.take() {
-		if rt.InCallback() {
-			return &Error{Op: op, Err: ErrInCallback}
-		}
-	}
-	markers, err := b.markers()
-	defer endAll(markers)
-	if err != nil {
-		return wrap(op, err)
-	}
 	for nap := shortNap; ; nap = nap.take() {
-		code, err := b.tryFreeAfter(op, s, markers)
+		code, err := b.tryFreeAfterUses(op, s)
 		switch {
 		case err != nil:
 			return err
@@ -125,9 +115,19 @@ func (b *block) freeAfterUses(op string, s *streamCore) error {
 	}
 }
 
-// tryFreeAfter returns driver.CUDA_ERROR_NOT_READY if another call is using a closed stream of
-// the markers.
-func (b *block) tryFreeAfter(op string, s *streamCore, markers []marker) (driver.CUresult, error) {
+// tryFreeAfterUses returns driver.CUDA_ERROR_NOT_READY if work that uses the block has come
+// meanwhile, or another call is in the way.
+func (b *block) tryFreeAfterUses(op string, s *streamCore) (driver.CUresult, error) {
+	for nap := shortNap; b.graph.copying.Load() > 0; nap = nap.take() {
+		if rt.InCallback() {
+			return 0, &Error{Op: op, Err: ErrInCallback}
+		}
+	}
+	markers, err := b.markers()
+	defer endAll(markers)
+	if err != nil {
+		return 0, wrap(op, err)
+	}
 	if err := s.enterAsk(op); err != nil {
 		return 0, err
 	}
@@ -135,14 +135,48 @@ func (b *block) tryFreeAfter(op string, s *streamCore, markers []marker) (driver
 	if s.capturing() {
 		return rt.CodeCapturing, nil
 	}
+	p := b.graph.place
+	if !p.mu.TryLock() { // a launch
+		return driver.CUDA_ERROR_NOT_READY, nil
+	}
+	defer p.mu.Unlock()
+	switch p.present.Load() {
+	case nil:
+	case b.graph: // by a launch after the marks
+		b.graph.vanish()
+		return driver.CUDA_ERROR_NOT_READY, nil
+	default: // a launch has freed it, for the buffer of a recapture
+		return 0, nil
+	}
 	for _, m := range markers {
 		if code := m.orders(s); code != 0 {
 			return code, nil
 		}
 	}
 	b.note(s)
-	b.graph.vanish() // a launch may have set it
-	return s.home().FreeAsync(b.address, s.raw), nil
+	return b.freeOn(s)
+}
+
+// freeOn frees the block in the order of s, and has later launches wait for that. s and the
+// block's place are locked.
+func (b *block) freeOn(s *streamCore) (driver.CUresult, error) {
+	pool := &s.ctx.shared.events
+	e, err := pool.get(s.ctx)
+	if err != nil {
+		return 0, err
+	}
+	if code := s.home().FreeAsync(b.address, s.raw); code != 0 {
+		pool.put(e)
+		return code, nil
+	}
+	b.graph.place.forgetFree()
+	if rt.Record(s.callContext, e, s.raw) != 0 { // CUDA is lost
+		pool.put(e)
+		return 0, nil
+	}
+	s.ctx.Retain() // the stream retains it
+	b.graph.place.free = marker{s, e}
+	return 0, nil
 }
 
 // GraphMemory is the memory on a device that graphs allocate (see [AddAlloc]), in bytes:

@@ -249,6 +249,9 @@ func TestNoAllocations(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, g)
 	exec := executable(t, g)
+	temporary, _ := allocating[float32](t, s, 100)
+	closing(t, temporary)
+	allocates := executable(t, temporary)
 	batch := newBatch(t, x)
 	require.NoError(t, errors.Join(batch.Launch(pairs, one, safe.Val(pair{A: 1}), out.Arg()), safe.BatchZero(batch, b),
 		batch.Record(e), batch.WaitEvent(e), batch.LaunchGraph(exec)))
@@ -278,9 +281,10 @@ func TestNoAllocations(t *testing.T) {
 		"batch that is changed": func() error {
 			return errors.Join(batch.SetLaunch(0, pairs, one, safe.Val(pair{A: 2}), out.Arg()), batch.Submit(s))
 		},
-		"graph": func() error { return exec.Launch(s) },
-		"copy":  func() error { return b.CopyFromHostAsync(s, h) },
-		"fill":  func() error { return b.FillAsync(s, 1) },
+		"graph":                func() error { return exec.Launch(s) },
+		"graph that allocates": func() error { return allocates.Launch(s) },
+		"copy":                 func() error { return b.CopyFromHostAsync(s, h) },
+		"fill":                 func() error { return b.FillAsync(s, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, call())

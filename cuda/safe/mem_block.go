@@ -303,6 +303,9 @@ func (b *block) freeMemory() error {
 	if b.heap != nil {
 		return b.toHeap()
 	}
+	if b.graph != nil && !b.graph.leave() {
+		return nil
+	}
 	err := b.ctx.destroying(closing, func() error { return b.free(b) })
 	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()
