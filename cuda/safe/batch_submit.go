@@ -232,8 +232,10 @@ func (r *submission) hold(n, end int) int {
 	for i := n; i < end; i++ {
 		held := true
 		switch o := r.object(i); r.list.ops[i].kind {
-		case batchRecord, batchWait:
-			held = !o.event.ctx.shared.reset.Load() && o.event.gate.enter()
+		case batchRecord:
+			held = o.event.gate.enter()
+		case batchWait:
+			held = r.enterWait(o.event)
 		case batchGraph:
 			held = r.lockExec(o.exec)
 		}
@@ -242,6 +244,29 @@ func (r *submission) hold(n, end int) int {
 		}
 	}
 	return end
+}
+
+// enterWait admits a wait for an event until leaveWait. If the event belongs to another context, a
+// reset of that waits for the call.
+func (r *submission) enterWait(e *eventCore) bool {
+	foreign := !e.ctx.same(r.ctx)
+	if foreign && e.ctx.shared.startQuery(e.raw) == nil {
+		return false
+	}
+	if e.gate.enter() {
+		return true
+	}
+	if foreign {
+		e.ctx.shared.asking.of(e.raw).Add(-1)
+	}
+	return false
+}
+
+func (r *submission) leaveWait(e *eventCore) {
+	e.gate.leave()
+	if !e.ctx.same(r.ctx) {
+		e.ctx.shared.asking.of(e.raw).Add(-1)
+	}
 }
 
 func (r *submission) lockExec(e *execCore) bool {
@@ -287,7 +312,7 @@ func (r *submission) letGo(n, end, done int) {
 			}
 			o.event.gate.leave()
 		case batchWait:
-			o.event.gate.leave()
+			r.leaveWait(o.event)
 		case batchGraph:
 			if ok {
 				o.exec.launched()

@@ -31,6 +31,13 @@ func TestResetBesideEvents(t *testing.T) {
 		call    func(w *eventsAtReset) error
 	}{
 		"wait of another device": {2, func(w *eventsAtReset) error { return w.other.WaitEvent(w.e) }},
+		"batch of another device": {2, func(w *eventsAtReset) error {
+			b, err := safe.NewBatch(w.other.Context())
+			if err != nil {
+				return err
+			}
+			return errors.Join(b.WaitEvent(w.e), b.Submit(w.other))
+		}},
 		"Since":                  {1, func(w *eventsAtReset) error { _, err := w.e.Since(w.start); return err }},
 		"GreenContext.Record":    {1, func(w *eventsAtReset) error { return w.green.Record(w.e) }},
 		"GreenContext.WaitEvent": {1, func(w *eventsAtReset) error { return w.green.WaitEvent(w.e) }},
