@@ -201,3 +201,40 @@ func TestResetBesideStuckFree(t *testing.T) {
 		simulated.Lost() // the internal streams of y
 	})
 }
+
+// TestFreeAsyncAfterUseByReset: a release that is ordered after the work of a closed stream waits
+// for no event that a reset of the stream's device has destroyed.
+func TestFreeAsyncAfterUseByReset(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		y, err := safe.Open(1)
+		require.NoError(t, err)
+		s := stream(t, x)
+		g := newGraph(t, x)
+		b, _, err := safe.AddAllocWith[float32](g, 4, safe.AllocOptions{Access: []safe.Device{y.Device()}})
+		require.NoError(t, err)
+		e := executable(t, g)
+		require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+		other, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+		require.NoError(t, err)
+		borrowed, err := other.Borrow()
+		require.NoError(t, err)
+		m, err := safe.LoadFile(y, "testdata/kernels.ptx", safe.LoadOptions{})
+		require.NoError(t, err)
+		fill, err := m.Kernel("fill")
+		require.NoError(t, err)
+		unstick := stickOn(t, host[uint32](t, x, 1), borrowed)
+		require.NoError(t, fill.Launch(borrowed, one, safe.Val(uint32(1)), safe.Val(float32(3)), b.Arg()))
+		require.NoError(t, borrowed.Close()) // leaves an event
+		unstick()
+		require.NoError(t, other.Synchronize())
+		resetPrimary(t, y)
+		assert.NoError(t, b.FreeAsync(s))
+		assert.NoError(t, errors.Join(s.Synchronize(), m.Close(), other.Close(), y.Close()))
+		noViolation(t)
+		settle(t)
+		simulated.Lost() // what went with the context
+	})
+}

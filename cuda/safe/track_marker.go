@@ -235,6 +235,13 @@ func (m marker) orders(s *streamCore) driver.CUresult {
 			return 0
 		}
 	}
+	if other := m.stream.ctx; !other.same(s.ctx) {
+		n := other.shared.startQuery(event) // a reset of its device waits for the call
+		if n == nil {
+			return 0 // the reset has ended the work
+		}
+		defer n.Add(-1)
+	}
 	return rt.WaitEvent(s.callContext, s.raw, event, 0, false)
 }
 
