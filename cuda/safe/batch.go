@@ -104,7 +104,7 @@ func (b *Batch) Len() int {
 // Reset removes all operations. Recording others then reuses the memory. Submissions in
 // progress are not affected.
 func (b *Batch) Reset() {
-	if b == nil {
+	if b == nil || b.ctx == nil {
 		return
 	}
 	b.mu.Lock()

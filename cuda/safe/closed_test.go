@@ -180,6 +180,19 @@ func TestZeroValues(t *testing.T) {
 	assert.Zero(t, k.Raw())
 	assert.Zero(t, s.Priority())
 	assert.False(t, s.NonBlocking())
+	assert.NotPanics(t, new(safe.Batch).Reset)
+	assert.Zero(t, new(safe.Batch).Len())
+}
+
+// TestZeroScope: a Scope that lends nothing leaves no memory pinned, for which Go would end the
+// process.
+func TestZeroScope(t *testing.T) {
+	b := buffer[int32](t, open(t, 0), 8)
+	for _, scope := range []*safe.Scope{nil, {}} {
+		assert.ErrorIs(t, safe.CopyFromSlice(scope, b, make([]int32, 8)), safe.ErrClosed)
+		assert.ErrorIs(t, safe.CopyToSlice(scope, make([]int32, 8), b), safe.ErrClosed)
+	}
+	drop()
 }
 
 func TestIsFatal(t *testing.T) {

@@ -114,7 +114,7 @@ func CopyToSlice[T any](c *Scope, dst []T, src *Buffer[T]) error {
 
 // copy enqueues a copy from or to Go memory, which it pins.
 func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) error {
-	if c == nil || c.over {
+	if c == nil || c.stream == nil || c.over {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if what.Size > 0 {
