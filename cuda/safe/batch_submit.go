@@ -83,6 +83,7 @@ type submission struct {
 	list     batchList
 	noted    bool
 	captured bool         // the stream captures: operations are enqueued one by one
+	foreign  bool         // there is memory of other contexts, which may be reset meanwhile
 	execs    [4]*execCore // locked
 	locked   int
 }
@@ -102,9 +103,15 @@ func (r *submission) acquire() error {
 // check refuses memory that a reset has destroyed, or that the stream's device cannot access.
 func (r *submission) check() error {
 	for i := range r.list.objects {
-		if o := &r.list.objects[i]; o.block != nil && o.block.reset() {
+		o := &r.list.objects[i]
+		if o.block == nil {
+			continue
+		}
+		r.foreign = r.foreign || !o.block.ctx.same(r.ctx)
+		if o.block.reset() {
 			return r.at(int(o.first), refuse(opSubmit, ErrReset, "memory of %v", o.block.ctx.device))
-		} else if o.reach && !r.ctx.mayUse(o.block) {
+		}
+		if o.reach && !r.ctx.mayUse(o.block) {
 			return r.at(int(o.first), refuse(opSubmit, ErrContextMismatch, "memory of %v; the stream's device has no access to it", o.block.ctx.device))
 		}
 	}
@@ -380,8 +387,12 @@ func (r *submission) single(n int) error {
 	return r.failed(n, code)
 }
 
-// call calls the driver for operations from n on.
+// call calls the driver for operations from n on, but not for one with memory that a reset has
+// destroyed meanwhile, nor for those after it.
 func (r *submission) call(n, count int, chunk bool) (code driver.CUresult, done int) {
+	if count = r.present(n, count); count == 0 {
+		return rt.CodeReset, 0
+	}
 	words := r.list.words[r.list.ops[n].word:]
 	if !r.list.across {
 		return rt.Batch(r.callFor(), r.raw, words, count, chunk)
@@ -394,4 +405,21 @@ func (r *submission) call(n, count int, chunk bool) (code driver.CUresult, done 
 		return rt.CodeCallback, 0
 	}
 	return code, done
+}
+
+// present returns how many of the operations from n on come before one with memory that a reset
+// has destroyed.
+func (r *submission) present(n, count int) int {
+	if !r.foreign {
+		return count
+	}
+	for i := range r.list.ops[n : n+count] {
+		o := &r.list.ops[n+i]
+		for _, ref := range r.list.refs[o.from:o.to] {
+			if b := r.list.objects[ref].block; b != nil && b.reset() {
+				return i
+			}
+		}
+	}
+	return count
 }

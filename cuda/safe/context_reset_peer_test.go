@@ -7,6 +7,7 @@ package safe_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -237,4 +238,53 @@ func TestFreeAsyncAfterUseByReset(t *testing.T) {
 		settle(t)
 		simulated.Lost() // what went with the context
 	})
+}
+
+// TestBatchOfPeerResetInFlight: a submission that waits for room when a reset of another device
+// destroys memory of a later operation enqueues what comes before that, and no more.
+func TestBatchOfPeerResetInFlight(t *testing.T) {
+	needsSimulated(t)
+	for name, row := range map[string]struct {
+		kind string
+		use  func(b *safe.Batch, w *survivor) error
+	}{
+		"launch": {"launch", func(b *safe.Batch, w *survivor) error {
+			return b.Launch(w.fill, one, safe.Val(uint32(1)), safe.Val(float32(3)), w.other.Arg())
+		}},
+		"copy": {"copy", func(b *safe.Batch, w *survivor) error { return safe.BatchCopy[uint32](b, w.mine, w.other) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				y, err := safe.Open(1)
+				require.NoError(t, err)
+				require.NoError(t, x.EnablePeerAccess(y))
+				w := &survivor{x: x, s: stream(t, x), fill: kernel(t, x, "fill"), mine: buffer[uint32](t, x, 4)}
+				w.other, err = safe.NewBufferWith[uint32](y, 4, safe.BufferOptions{Plain: true})
+				require.NoError(t, err)
+				b, store, last := newBatch(t, x), kernel(t, x, "store"), buffer[uint64](t, x, 1)
+				for i := range uint64(queued) {
+					require.NoError(t, b.Launch(store, one, last.Arg(), safe.Val(i)))
+				}
+				require.NoError(t, errors.Join(row.use(b, w), b.Launch(store, one, last.Arg(), safe.Val(uint64(queued)))))
+				unstick := stick(t, x, w.s)
+				over := make(chan error, 1)
+				go func() { over <- b.Submit(w.s) }()
+				time.Sleep(100 * time.Millisecond)
+				require.Empty(t, over, "the queue is not full")
+				resetPrimary(t, y)
+				unstick()
+				err = <-over
+				assert.ErrorIs(t, err, safe.ErrReset)
+				assert.ErrorContains(t, err, fmt.Sprintf("operation %d, a %s", queued, row.kind))
+				values, err := last.Download()
+				assert.NoError(t, err)
+				assert.EqualValues(t, []uint64{queued - 1}, values)
+				assert.NoError(t, errors.Join(w.other.Close(), y.Close()))
+				noViolation(t)
+				simulated.Lost() // what went with the context
+			})
+		})
+	}
 }
