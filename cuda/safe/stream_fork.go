@@ -94,7 +94,7 @@ func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
 			}
 		}
 	}()
-	streams := make([]*Stream, 0, n)
+	streams := make([]*Stream, 0, min(n, mostBranches))
 	for range n {
 		b, err := c.branch(op)
 		if b.core != nil {

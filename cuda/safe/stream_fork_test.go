@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -276,6 +277,20 @@ func TestForkRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
 	require.NoError(t, s.Synchronize(), "it has not joined")
+}
+
+// TestForkHuge: what cannot be created ends in an error, however much it is.
+func TestForkHuge(t *testing.T) {
+	needsSimulated(t)
+	defer simulated.Reset()
+	x := open(t, 0)
+	s := stream(t, x)
+	for _, n := range []int{1 << 40, math.MaxInt} {
+		simulated.Fail("cuStreamCreateWithPriority", 3, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+		err := s.Fork(n, func([]*safe.Stream) error { t.Error("called"); return nil })
+		assert.ErrorIs(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY)
+	}
+	require.NoError(t, s.Synchronize())
 }
 
 // TestForkNested forks a branch, and a stream during its own fork.
