@@ -105,12 +105,17 @@ func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, er
 	return stream, wrap(op, err)
 }
 
-// endNow returns the stream to the pool, or destroys it if the pool is full: a limiter
+// endNow returns the stream to the pool, or has it destroyed if the pool is full: a limiter
 // that ran out of patience has let in more copies than usual.
 func (c *contextCore) endNow(stream driver.CUstream, blocks []*block) {
 	countCopies(blocks, -1)
 	if !c.shared.copies.put(stream, copying.limit()) {
-		c.destroying("", func() error { return destroyStream(stream) })
+		c.Retain()
+		turns.Add(func() bool { // later, as it may wait for an instantiation
+			defer c.Release()
+			_ = c.destroying("", func() error { return destroyStream(stream) })
+			return false
+		})
 	}
 	copying.leave()
 }

@@ -232,6 +232,31 @@ func TestBesideDestruction(t *testing.T) {
 	}
 }
 
+// TestManyCopiesBesideInstantiate: of many copies at once, more than the context keeps streams for,
+// none waits for an instantiation, which may in turn wait for what the program does after a copy.
+func TestManyCopiesBesideInstantiate(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGraphInstantiateWithParams")
+	startClean(t)
+	x := open(t, 0)
+	g, b := newGraph(t, x), buffer[uint32](t, x, 4)
+	instantiated := instantiating(t, g)
+	simulated.Hold(true)
+	var all sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) {
+		all.Go(func() { assert.NoError(t, b.CopyToHost(make([]uint32, 4))) })
+	}
+	time.Sleep(500 * time.Millisecond) // until all are in the driver
+	simulated.Hold(false)
+	copied := make(chan struct{})
+	go func() { defer close(copied); all.Wait() }()
+	soon(t, copied, "some wait")
+	assert.Empty(t, instantiated)
+	simulated.Reset()
+	<-copied
+	require.NoError(t, <-instantiated)
+}
+
 // TestFreeBesideStuck: the driver waits for all work of the context when it frees memory.
 // That must not hold up anything else.
 func TestFreeBesideStuck(t *testing.T) {
