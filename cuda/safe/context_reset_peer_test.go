@@ -288,3 +288,38 @@ func TestBatchOfPeerResetInFlight(t *testing.T) {
 		})
 	}
 }
+
+// TestCopyOfPeerResetInFlight: a synchronous copy that waits for the work of one side does not
+// copy what a reset of the other side's device destroys meanwhile.
+func TestCopyOfPeerResetInFlight(t *testing.T) {
+	needsSimulated(t)
+	for name, copy := range map[string]func(w *survivor) error{
+		"CopyFrom":         func(w *survivor) error { return w.mine.CopyFrom(w.other) },
+		"Pitched.CopyFrom": func(w *survivor) error { return w.pitched((*safe.Pitched[uint32]).CopyFrom) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				y, err := safe.Open(1)
+				require.NoError(t, err)
+				w := &survivor{x: x, s: stream(t, x), mine: buffer[uint32](t, x, 4)}
+				w.other, err = safe.NewBuffer[uint32](y, 4)
+				require.NoError(t, err)
+				require.NoError(t, w.mine.CopyFrom(w.other))
+				unstick := stick(t, x, w.s)
+				require.NoError(t, w.mine.ZeroAsync(w.s))
+				over := make(chan error, 1)
+				go func() { over <- copy(w) }()
+				time.Sleep(50 * time.Millisecond)
+				resetPrimary(t, y)
+				assert.Empty(t, over, "it has not waited")
+				unstick()
+				assert.ErrorIs(t, <-over, safe.ErrReset)
+				assert.NoError(t, errors.Join(w.mine.Zero(), w.other.Close(), y.Close()))
+				noViolation(t)
+				simulated.Lost() // what went with the context
+			})
+		})
+	}
+}

@@ -98,6 +98,12 @@ func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, er
 		}
 		copying.queueUp()
 	}
+	for _, b := range blocks {
+		if b.reset() { // during the waits
+			copying.leave()
+			return 0, b.unusable(op)
+		}
+	}
 	stream, err := c.shared.copies.get(c)
 	if err != nil {
 		copying.leave()
