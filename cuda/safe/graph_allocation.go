@@ -143,7 +143,7 @@ func (b *block) graphFree() error {
 	if b.graph.place.present.Swap(nil) == nil {
 		return nil
 	}
-	return driver.CuMemFree(b.address)
+	return b.memFree()
 }
 
 // freeCaptured adds a node that frees the block to the capture of the stream, which is

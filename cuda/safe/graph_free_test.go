@@ -58,6 +58,28 @@ func TestAllocLeft(t *testing.T) {
 	noViolation(t)
 }
 
+// TestAllocLeftBesidePool: the release of such memory, in which the driver waits, is not beside the
+// destruction of a pool.
+func TestAllocLeftBesidePool(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	g, b := allocating[uint32](t, s, 100)
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+	before := simulated.Calls("cuMemFree_v2")
+	closed := make(chan error, 1)
+	safe.WithoutWaits(func() {
+		go func() { closed <- errors.Join(b.Close(), e.Close(), g.Close()) }()
+		time.Sleep(50 * time.Millisecond)
+		assert.Equal(t, before, simulated.Calls("cuMemFree_v2"))
+	})
+	require.NoError(t, <-closed)
+	assert.Eventually(t, func() bool { return simulated.Calls("cuMemFree_v2") == before+1 }, atOnce, time.Millisecond)
+}
+
 // TestAllocFreedAside: FreeAsync on another stream is ordered after the launch that allocates
 // the memory, also if no node uses it.
 func TestAllocFreedAside(t *testing.T) {
