@@ -11,6 +11,7 @@ type (
 	graphRank  struct{} // graphCore.mu: a graph, its child graphs, and the capture into it
 	execRank   struct{} // execCore.mu: an executable
 	eventRank  struct{} // eventCore.mu: the capture in which an event was recorded
+	placeRank  struct{} // graphPlace.mu: memory that launches allocate
 )
 
 // A rank is the place of a kind of lock in the order.
@@ -23,6 +24,7 @@ func (pairRank) rank() int   { return 4 }
 func (graphRank) rank() int  { return 5 }
 func (execRank) rank() int   { return 6 }
 func (eventRank) rank() int  { return 7 }
+func (placeRank) rank() int  { return 8 }
 
 // A locker is a mutex of any rank.
 type locker interface {

@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -26,8 +25,8 @@ type graphPlace struct {
 	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since
 	owners  atomic.Int32                    // blocks; the last one frees what is left
 
-	mu   sync.Mutex // held during launches, and during the release by FreeAsync
-	free marker     // follows the release, until a launch has waited for it
+	mu   mutex[placeRank] // held during launches, and during the release by FreeAsync
+	free marker           // follows the release, until a launch has waited for it
 }
 
 func newGraphAllocation() *graphAllocation {

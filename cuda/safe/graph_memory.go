@@ -68,8 +68,8 @@ func (b *Buffer[T]) ofGraph(op string) error {
 // FreeAsync enqueues on s the release of memory that a launch of a graph has allocated, see
 // [AddAlloc] and [NewBufferAsync]. It is ordered after all enqueued work that uses the
 // memory, and waits for synchronous copies in flight. The next launch of the graph waits for
-// the release, on any stream. The buffer can be used again after that launch. If s captures, FreeAsync adds a node that frees the memory
-// after all work of the capture that uses it.
+// the release, on any stream. The buffer can be used again after that launch. If s captures,
+// FreeAsync adds a node that frees the memory after all work of the capture that uses it.
 //
 // It returns [ErrInvalidArgument] if no graph allocates b, [ErrNotAllocated] before the first
 // launch of the graph and after another release, and [ErrClosed] if a node of the capture
