@@ -257,14 +257,14 @@ func (r *submission) hold(n, end int) int {
 // reset of that waits for the call.
 func (r *submission) enterWait(e *eventCore) bool {
 	foreign := !e.ctx.same(r.ctx)
-	if foreign && e.ctx.shared.startQuery(e.raw) == nil {
+	if foreign && e.ctx.shared.begin(e.raw) == nil {
 		return false
 	}
 	if e.gate.enter() {
 		return true
 	}
 	if foreign {
-		e.ctx.shared.asking.of(e.raw).Add(-1)
+		e.ctx.shared.calls.of(e.raw).Add(-1)
 	}
 	return false
 }
@@ -272,7 +272,7 @@ func (r *submission) enterWait(e *eventCore) bool {
 func (r *submission) leaveWait(e *eventCore) {
 	e.gate.leave()
 	if !e.ctx.same(r.ctx) {
-		e.ctx.shared.asking.of(e.raw).Add(-1)
+		e.ctx.shared.calls.of(e.raw).Add(-1)
 	}
 }
 
@@ -280,7 +280,7 @@ func (r *submission) lockExec(e *execCore) bool {
 	if slices.Contains(r.execs[:r.locked], e) {
 		return true
 	}
-	if r.locked == len(r.execs) || e.ctx.shared.reset.Load() || !e.mu.TryLock() {
+	if r.locked == len(r.execs) || !e.mu.TryLock() {
 		return false
 	}
 	if len(e.allocs) > 0 { // a single call waits for releases
@@ -292,7 +292,7 @@ func (r *submission) lockExec(e *execCore) bool {
 		e.mu.Unlock()
 		return false
 	}
-	if e.unrevoked(opSubmit) != nil { // a single call returns the error
+	if e.ctx.shared.reset.Load() || e.unrevoked(opSubmit) != nil { // a single call returns the error
 		if r.locked == 0 {
 			stripe.leave()
 		}

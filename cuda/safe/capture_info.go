@@ -32,7 +32,7 @@ func (s *Stream) CaptureStatus() (driver.CUstreamCaptureStatus, error) {
 		return 0, err
 	}
 	defer c.Release()
-	err = c.ctx.asking(func() error { return driver.CuStreamIsCapturing(c.raw, &status) })
+	err = c.ctx.withCurrent(func() error { return driver.CuStreamIsCapturing(c.raw, &status) })
 	return status, wrap(op, err)
 }
 

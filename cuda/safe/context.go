@@ -69,7 +69,7 @@ type contextState struct {
 	primary atomic.Bool // the device's primary context
 	created bool        // by NewContext: the last core destroys it
 	reset   atomic.Bool // by ResetPrimary: old handles must not reach the driver
-	asking  queries     // that are in flight
+	calls   callCount   // that are in flight
 
 	whole, legacy gate   // for Context.Synchronize, and for calls on the legacy stream
 	legacyQueue   *queue // shared by all Streams of the legacy stream
@@ -207,7 +207,7 @@ func (c *contextCore) shareState() *contextState {
 	s := states.of[c.raw]
 	if s == nil || s.id != c.id || s.reset.Load() {
 		s = &contextState{raw: c.raw, id: c.id, device: c.device.raw, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, greens: map[driver.CUgreenCtx]*greenCore{},
-			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}, frees: lifetime.Queue{Paused: pausedFrees(c.device.raw)}}
+			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}, frees: lifetime.Queue{Paused: resetting(c.device.raw)}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}

@@ -9,9 +9,17 @@ import (
 
 // withCurrent calls f on a thread where c is current and whose capture mode is RELAXED,
 // so that f cannot invalidate a capture on another thread. Then it restores the thread.
-// Frequent calls have a function in package rt instead, which does all of this in one cgo
-// call.
-func (c *contextCore) withCurrent(f func() error) error { return c.withCurrentMode(rt.Relaxed, f) }
+// A reset waits for f. Frequent calls have a function in package rt instead, which does all
+// of this but the last in one cgo call.
+func (c *contextCore) withCurrent(f func() error) error {
+	if c.shared != nil {
+		if c.shared.begin(0) == nil {
+			return rt.CodeReset
+		}
+		defer c.shared.end()
+	}
+	return c.withCurrentMode(rt.Relaxed, f)
+}
 
 func (c *contextCore) withCurrentMode(mode rt.Mode, f func() error) error {
 	if c.shared != nil && c.shared.reset.Load() {

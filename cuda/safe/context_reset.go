@@ -3,10 +3,10 @@ package safe
 import (
 	"cmp"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -18,13 +18,14 @@ import (
 // package that were made in the context then return [ErrReset], and closing them does
 // nothing. Contexts opened afterwards are new.
 //
-// ResetPrimary waits for calls in flight on streams, events, green contexts and executables of
-// this package, and for pending destruction of closed or dropped objects. It returns [ErrCapturing] while a
-// stream of the device is capturing. Nothing else may be in flight in the context: CUDA
-// crashes if an allocation, or a call of package driver or of another library, coincides
-// with a reset. For the same reason, synchronize every stream and then close every object
-// before you reset the context by other means: the release of an object whose work is
-// pending follows in the background. Source: cuDevicePrimaryCtxReset.
+// ResetPrimary waits for calls of this package in flight, with objects of the context and with
+// executables, and for pending destruction of closed or dropped objects. It returns
+// [ErrCapturing] while a stream of the device is capturing. Nothing else may be in flight in
+// the context: CUDA crashes if a call of package driver or of another library coincides with a
+// reset, also in a function of [Context.WithCurrent]. For the same reason, synchronize every
+// stream and then close every object before you reset the context by other means: the release
+// of an object whose work is pending follows in the background. Source:
+// cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"
 	if err := rt.Init(); err != nil {
@@ -33,77 +34,112 @@ func (d Device) ResetPrimary() error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}
-	frees := pausedFrees(d.raw)
-	frees.Lock() // first, as it may wait for work on the device: the reaper goes on meanwhile
-	defer frees.Unlock()
-	lifetime.Paused.Lock()
-	defer lifetime.Paused.Unlock()
-	queues := d.queues()
-	for _, q := range queues {
-		q.mu.second().Lock()
-		defer q.mu.Unlock()
+	resets := resetting(d.raw)
+	resets.Lock() // which may wait for work on the device
+	defer resets.Unlock()
+	noted, err := d.revoke(op)
+	if err != nil {
+		return err
 	}
-	for _, q := range queues {
-		if q.capture.Load() != nil {
-			return refuse(op, ErrCapturing, "a stream of %v is capturing", d)
+	// From here on, calls return ErrReset: with nothing locked that they need, wait for earlier ones.
+	for _, s := range noted {
+		s.calls.wait()
+	}
+	poller.pass()
+	revocations.Add(1)
+	for done := false; !done; {
+		if done, err = d.tryReset(); !done {
+			time.Sleep(windowShare * lastWindow)
 		}
 	}
-	poller.pause()
-	defer poller.resume()
-	for _, s := range d.noteReset() {
-		s.asking.wait()
-	}
-	revocations.Add(1)
-	var err error
-	executables.whenAlone(func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
 	return wrap(op, err)
 }
 
-// pausedFrees keeps the frees of all contexts of the device from running while it is locked.
-func pausedFrees(d driver.CUdevice) *sync.RWMutex {
-	all, _ := freesOf.LoadOrStore(d, &sync.RWMutex{})
-	return all.(*sync.RWMutex)
+// tryReset resets the context with the reaper paused, unless launches are in flight.
+func (d Device) tryReset() (done bool, err error) {
+	lifetime.Paused.Lock()
+	defer lifetime.Paused.Unlock()
+	done = executables.alone(lastWindow, func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
+	return done, err
 }
 
-var freesOf sync.Map // driver.CUdevice -> *sync.RWMutex
+// resetting is locked during a reset of the device. It keeps frees of all contexts of the device
+// from running, and contexts from being opened that the reset would not know.
+func resetting(d driver.CUdevice) *sync.RWMutex {
+	of, _ := resettings.LoadOrStore(d, &sync.RWMutex{})
+	return of.(*sync.RWMutex)
+}
 
-// noteReset makes calls on objects in the primary context return ErrReset.
-func (d Device) noteReset() (noted []*contextState) {
+var resettings sync.Map // driver.CUdevice -> *sync.RWMutex
+
+// revoke makes calls on objects in the primary context return ErrReset, and returns the states of
+// the context. Calls that hold the lock of a stream have returned then.
+func (d Device) revoke(op string) (noted []*contextState, err error) {
+	for all := false; !all && err == nil; {
+		queues := d.queues()
+		for _, q := range queues {
+			q.mu.second().Lock()
+		}
+		if slices.ContainsFunc(queues, func(q *queue) bool { return q.capture.Load() != nil }) {
+			err = refuse(op, ErrCapturing, "a stream of %v is capturing", d)
+		} else {
+			noted, all = d.noteReset(queues)
+		}
+		for _, q := range queues {
+			q.mu.Unlock()
+		}
+	}
+	return noted, err
+}
+
+// noteReset notes the reset unless there is a stream whose queue is not among those that are
+// locked: the lock of another one may have been waited for, while the program made a new stream.
+func (d Device) noteReset(locked []*queue) (noted []*contextState, all bool) {
 	states.Lock()
 	defer states.Unlock()
 	for _, s := range states.of {
-		if s.primary.Load() && s.device == d.raw {
-			s.reset.Store(true)
-			noted = append(noted, s)
+		if !s.primary.Load() || s.device != d.raw {
+			continue
 		}
+		s.mu.Lock() // until it is noted: no stream is listed meanwhile
+		defer s.mu.Unlock()
+		for c := range s.streams {
+			if _, ok := slices.BinarySearchFunc(locked, c.queue, inOrder); !ok {
+				return nil, false
+			}
+		}
+		noted = append(noted, s)
 	}
-	return noted
+	for _, s := range noted {
+		s.reset.Store(true)
+	}
+	return noted, true
 }
 
-// queries counts calls with events in flight that hold no lock of the context's streams, most of
-// them queries. It is striped, so that goroutines with different events seldom share a cache line.
-type queries [8]struct {
+// callCount counts calls in flight that hold no lock of the context's streams, such as queries of
+// events. It is striped, so that goroutines with different events seldom share a cache line.
+type callCount [8]struct {
 	n atomic.Int32
 	_ [60]byte
 }
 
-func (q *queries) of(e driver.CUevent) *atomic.Int32 {
+func (q *callCount) of(e driver.CUevent) *atomic.Int32 {
 	return &q[(e>>4^e>>8)%driver.CUevent(len(q))].n
 }
 
 // wait waits for the calls in flight.
-func (q *queries) wait() {
+func (q *callCount) wait() {
 	for i := range q {
-		for q[i].n.Load() > 0 {
-			runtime.Gosched()
+		for nap := shortNap; q[i].n.Load() > 0; {
+			nap = nap.take()
 		}
 	}
 }
 
-// startQuery counts a query of an event, or another call with it, which ends with Add(-1). It
-// returns nil if the context was reset.
-func (s *contextState) startQuery(e driver.CUevent) *atomic.Int32 {
-	n := s.asking.of(e)
+// begin counts a call, with an event or 0, which ends with Add(-1): a reset waits for it, so it
+// must not wait for one. begin returns nil if the context was reset.
+func (s *contextState) begin(e driver.CUevent) *atomic.Int32 {
+	n := s.calls.of(e)
 	n.Add(1)
 	if s.reset.Load() {
 		n.Add(-1)
@@ -112,21 +148,13 @@ func (s *contextState) startQuery(e driver.CUevent) *atomic.Int32 {
 	return n
 }
 
-// asking calls f with the context current, unless it was reset. A reset waits for f, which
-// calls the driver with a stream or an event and may hold no lock.
-func (c *contextCore) asking(f func() error) error {
-	n := c.shared.startQuery(0)
-	if n == nil {
-		return rt.CodeReset
-	}
-	defer n.Add(-1)
-	return c.withCurrent(f)
-}
+// end undoes begin(0).
+func (s *contextState) end() { s.calls.of(0).Add(-1) }
 
 // eventQuery queries an event for up to spin nanoseconds, unless the context was reset.
 // A reset waits for it.
 func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent, spin int64) driver.CUresult {
-	n := c.shared.startQuery(e)
+	n := c.shared.begin(e)
 	if n == nil {
 		return rt.CodeReset
 	}
@@ -137,7 +165,7 @@ func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent,
 
 // homeQuery is eventQuery that also detects resets by other code.
 func (c *contextCore) homeQuery(home rt.Home, e driver.CUevent) driver.CUresult {
-	n := c.shared.startQuery(e)
+	n := c.shared.begin(e)
 	if n == nil {
 		return rt.CodeReset
 	}
@@ -157,5 +185,8 @@ func (d Device) queues() []*queue {
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b *queue) int { return cmp.Compare(a.number, b.number) })
+	return slices.SortedFunc(maps.Keys(all), inOrder)
 }
+
+// inOrder compares queues by the order in which they are locked.
+func inOrder(a, b *queue) int { return cmp.Compare(a.number, b.number) }

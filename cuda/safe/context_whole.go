@@ -63,6 +63,11 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 		return wrap(op, err)
 	}
 	defer stripe.leave()
+	for _, c := range contexts { // only now, as a reset closes the gate
+		if c.shared.reset.Load() {
+			return &Error{Op: op, Err: ErrReset}
+		}
+	}
 	return hostWaits.with(0, func() error { return contexts[0].callForeign(op, f) })
 }
 
@@ -93,7 +98,7 @@ func enterWhole(op string, contexts ...*contextCore) (leave func(), err error) {
 // uncaptured returns an error if a stream of the context is in a capture that this package
 // did not begin.
 func (c *contextCore) uncaptured(op string) error {
-	return c.asking(func() error {
+	return c.withCurrent(func() error {
 		for _, s := range c.shared.live() {
 			if s.look() {
 				return refuse(op, ErrCapturing, "another stream of the context is capturing")

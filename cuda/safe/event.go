@@ -348,7 +348,7 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	defer end.gate.leave()
 	defer begin.gate.leave()
 	var ms float32
-	err = end.ctx.asking(func() error {
+	err = end.ctx.withCurrent(func() error {
 		err := driver.CuEventElapsedTime(&ms, begin.raw, end.raw)
 		if errors.Is(err, ErrNotSupported) { // before CUDA 12.8
 			err = driver.CuEventElapsedTime_v1(&ms, begin.raw, end.raw)
@@ -403,6 +403,6 @@ func (e *Event) IPCHandle() (driver.CUipcEventHandle, error) {
 		return h, err
 	}
 	defer v.Release()
-	err = v.ctx.asking(func() error { return driver.CuIpcGetEventHandle(&h, v.raw) })
+	err = v.ctx.withCurrent(func() error { return driver.CuIpcGetEventHandle(&h, v.raw) })
 	return h, wrap(op, err)
 }

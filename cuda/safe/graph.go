@@ -83,9 +83,10 @@ func NewGraph(x *Context) (*Graph, error) {
 	}
 	defer c.Release()
 	g := newGraphCore(c)
-	if c.shared.reset.Load() {
+	if c.shared.begin(0) == nil {
 		return nil, &Error{Op: op, Err: ErrReset}
 	}
+	defer c.shared.end()
 	if code := c.home().CreateGraph(&g.raw); code != 0 {
 		return nil, failed(op, code)
 	}

@@ -135,6 +135,9 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 
 // instantiate instantiates a graph whose launches leave allocs allocated.
 func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags driver.CUgraphInstantiate_flags) error {
+	if g.ctx.shared.reset.Load() { // in turn: a reset takes it, too
+		return rt.CodeReset
+	}
 	if slices.ContainsFunc(allocs, func(b *block) bool { return b.graph.home != nil }) {
 		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
 	}

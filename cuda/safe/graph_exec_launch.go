@@ -110,13 +110,14 @@ func (e *execCore) launched() {
 
 // enter locks the executable for a call until leave.
 func (e *execCore) enter(op string, s *stripe) error {
-	if e.ctx.shared.reset.Load() {
-		return &Error{Op: op, Err: ErrReset}
-	}
 	if err := lock(op, &e.mu); err != nil {
 		return err
 	}
 	err := s.enter(&executables)
+	if err == nil && e.ctx.shared.reset.Load() { // not before, as a reset closes the gate
+		s.leave()
+		err = rt.CodeReset
+	}
 	if err != nil {
 		e.mu.Unlock()
 	}

@@ -281,7 +281,7 @@ func takeNodes(op string, params []NodeParams, into *graphCore) (*nodeRun, error
 			r.over()
 			return nil, err
 		}
-		if len(r.works) > 0 && w.kernel.module.core.ctx.raw != r.context() {
+		if len(r.works) > 0 && w.kernel.module.core.ctx.raw != r.context().raw {
 			break
 		}
 		r.works = append(r.works, w)
@@ -303,7 +303,7 @@ func (r *nodeRun) keptBy(done int) *retained {
 	return k
 }
 
-func (r *nodeRun) context() driver.CUcontext { return r.works[0].kernel.module.core.ctx.raw }
+func (r *nodeRun) context() *contextCore { return r.works[0].kernel.module.core.ctx }
 
 // add adds a node to the list.
 func (r *nodeRun) add(w *kernelNode, deps []driver.CUgraphNode, after []int) {
@@ -337,7 +337,12 @@ func (r *nodeRun) addChanges(op string, changes []NodeChange) error {
 
 // do adds or changes the nodes, and returns how many.
 func (r *nodeRun) do(op string, of uintptr, call rt.NodeCall) (done int, err error) {
-	code, done := rt.KernelNodes(r.context(), of, call, r.words, r.raw)
+	c := r.context()
+	if c.shared.begin(0) == nil {
+		return 0, &Error{Op: op, Err: ErrReset}
+	}
+	defer c.shared.end()
+	code, done := rt.KernelNodes(c.raw, of, call, r.words, r.raw)
 	if code != 0 {
 		err = r.works[done].refused(op, code)
 	}

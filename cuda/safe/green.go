@@ -118,7 +118,7 @@ func (g *GreenContext) acquire(op string) (*greenCore, error) {
 
 // withCurrent calls f, which uses the handle, with the context current. A reset waits for f.
 func (g *greenCore) withCurrent(f func() error) error {
-	return g.ctx.asking(func() error {
+	return g.ctx.withCurrent(func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return f()

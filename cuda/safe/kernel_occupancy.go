@@ -58,29 +58,26 @@ func (k *Kernel) searchBlockSize(op string, c *moduleCore, o BlockSizeOptions) (
 		}
 	}
 	warp, full, multiprocessors := of[0], of[1], of[2]
+	var most int32
 	err = c.ctx.withCurrent(func() error {
-		var most int32
-		if err := driver.CuFuncGetAttribute(&most, driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k.function); err != nil {
-			return err
-		}
-		limit := int(most)
-		if o.Limit > 0 {
-			limit = min(limit, o.Limit)
-		}
-		best := 0
-		for t := (limit + warp - 1) / warp * warp; t > 0 && best < full; t -= warp {
-			size := min(t, limit)
-			var n int32
-			err := driver.CuOccupancyMaxActiveBlocksPerMultiprocessor(&n, k.function, int32(size), o.SharedFor(size))
-			if err != nil {
-				return err
-			}
-			if busy := int(n) * size; busy > best {
-				best, threads, blocks = busy, size, int(n)*multiprocessors
-			}
-		}
-		return nil
+		return driver.CuFuncGetAttribute(&most, driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k.function)
 	})
+	limit := int(most)
+	if o.Limit > 0 {
+		limit = min(limit, o.Limit)
+	}
+	best := 0
+	for t := (limit + warp - 1) / warp * warp; t > 0 && best < full && err == nil; t -= warp {
+		size := min(t, limit)
+		shared := o.SharedFor(size) // outside of withCurrent, for which a reset waits
+		var n int32
+		err = c.ctx.withCurrent(func() error {
+			return driver.CuOccupancyMaxActiveBlocksPerMultiprocessor(&n, k.function, int32(size), shared)
+		})
+		if busy := int(n) * size; busy > best {
+			best, threads, blocks = busy, size, int(n)*multiprocessors
+		}
+	}
 	return blocks, threads, wrap(op, err)
 }
 

@@ -166,6 +166,10 @@ func (b *block) fromHeap() error {
 		b.address, b.heap = address, h
 		return nil
 	}
+	if b.ctx.shared.begin(0) == nil {
+		return rt.CodeReset
+	}
+	defer b.ctx.shared.end()
 	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
 	return hostWaits.with(uint32(uintptr(unsafe.Pointer(b))>>7), func() error { // it may wait for the stream
 		if code := a.Do(); code != 0 {
@@ -292,6 +296,10 @@ func (b *block) toHeap() error {
 
 // toPool frees memory of the block's heap.
 func (b *block) toPool(address driver.CUdeviceptr) error {
+	if b.ctx.shared.begin(0) == nil {
+		return nil
+	}
+	defer b.ctx.shared.end()
 	_, err := b.freed(b.ctx.home().Free(address, b.heap.stream))
 	return err
 }
@@ -336,6 +344,9 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 		return false, nil
 	}
 	defer s.mu.Unlock()
+	if s.ctx.shared.reset.Load() {
+		return b.freed(rt.CodeReset)
+	}
 	if s.over || s.capture.Load() != nil {
 		return false, nil
 	}
@@ -361,6 +372,10 @@ func (b *block) freeAside() (done bool, err error) {
 		return false, nil
 	}
 	defer pool.put(stream, math.MaxInt32)
+	if b.ctx.shared.begin(0) == nil {
+		return true, nil
+	}
+	defer b.ctx.shared.end()
 	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 

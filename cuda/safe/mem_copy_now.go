@@ -98,17 +98,40 @@ func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, er
 		}
 		copying.queueUp()
 	}
-	for _, b := range blocks {
-		if b.reset() { // during the waits
-			copying.leave()
-			return 0, b.unusable(op)
+	stream, err := driver.CUstream(0), error(rt.CodeReset)
+	if c.beginCopy(blocks) {
+		if stream, err = c.shared.copies.get(c); err != nil {
+			c.endCopy(blocks)
 		}
 	}
-	stream, err := c.shared.copies.get(c)
 	if err != nil {
 		copying.leave()
 	}
 	return stream, wrap(op, err)
+}
+
+// beginCopy begins a call in the context and those of the blocks, unless one of them was reset.
+func (c *contextCore) beginCopy(blocks []*block) bool {
+	if c.shared.begin(0) == nil {
+		return false
+	}
+	for i, b := range blocks {
+		if !b.ctx.same(c) && b.ctx.shared.begin(0) == nil {
+			c.endCopy(blocks[:i])
+			return false
+		}
+	}
+	return true
+}
+
+// endCopy undoes beginCopy.
+func (c *contextCore) endCopy(blocks []*block) {
+	for _, b := range blocks {
+		if !b.ctx.same(c) {
+			b.ctx.shared.end()
+		}
+	}
+	c.shared.end()
 }
 
 // endNow returns the stream to the pool, or has it destroyed if the pool is full: a limiter
@@ -123,6 +146,7 @@ func (c *contextCore) endNow(stream driver.CUstream, blocks []*block) {
 			return false
 		})
 	}
+	c.endCopy(blocks)
 	copying.leave()
 }
 

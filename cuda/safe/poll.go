@@ -23,8 +23,8 @@ type polling struct {
 	running   bool
 	abandoned atomic.Bool // some waits were abandoned
 
-	asking sync.Mutex   // held while events are queried
-	pauses atomic.Int32 // wanted
+	asking  sync.Mutex   // held while events are queried
+	passing atomic.Int32 // calls of pass
 }
 
 // A waiter waits for an event. The poller calls end once the event is no longer needed.
@@ -121,7 +121,7 @@ func (p *polling) run() {
 func (p *polling) poll(l *waitQueues, seen uint32) int {
 	p.asking.Lock()
 	defer p.asking.Unlock()
-	if p.pauses.Load() > 0 {
+	if p.passing.Load() > 0 {
 		return 0
 	}
 	if n := l.afterReset(); n > 0 {
@@ -130,15 +130,12 @@ func (p *polling) poll(l *waitQueues, seen uint32) int {
 	return rt.Poll(l.entries, &p.alarm, seen)
 }
 
-// pause keeps the poller from querying events until resume.
-func (p *polling) pause() {
-	p.pauses.Add(1)
+// pass waits until the poller queries no events of contexts whose reset was noted before.
+func (p *polling) pass() {
+	p.passing.Add(1)
 	p.alarm.Wake()
 	p.asking.Lock()
-}
-
-func (p *polling) resume() {
-	p.pauses.Add(-1)
+	p.passing.Add(-1)
 	p.asking.Unlock()
 }
 

@@ -85,9 +85,10 @@ func (c *contextCore) newStream(op string, o StreamOptions) (*streamCore, error)
 	if err := s.choosePriority(op, o); err != nil {
 		return nil, wrap(op, err)
 	}
-	if c.shared.reset.Load() {
+	if c.shared.begin(0) == nil {
 		return nil, &Error{Op: op, Err: ErrReset}
 	}
+	defer c.shared.end()
 	kind := streamKind{s.nonBlocking, s.priority}
 	if s.raw = c.shared.spare.take(kind); s.raw != 0 {
 		code := c.home().Check()

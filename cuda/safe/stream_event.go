@@ -214,7 +214,7 @@ func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags dri
 		return refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
 	}
 	if !e.ctx.same(s.ctx) {
-		n := e.ctx.shared.startQuery(e.raw) // a reset of its device waits for the call
+		n := e.ctx.shared.begin(e.raw) // a reset of its device waits for the call
 		if n == nil {
 			return &Error{Op: op, Err: ErrReset}
 		}

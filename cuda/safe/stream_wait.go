@@ -182,7 +182,7 @@ func (s *Stream) SynchronizeBlocking() error {
 	if err := c.recordEnd(context.Background(), op, e); err != errPending {
 		return err
 	}
-	return wrap(op, c.ctx.asking(func() error { // a reset waits for it
+	return wrap(op, c.ctx.withCurrent(func() error { // a reset waits for it
 		return hostWaits.with(c.number, func() error { return driver.CuEventSynchronize(e) })
 	}))
 }
@@ -205,8 +205,8 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 		return s.ctx.event()
 	}
 	flags := uint32(driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_BLOCKING_SYNC)
-	err = s.ctx.asking(func() error { return driver.CuEventCreate(&e, flags) })
-	return e, func() { s.ctx.asking(func() error { return driver.CuEventDestroy(e) }) }, err
+	err = s.ctx.withCurrent(func() error { return driver.CuEventCreate(&e, flags) })
+	return e, func() { s.ctx.withCurrent(func() error { return driver.CuEventDestroy(e) }) }, err
 }
 
 // Wait waits until the latest record of e has completed. If e is recorded again

@@ -37,7 +37,7 @@ func (p *eventPool) get(c *contextCore) (driver.CUevent, error) {
 		if e := p.take(); e != 0 {
 			return e, nil
 		}
-		if err := c.asking(p.make); err != nil {
+		if err := c.withCurrent(p.make); err != nil {
 			e := p.take() // one may have been created, or put back
 			if e != 0 {
 				err = nil
@@ -236,7 +236,7 @@ func (m marker) orders(s *streamCore) driver.CUresult {
 		}
 	}
 	if other := m.stream.ctx; !other.same(s.ctx) {
-		n := other.shared.startQuery(event) // a reset of its device waits for the call
+		n := other.shared.begin(event) // a reset of its device waits for the call
 		if n == nil {
 			return 0 // the reset has ended the work
 		}

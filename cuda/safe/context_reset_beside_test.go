@@ -1,0 +1,143 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Calls with all kinds of objects beside a reset. Each test runs in its own process. Runs on any
+// driver.
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/require"
+)
+
+// objectsAtReset are what calls use while a reset destroys it, but for the stream of another device.
+type objectsAtReset struct {
+	x      *safe.Context
+	s      *safe.Stream
+	b      *safe.Buffer[uint32]
+	h      *safe.Pinned[uint32]
+	a      *safe.Array[float32]
+	pool   *safe.Pool
+	m      *safe.Module
+	k      *safe.Kernel
+	g      *safe.Graph
+	n      safe.Node
+	exec   *safe.GraphExec
+	other  *safe.Stream
+	theirs *safe.Buffer[uint32] // of other
+}
+
+// TestResetBesideCalls: a reset waits for calls in flight, also for those that hold no lock of a
+// stream.
+func TestResetBesideCalls(t *testing.T) {
+	for name, call := range map[string]func(w *objectsAtReset) error{
+		"Context.Synchronize": func(w *objectsAtReset) error { return w.x.Synchronize() },
+		"Context.MemoryInfo":  func(w *objectsAtReset) error { _, _, err := w.x.MemoryInfo(); return err },
+		"CopyToHost":          func(w *objectsAtReset) error { return w.b.CopyToHost(make([]uint32, 4)) },
+		"CopyFrom of a peer":  func(w *objectsAtReset) error { return w.b.CopyFrom(w.theirs) },
+		"CopyFrom to a peer":  func(w *objectsAtReset) error { return w.theirs.CopyFrom(w.b) },
+		"Kernel.Load":         func(w *objectsAtReset) error { return w.k.Load() },
+		"Module.Kernel":       func(w *objectsAtReset) error { _, err := w.m.Kernel("nothing"); return err },
+		"occupancy":           func(w *objectsAtReset) error { _, err := w.k.MaxBlocksPerMultiprocessor(32, 0); return err },
+		"Pool.Trim":           func(w *objectsAtReset) error { return w.pool.Trim(0) },
+		"Graph.Nodes":         func(w *objectsAtReset) error { _, err := w.g.Nodes(); return err },
+		"Graph.Clone": func(w *objectsAtReset) error {
+			g, err := w.g.Clone()
+			return errors.Join(err, g.Close())
+		},
+		"Graph.Instantiate": func(w *objectsAtReset) error {
+			e, err := w.g.Instantiate()
+			return errors.Join(err, e.Close())
+		},
+		"GraphExec.Launch elsewhere": func(w *objectsAtReset) error { return w.exec.Launch(w.other) },
+		"GraphExec.Update":           func(w *objectsAtReset) error { return w.exec.Update(w.g) },
+		"GraphExec.Set": func(w *objectsAtReset) error {
+			return w.exec.Set(w.n, safe.KernelNode(w.k, one))
+		},
+		"Node.Dependencies": func(w *objectsAtReset) error { _, err := w.n.Dependencies(); return err },
+		"NewStream": func(w *objectsAtReset) error {
+			s, err := safe.NewStream(w.x, safe.StreamOptions{})
+			return errors.Join(err, s.Close())
+		},
+		"NewEvent": func(w *objectsAtReset) error {
+			e, err := safe.NewEvent(w.x, safe.EventOptions{})
+			return errors.Join(err, e.Close())
+		},
+		"NewBuffer": func(w *objectsAtReset) error {
+			b, err := safe.NewBuffer[uint32](w.x, 64<<20)
+			return errors.Join(err, b.Close())
+		},
+		"NewBufferAsync": func(w *objectsAtReset) error {
+			b, err := safe.NewBufferAsync[uint32](w.s, 64)
+			return errors.Join(err, b.Close())
+		},
+		"WithoutCaptures": func(w *objectsAtReset) error { return w.x.WithoutCaptures(func() error { return nil }) },
+		"Fork":            func(w *objectsAtReset) error { return w.s.Fork(2, func([]*safe.Stream) error { return nil }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs(t, "cuCtxGetId")
+			w := &objectsAtReset{}
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				t.Cleanup(func() { wentWithContext(t) }) // after all is closed
+				y := second(t)
+				w.other = stream(t, y)
+				w.theirs = buffer[uint32](t, y, 4)
+				for end := time.Now().Add(stormTime(t)); time.Now().Before(end); {
+					w.reset(t, call)
+				}
+			})
+		})
+	}
+}
+
+// reset resets the device while three goroutines call.
+func (w *objectsAtReset) reset(t *testing.T, call func(*objectsAtReset) error) {
+	t.Helper()
+	var err error
+	w.x, err = safe.Open(0)
+	require.NoError(t, err)
+	w.s, err = safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	w.b, err = safe.NewBuffer[uint32](w.x, 4)
+	require.NoError(t, err)
+	w.h, err = safe.NewPinned[uint32](w.x, 4, safe.PinnedOptions{})
+	require.NoError(t, err)
+	w.a, err = safe.NewArray[float32](w.x, safe.Extent{Width: 16}, safe.ArrayOptions{})
+	require.NoError(t, err)
+	w.pool, err = safe.NewPool(w.x, safe.PoolOptions{})
+	require.NoError(t, err)
+	w.m, err = safe.LoadFile(w.x, "testdata/kernels.ptx", safe.LoadOptions{})
+	require.NoError(t, err)
+	w.k, err = w.m.Kernel("nothing")
+	require.NoError(t, err)
+	w.g, err = safe.NewGraph(w.x)
+	require.NoError(t, err)
+	w.n, err = w.g.Add(safe.KernelNode(w.k, one))
+	require.NoError(t, err)
+	w.exec, err = w.g.Instantiate()
+	require.NoError(t, err)
+	told := make(chan error, 3)
+	for range cap(told) {
+		go func() {
+			err := call(w)
+			for err == nil {
+				err = call(w)
+			}
+			told <- err
+		}()
+	}
+	time.Sleep(time.Millisecond)
+	resetPrimary(t, w.x)
+	for range cap(told) {
+		require.ErrorIs(t, <-told, safe.ErrReset)
+	}
+	for _, c := range []closer{w.exec, w.g, w.m, w.pool, w.a, w.h, w.b, w.s, w.x} {
+		require.NoError(t, c.Close())
+	}
+}
