@@ -85,14 +85,23 @@ type contextState struct {
 // Open retains the primary context of a device, which the runtime API and most libraries
 // use too. Close each Context that Open returns.
 //
-// The errors are those of [Devices]. Open returns driver.CUDA_ERROR_INVALID_DEVICE if no
-// device has the ordinal. Source: cuDevicePrimaryCtxRetain.
+// Open waits for a [Device.ResetPrimary] in progress. The errors are those of [Devices]. Open
+// returns driver.CUDA_ERROR_INVALID_DEVICE if no device has the ordinal.
+// Source: cuDevicePrimaryCtxRetain.
 func Open(ordinal int) (*Context, error) {
 	const op = "Open"
 	d, err := device(ordinal)
 	if err != nil {
 		return nil, wrap(op, err)
 	}
+	resets := resetting(d.raw)
+	if !resets.TryRLock() {
+		if rt.InCallback() {
+			return nil, &Error{Op: op, Err: ErrInCallback}
+		}
+		resets.RLock()
+	}
+	defer resets.RUnlock()
 	core := &contextCore{device: d}
 	if err := driver.CuDevicePrimaryCtxRetain(&core.raw, d.raw); err != nil {
 		return nil, wrap(op, err)

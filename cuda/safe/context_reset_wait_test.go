@@ -103,3 +103,33 @@ func TestBesideWaitingReset(t *testing.T) {
 		})
 	}
 }
+
+// TestOpenDuringReset: a context that is opened while a reset waits is one of after the reset.
+func TestOpenDuringReset(t *testing.T) {
+	needs(t, "cuCtxGetId")
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		x := open(t, 0)
+		s := stream(t, x)
+		h := host[uint32](t, x, 1)
+		unstick := stickOn(t, h, s)
+		call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		opened := background(func() {
+			y, err := safe.Open(0)
+			if assert.NoError(t, err) {
+				u, err := safe.NewStream(y, safe.StreamOptions{})
+				assert.NoError(t, err)
+				<-reset
+				assert.NoError(t, u.Synchronize())
+				assert.NoError(t, u.Close())
+				assert.NoError(t, y.Close())
+			}
+		})
+		unstick()
+		<-call
+		<-reset
+		<-opened
+	})
+}
