@@ -133,3 +133,21 @@ func TestOpenDuringReset(t *testing.T) {
 		<-opened
 	})
 }
+
+// TestResetInOnError: the function of OnError may reset a device, though the reaper waits for it.
+func TestResetInOnError(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		told := make(chan struct{})
+		safe.OnError(func(error) {
+			assert.NoError(t, x.Device().ResetPrimary())
+			close(told)
+		})
+		defer safe.OnError(nil)
+		r, err := safe.NewResource(x, func() { panic("no") })
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		soon(t, told, "the reset waits for the reaper")
+	})
+}

@@ -185,7 +185,7 @@ func (h *Handle) reap() (again bool) {
 		return true
 	}
 	if err != nil {
-		Report(err)
+		report(err)
 	}
 	return false
 }

@@ -69,6 +69,9 @@ func (q *Queue) run() {
 			paused.RLock()
 			again := f()
 			paused.RUnlock()
+			if q == &Reaper {
+				tell()
+			}
 			if again {
 				later = append(later, f)
 			}

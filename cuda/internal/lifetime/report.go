@@ -29,10 +29,21 @@ func OnError(f func(error)) {
 // TrackLeaks has Open record the stack for objects made from now on.
 func TrackLeaks(on bool) { trackLeaks.Store(on) }
 
-// Report passes err to the function of OnError. Only the Reaper may call it.
-func Report(err error) {
-	if f := handler.Load(); f != nil {
-		Apart(func() { (*f)(err) })
+// reports are errors that the Reaper has yet to pass on. Only the Reaper uses them.
+var reports []error
+
+// report passes err to the function of OnError, once the Reaper's present function has returned:
+// that of OnError may lock Paused. Only the Reaper may call it.
+func report(err error) { reports = append(reports, err) }
+
+// tell passes on what was reported.
+func tell() {
+	all := reports
+	reports = nil
+	for _, err := range all {
+		if f := handler.Load(); f != nil {
+			Apart(func() { (*f)(err) })
+		}
 	}
 }
 
@@ -49,7 +60,7 @@ func Apart(f func()) {
 // ReportLater reports from the Reaper.
 func ReportLater(err error) {
 	Reaper.Add(func() bool {
-		Report(err)
+		report(err)
 		return false
 	})
 }
