@@ -257,6 +257,20 @@ func (e *eventCore) destroy() error {
 	return e.ctx.destroying("Event.Close", func() error { return driver.CuEventDestroy(e.raw) })
 }
 
+// existing calls f unless a reset of the event's context, which need not be that of the call, has
+// destroyed the event. A reset waits for f.
+func (e *eventCore) existing(f func(raw driver.CUevent) error) error {
+	n := e.ctx.shared.begin(e.raw)
+	if n == nil {
+		return rt.CodeReset
+	}
+	defer n.Add(-1)
+	return f(e.raw)
+}
+
+// reset returns whether a reset has destroyed the event.
+func (e *eventCore) reset() bool { return e.ctx.shared.reset.Load() }
+
 // acquire acquires the event for a call.
 func (e *Event) acquire(op string) (*eventCore, error) {
 	if e == nil || e.core == nil || !e.core.Acquire() {

@@ -138,6 +138,9 @@ func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags d
 	if g.ctx.shared.reset.Load() { // in turn: a reset takes it, too
 		return rt.CodeReset
 	}
+	if err := g.kept.existing(op); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(allocs, func(b *block) bool { return b.graph.home != nil }) {
 		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
 	}
@@ -274,6 +277,9 @@ func (e *GraphExec) Update(g *Graph) error {
 			return err
 		}
 		defer c.leave(&executables.stripes[0])
+		if err := g.kept.existing(op); err != nil {
+			return err
+		}
 		if err := c.update(g); err != nil {
 			return err
 		}

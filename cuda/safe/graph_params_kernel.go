@@ -136,6 +136,11 @@ func (w *kernelNode) refused(op string, code driver.CUresult) error {
 
 // call adds the node, or changes it.
 func (w *kernelNode) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
+	shared := w.kernel.module.core.ctx.shared // of a context that may be another one than the graph's
+	if shared.begin(0) == nil {
+		return rt.CodeReset
+	}
+	defer shared.end()
 	args := w.fill(n)
 	n.Deps = uint32(len(deps))
 	if code := n.Do(unsafe.SliceData(deps), args); code != 0 {

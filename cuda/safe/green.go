@@ -298,7 +298,9 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 			return refuse(op, ErrCapturing, "the event was last recorded in a capture")
 		}
 		defer v.gate.leave()
-		return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, v.raw) })
+		return v.existing(func(raw driver.CUevent) error {
+			return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, raw) })
+		})
 	})
 }
 

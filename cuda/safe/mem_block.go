@@ -166,10 +166,11 @@ func (b *block) fromHeap() error {
 		b.address, b.heap = address, h
 		return nil
 	}
-	if b.ctx.shared.begin(0) == nil {
+	n := b.begin()
+	if n == nil {
 		return rt.CodeReset
 	}
-	defer b.ctx.shared.end()
+	defer n.Add(-1)
 	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
 	return hostWaits.with(uint32(uintptr(unsafe.Pointer(b))>>7), func() error { // it may wait for the stream
 		if code := a.Do(); code != 0 {
@@ -294,12 +295,18 @@ func (b *block) toHeap() error {
 	return err
 }
 
+// begin counts a call in the block's context: see contextState.begin. Few blocks share a count.
+func (b *block) begin() *atomic.Int32 {
+	return b.ctx.shared.begin(driver.CUevent(unsafe.Pointer(b)))
+}
+
 // toPool frees memory of the block's heap.
 func (b *block) toPool(address driver.CUdeviceptr) error {
-	if b.ctx.shared.begin(0) == nil {
+	n := b.begin()
+	if n == nil {
 		return nil
 	}
-	defer b.ctx.shared.end()
+	defer n.Add(-1)
 	_, err := b.freed(b.ctx.home().Free(address, b.heap.stream))
 	return err
 }
@@ -372,10 +379,11 @@ func (b *block) freeAside() (done bool, err error) {
 		return false, nil
 	}
 	defer pool.put(stream, math.MaxInt32)
-	if b.ctx.shared.begin(0) == nil {
+	n := b.begin()
+	if n == nil {
 		return true, nil
 	}
-	defer b.ctx.shared.end()
+	defer n.Add(-1)
 	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 

@@ -127,6 +127,9 @@ func (m *moduleCore) Destroy(wait bool) error {
 	})
 }
 
+// reset returns whether a reset has unloaded the module.
+func (m *moduleCore) reset() bool { return m.ctx.shared.reset.Load() }
+
 // acquire acquires the module for a call.
 func (m *Module) acquire(op string) (*moduleCore, error) {
 	if m == nil || m.core == nil || !m.core.Acquire() {

@@ -106,7 +106,7 @@ func (r *Resource) Revoke() {
 // primary contexts.
 var revocations atomic.Int64
 
-// unrevoked returns an error if the executable retains a resource that was revoked, or memory
+// unrevoked returns an error if the executable retains a resource that was revoked, or something
 // that a reset has destroyed. mu is held, and the call is admitted by the executables gate.
 func (e *execCore) unrevoked(op string) error {
 	if n := revocations.Load(); n != e.revocations {
@@ -116,13 +116,26 @@ func (e *execCore) unrevoked(op string) error {
 	case nil:
 		return nil
 	case ErrReset:
-		return refuse(op, ErrReset, "the graph uses memory of another context")
+		return usesReset(op)
 	}
 	return refuse(op, e.revoked, "the graph uses an object of another library that has failed, such as an aborted communicator")
 }
 
+func usesReset(op string) error {
+	return refuse(op, ErrReset, "the graph uses memory, an event or a kernel of another context")
+}
+
+// existing returns an error if something retained was destroyed by a reset. The call is admitted
+// by the executables gate, or in turn.
+func (h *graphRetained) existing(op string) error {
+	if revocations.Load() > 0 && h.revoked() == ErrReset {
+		return usesReset(op)
+	}
+	return nil
+}
+
 // revoked returns ErrClosed if something retained is a resource that was revoked, and ErrReset
-// if it is memory that a reset has destroyed.
+// if it is memory, an event or a module that a reset has destroyed.
 func (h *graphRetained) revoked() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,11 +151,10 @@ func (k *retained) revoked() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.objects {
-		switch b, ok := h.Object().(*block); {
-		case !ok:
-		case b.resource != nil && b.resource.revoked.Load():
+		if b, ok := h.Object().(*block); ok && b.resource != nil && b.resource.revoked.Load() {
 			return ErrClosed
-		case b.reset():
+		}
+		if o, ok := h.Object().(interface{ reset() bool }); ok && o.reset() {
 			return ErrReset
 		}
 	}
