@@ -107,7 +107,7 @@ bench: ## compare the calls with C
 SECONDS ?= 60
 STORM = -seconds $(SECONDS)
 storm: ## run random programs on the simulated driver for SECONDS, with the race detector if RACE=1
-	$(GO) run $(if $(RACE),-race) ./tools/storm -sim $(STORM)
+	$(if $(RACE),GORACE=atexit_sleep_ms=0) $(GO) run $(if $(RACE),-race) ./tools/storm -sim $(STORM)
 
 example: ## run the README's program on the GPU, or on the simulated driver where there is none
 	@$(GO) build -o .cache/vectoradd ./examples/vectoradd

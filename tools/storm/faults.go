@@ -196,7 +196,7 @@ func rawMode(t *task) error {
 	return relaxed(func() error { return t.own.do(false, t.own.act()) })
 }
 
-// reset resets the primary context while no other step runs.
+// reset resets the primary context, beside other steps.
 func reset(t *task) error {
 	d := t.device().x.Device()
 	t.gone.Store(true)

@@ -89,10 +89,6 @@ func (t *task) run(i int, s step) (f *fault) {
 			f = &fault{panicked, k.name, at, fmt.Sprintf("%v\n%s", r, debug.Stack())}
 		}
 	}()
-	if k.topic != "reset" {
-		t.quiet.RLock()
-		defer t.quiet.RUnlock()
-	}
 	err := k.run(t)
 	if err != nil {
 		t.lane.write("%s ended %s: %v", at, k.name, err)

@@ -41,9 +41,7 @@ func init() {
 		{name: "wait.crowd", weight: 2, run: func(t *task) error {
 			s := t.stream()
 			for range t.n(100) {
-				if !t.profile.ends { // a reset must not meet the beginning of a wait
-					go s.Synchronize()
-				}
+				go s.Synchronize()
 				s.Completion()
 			}
 			return nil

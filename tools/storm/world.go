@@ -58,7 +58,7 @@ type world struct {
 	releases  releases
 	filling   []*safe.Buffer[byte] // in the profile full
 
-	// quiet is held by steps, and alone by what nothing may be in flight beside.
+	// quiet is held while the program accesses pinned memory, and alone by a reset, which unmaps it.
 	quiet sync.RWMutex
 	gone  atomic.Bool // CUDA is lost, was reset or has no memory: errors need only be typed
 }
