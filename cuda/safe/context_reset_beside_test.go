@@ -28,6 +28,9 @@ type objectsAtReset struct {
 	g      *safe.Graph
 	n      safe.Node
 	exec   *safe.GraphExec
+	green  *safe.GreenContext
+	e      *safe.Event
+	start  *safe.Event // recorded before e
 	other  *safe.Stream
 	theirs *safe.Buffer[uint32] // of other
 }
@@ -39,8 +42,6 @@ func TestResetBesideCalls(t *testing.T) {
 		"Context.Synchronize": func(w *objectsAtReset) error { return w.x.Synchronize() },
 		"Context.MemoryInfo":  func(w *objectsAtReset) error { _, _, err := w.x.MemoryInfo(); return err },
 		"CopyToHost":          func(w *objectsAtReset) error { return w.b.CopyToHost(make([]uint32, 4)) },
-		"CopyFrom of a peer":  func(w *objectsAtReset) error { return w.b.CopyFrom(w.theirs) },
-		"CopyFrom to a peer":  func(w *objectsAtReset) error { return w.theirs.CopyFrom(w.b) },
 		"Kernel.Load":         func(w *objectsAtReset) error { return w.k.Load() },
 		"Module.Kernel":       func(w *objectsAtReset) error { _, err := w.m.Kernel("nothing"); return err },
 		"occupancy":           func(w *objectsAtReset) error { _, err := w.k.MaxBlocksPerMultiprocessor(32, 0); return err },
@@ -54,8 +55,7 @@ func TestResetBesideCalls(t *testing.T) {
 			e, err := w.g.Instantiate()
 			return errors.Join(err, e.Close())
 		},
-		"GraphExec.Launch elsewhere": func(w *objectsAtReset) error { return w.exec.Launch(w.other) },
-		"GraphExec.Update":           func(w *objectsAtReset) error { return w.exec.Update(w.g) },
+		"GraphExec.Update": func(w *objectsAtReset) error { return w.exec.Update(w.g) },
 		"GraphExec.Set": func(w *objectsAtReset) error {
 			return w.exec.Set(w.n, safe.KernelNode(w.k, one))
 		},
@@ -76,24 +76,55 @@ func TestResetBesideCalls(t *testing.T) {
 			b, err := safe.NewBufferAsync[uint32](w.s, 64)
 			return errors.Join(err, b.Close())
 		},
-		"WithoutCaptures": func(w *objectsAtReset) error { return w.x.WithoutCaptures(func() error { return nil }) },
-		"Fork":            func(w *objectsAtReset) error { return w.s.Fork(2, func([]*safe.Stream) error { return nil }) },
+		"WithoutCaptures":        func(w *objectsAtReset) error { return w.x.WithoutCaptures(func() error { return nil }) },
+		"Event.Since":            func(w *objectsAtReset) error { _, err := w.e.Since(w.start); return err },
+		"GreenContext.Record":    func(w *objectsAtReset) error { return w.green.Record(w.e) },
+		"GreenContext.WaitEvent": func(w *objectsAtReset) error { return w.green.WaitEvent(w.e) },
+		"GreenContext.ID":        func(w *objectsAtReset) error { _, err := w.green.ID(); return err },
+		"Fork":                   func(w *objectsAtReset) error { return w.s.Fork(2, func([]*safe.Stream) error { return nil }) },
+	} {
+		t.Run(name, func(t *testing.T) { (&objectsAtReset{}).resets(t, call) })
+	}
+}
+
+// TestResetBesideCallsElsewhere is TestResetBesideCalls for calls with objects of two devices.
+func TestResetBesideCallsElsewhere(t *testing.T) {
+	for name, call := range map[string]func(w *objectsAtReset) error{
+		"CopyFrom of a peer":         func(w *objectsAtReset) error { return w.b.CopyFrom(w.theirs) },
+		"CopyFrom to a peer":         func(w *objectsAtReset) error { return w.theirs.CopyFrom(w.b) },
+		"GraphExec.Launch elsewhere": func(w *objectsAtReset) error { return w.exec.Launch(w.other) },
+		"WaitEvent elsewhere":        func(w *objectsAtReset) error { return w.other.WaitEvent(w.e) },
+		"Batch elsewhere": func(w *objectsAtReset) error {
+			b, err := safe.NewBatch(w.other.Context())
+			if err == nil {
+				err = errors.Join(b.WaitEvent(w.e), b.Submit(w.other))
+			}
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needs(t, "cuCtxGetId")
-			w := &objectsAtReset{}
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				t.Cleanup(func() { wentWithContext(t) }) // after all is closed
-				y := second(t)
-				w.other = stream(t, y)
-				w.theirs = buffer[uint32](t, y, 4)
-				for end := time.Now().Add(stormTime(t)); time.Now().Before(end); {
-					w.reset(t, call)
-				}
-			})
+			needsSecond(t)
+			(&objectsAtReset{}).resets(t, call)
 		})
 	}
+}
+
+// resets resets the first device again and again, in a process of its own.
+func (w *objectsAtReset) resets(t *testing.T, call func(*objectsAtReset) error) {
+	t.Helper()
+	needs(t, "cuCtxGetId")
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) }) // after all is closed
+		if devices, err := safe.Devices(); len(devices) > 1 {
+			require.NoError(t, err)
+			y := open(t, 1)
+			w.other, w.theirs = stream(t, y), buffer[uint32](t, y, 4)
+		}
+		for end := time.Now().Add(stormTime(t)); time.Now().Before(end); {
+			w.reset(t, call)
+		}
+	})
 }
 
 // reset resets the device while three goroutines call.
@@ -122,6 +153,13 @@ func (w *objectsAtReset) reset(t *testing.T, call func(*objectsAtReset) error) {
 	require.NoError(t, err)
 	w.exec, err = w.g.Instantiate()
 	require.NoError(t, err)
+	w.green, err = safe.NewGreenContext(w.x, splitInto(t, 1)...)
+	require.NoError(t, err)
+	w.e, err = safe.NewEvent(w.x, safe.EventOptions{})
+	require.NoError(t, err)
+	w.start, err = safe.NewEvent(w.x, safe.EventOptions{})
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(w.s.Record(w.start), w.s.Record(w.e), w.s.Synchronize()))
 	told := make(chan error, 3)
 	for range cap(told) {
 		go func() {
@@ -137,7 +175,7 @@ func (w *objectsAtReset) reset(t *testing.T, call func(*objectsAtReset) error) {
 	for range cap(told) {
 		require.ErrorIs(t, <-told, safe.ErrReset)
 	}
-	for _, c := range []closer{w.exec, w.g, w.m, w.pool, w.a, w.h, w.b, w.s, w.x} {
+	for _, c := range []closer{w.e, w.start, w.green, w.exec, w.g, w.m, w.pool, w.a, w.h, w.b, w.s, w.x} {
 		require.NoError(t, c.Close())
 	}
 }

@@ -117,12 +117,17 @@ func open(t testing.TB, ordinal int) *safe.Context {
 // second opens another device, or skips the test if there is only one.
 func second(t testing.TB) *safe.Context {
 	t.Helper()
+	needsSecond(t)
+	return open(t, 1)
+}
+
+func needsSecond(t testing.TB) {
+	t.Helper()
 	devices, err := safe.Devices()
 	require.NoError(t, err)
 	if len(devices) < 2 {
 		t.Skip("needs two devices")
 	}
-	return open(t, 1)
 }
 
 type closer interface{ Close() error }
