@@ -23,8 +23,8 @@ import (
 // o.Format says so. NVRTC that does not know a device as new as this one compiles PTX of
 // the newest architecture that it knows, which the driver then compiles. Load returns an [*Error]
 // with the compiler's messages if the source does not compile, one that matches
-// [errors.ErrUnsupported] if NVRTC is not found or no longer compiles for the device, and ctx.Err()
-// if ctx ends first. It returns safe.ErrClosed if x is closed.
+// [errors.ErrUnsupported] if NVRTC is not found or no longer compiles for the device, and one with
+// the cause of ctx if ctx ends first. It returns safe.ErrClosed if x is closed.
 func Load(ctx context.Context, x *safe.Context, source string, o Options) (*safe.Module, error) {
 	return load(ctx, "Load", x, text{o.File, source, nil}, o)
 }
@@ -115,9 +115,6 @@ func fail(op string, err error) error {
 		e.Op = op
 		return e
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
 	return &Error{Op: op, Err: err}
 }
 
@@ -187,8 +184,8 @@ func (t text) origin() origin {
 
 // compile compiles one source, unless the cache has the result.
 func compile(ctx context.Context, a arch, t text, o Options, relocatable bool) (*product, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if err := o.check(); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func TestLinkEnded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		_, err = Link(ctx, inputs, o)
-		assert.Equal(t, context.DeadlineExceeded, err)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NoError(t, syscall.Munmap(second))
 		for runtime.NumGoroutine() > before { // the linker's
 			time.Sleep(time.Millisecond)

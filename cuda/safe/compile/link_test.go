@@ -145,7 +145,7 @@ func TestLinkErrors(t *testing.T) {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		_, err = Link(ended, []Input{{Source: twice}}, own(t))
-		assert.Equal(t, context.Canceled, err)
+		assert.ErrorIs(t, err, context.Canceled)
 	})
 }
 

@@ -39,8 +39,8 @@ func await[T any](ctx context.Context, do func(stop *atomic.Int32) (T, error)) (
 		err   error
 	}
 	var none T
-	if err := ctx.Err(); err != nil {
-		return none, err
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
 	}
 	stop := new(atomic.Int32)
 	done := make(chan outcome, 1)
@@ -53,7 +53,7 @@ func await[T any](ctx context.Context, do func(stop *atomic.Int32) (T, error)) (
 		return o.value, o.err
 	case <-ctx.Done():
 		stop.Store(1)
-		return none, ctx.Err()
+		return none, context.Cause(ctx)
 	}
 }
 
