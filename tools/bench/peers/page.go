@@ -50,8 +50,11 @@ func (r *results) page(plot string) string {
 	fmt.Fprintf(&b, "\n![The same times](%s)\n", plot)
 	b.WriteString("\n## Where package safe loses\n\n")
 	all := explained(r.losses())
-	for _, why := range all {
-		fmt.Fprintf(&b, "- %s\n", why)
+	for _, e := range all {
+		fmt.Fprintf(&b, "- %s\n", e.why)
+		for _, l := range e.losses {
+			fmt.Fprintf(&b, "  - %s\n", l)
+		}
 	}
 	if len(all) == 0 {
 		b.WriteString("In no row.\n")

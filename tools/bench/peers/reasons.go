@@ -2,7 +2,7 @@ package main
 
 import (
 	"regexp"
-	"strings"
+	"slices"
 )
 
 // reasons say why one of our ways may be behind the best peer. The first that matches counts. A row
@@ -37,24 +37,25 @@ func reason(way, row string) string {
 	return ""
 }
 
-// explained lists losses by their reasons, a paragraph each.
-func explained(losses []loss) []string {
+// An explanation is a reason, and the losses for which it counts.
+type explanation struct {
+	why    string
+	losses []loss
+}
+
+// explained lists losses by their reasons.
+func explained(losses []loss) (all []explanation) {
 	const unknown = "No reason is known: find it, or write it into tools/bench/peers/reasons.go."
-	var whys []string
-	rows := map[string][]string{}
 	for _, l := range losses {
 		why := l.why
 		if why == "" {
 			why = unknown
 		}
-		if rows[why] == nil {
-			whys = append(whys, why)
+		i := slices.IndexFunc(all, func(e explanation) bool { return e.why == why })
+		if i < 0 {
+			i, all = len(all), append(all, explanation{why: why})
 		}
-		rows[why] = append(rows[why], l.String())
-	}
-	var all []string
-	for _, why := range whys {
-		all = append(all, why+" "+strings.Join(rows[why], "; ")+".")
+		all[i].losses = append(all[i].losses, l)
 	}
 	return all
 }

@@ -86,20 +86,33 @@ func (r *results) failed() error {
 	return errors.Join(errs...)
 }
 
-// noted are the notes, those of one contestant and reason together.
+// noted are the notes, those of one reason and rows together.
 func (r *results) noted() (all []string) {
-	rows := map[string]string{}
+	rows := map[[2]string]string{} // by contestant and reason
 	for _, n := range r.Notes {
-		key := n.Contestant + ": " + n.Why
-		if !slices.Contains(all, key) {
-			all = append(all, key)
-			rows[key] = " (" + n.Row
+		key := [2]string{n.Contestant, n.Why}
+		if rows[key] != "" {
+			rows[key] += "; "
+		}
+		rows[key] += n.Row
+	}
+	who := map[string]string{}
+	for _, n := range r.Notes {
+		key := [2]string{n.Contestant, n.Why}
+		if rows[key] == "" {
+			continue // listed
+		}
+		text := n.Why + " (" + rows[key] + ")"
+		delete(rows, key)
+		if who[text] == "" {
+			all = append(all, text)
+			who[text] = n.Contestant
 		} else {
-			rows[key] += "; " + n.Row
+			who[text] += ", " + n.Contestant
 		}
 	}
-	for i, key := range all {
-		all[i] = key + rows[key] + ")"
+	for i, text := range all {
+		all[i] = who[text] + ": " + text
 	}
 	return all
 }

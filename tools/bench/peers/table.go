@@ -116,8 +116,11 @@ func (r *results) text() string {
 		}
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
-	for _, why := range explained(r.losses()) {
-		fmt.Fprintf(&b, "\n%s\n", why)
+	for _, e := range explained(r.losses()) {
+		fmt.Fprintf(&b, "\n%s\n", e.why)
+		for _, l := range e.losses {
+			fmt.Fprintf(&b, "  %s\n", l)
+		}
 	}
 	if len(r.Notes) > 0 {
 		b.WriteString("\n")
