@@ -257,14 +257,14 @@ func (r *submission) hold(n, end int) int {
 // reset of that waits for the call.
 func (r *submission) enterWait(e *eventCore) bool {
 	foreign := !e.ctx.same(r.ctx)
-	if foreign && e.ctx.shared.begin(e.raw) == nil {
+	if foreign && !e.ctx.shared.begin(uintptr(e.raw)) {
 		return false
 	}
 	if e.gate.enter() {
 		return true
 	}
 	if foreign {
-		e.ctx.shared.calls.of(e.raw).Add(-1)
+		e.ctx.shared.end(uintptr(e.raw))
 	}
 	return false
 }
@@ -272,7 +272,7 @@ func (r *submission) enterWait(e *eventCore) bool {
 func (r *submission) leaveWait(e *eventCore) {
 	e.gate.leave()
 	if !e.ctx.same(r.ctx) {
-		e.ctx.shared.calls.of(e.raw).Add(-1)
+		e.ctx.shared.end(uintptr(e.raw))
 	}
 }
 

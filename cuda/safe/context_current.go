@@ -13,10 +13,10 @@ import (
 // of this but the last in one cgo call.
 func (c *contextCore) withCurrent(f func() error) error {
 	if c.shared != nil {
-		if c.shared.begin(0) == nil {
+		if !c.shared.begin(0) {
 			return rt.CodeReset
 		}
-		defer c.shared.end()
+		defer c.shared.end(0)
 	}
 	return c.withCurrentMode(rt.Relaxed, f)
 }

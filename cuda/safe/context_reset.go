@@ -117,59 +117,54 @@ func (d Device) noteReset(locked []*queue) (noted []*contextState, all bool) {
 }
 
 // callCount counts calls in flight that hold no lock of the context's streams, such as queries of
-// events. It is striped, so that goroutines with different events seldom share a cache line.
+// events. It is striped, so that goroutines with different objects seldom share a cache line.
 type callCount [8]struct {
 	n atomic.Int32
 	_ [60]byte
 }
 
-func (q *callCount) of(e driver.CUevent) *atomic.Int32 {
-	return &q[(e>>4^e>>8)%driver.CUevent(len(q))].n
-}
+func (c *callCount) of(key uintptr) *atomic.Int32 { return &c[(key>>4^key>>8)%uintptr(len(c))].n }
 
 // wait waits for the calls in flight.
-func (q *callCount) wait() {
-	for i := range q {
-		for nap := shortNap; q[i].n.Load() > 0; {
+func (c *callCount) wait() {
+	for i := range c {
+		for nap := shortNap; c[i].n.Load() > 0; {
 			nap = nap.take()
 		}
 	}
 }
 
-// begin counts a call, with an event or 0, which ends with Add(-1): a reset waits for it, so it
-// must not wait for one. begin returns nil if the context was reset.
-func (s *contextState) begin(e driver.CUevent) *atomic.Int32 {
-	n := s.calls.of(e)
+// begin counts a call until end: a reset waits for it, so it must not wait for one. The key is an
+// event, the address of an object, or 0. begin returns false if the context was reset.
+func (s *contextState) begin(key uintptr) bool {
+	n := s.calls.of(key)
 	n.Add(1)
 	if s.reset.Load() {
 		n.Add(-1)
-		return nil
+		return false
 	}
-	return n
+	return true
 }
 
-// end undoes begin(0).
-func (s *contextState) end() { s.calls.of(0).Add(-1) }
+func (s *contextState) end(key uintptr) { s.calls.of(key).Add(-1) }
 
 // eventQuery queries an event for up to spin nanoseconds, unless the context was reset.
 // A reset waits for it.
 func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent, spin int64) driver.CUresult {
-	n := c.shared.begin(e)
-	if n == nil {
+	if !c.shared.begin(uintptr(e)) {
 		return rt.CodeReset
 	}
 	code := rt.EventQuery(callContext, e, spin)
-	n.Add(-1)
+	c.shared.end(uintptr(e))
 	return code
 }
 
 // homeQuery is eventQuery that also detects resets by other code.
 func (c *contextCore) homeQuery(home rt.Home, e driver.CUevent) driver.CUresult {
-	n := c.shared.begin(e)
-	if n == nil {
+	if !c.shared.begin(uintptr(e)) {
 		return rt.CodeReset
 	}
-	defer n.Add(-1)
+	defer c.shared.end(uintptr(e))
 	return home.EventQuery(e)
 }
 

@@ -260,11 +260,10 @@ func (e *eventCore) destroy() error {
 // existing calls f unless a reset of the event's context, which need not be that of the call, has
 // destroyed the event. A reset waits for f.
 func (e *eventCore) existing(f func(raw driver.CUevent) error) error {
-	n := e.ctx.shared.begin(e.raw)
-	if n == nil {
+	if !e.ctx.shared.begin(uintptr(e.raw)) {
 		return rt.CodeReset
 	}
-	defer n.Add(-1)
+	defer e.ctx.shared.end(uintptr(e.raw))
 	return f(e.raw)
 }
 

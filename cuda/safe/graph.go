@@ -83,10 +83,10 @@ func NewGraph(x *Context) (*Graph, error) {
 	}
 	defer c.Release()
 	g := newGraphCore(c)
-	if c.shared.begin(0) == nil {
+	if !c.shared.begin(0) {
 		return nil, &Error{Op: op, Err: ErrReset}
 	}
-	defer c.shared.end()
+	defer c.shared.end(0)
 	if code := c.home().CreateGraph(&g.raw); code != 0 {
 		return nil, failed(op, code)
 	}

@@ -137,10 +137,10 @@ func (w *kernelNode) refused(op string, code driver.CUresult) error {
 // call adds the node, or changes it.
 func (w *kernelNode) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
 	shared := w.kernel.module.core.ctx.shared // of a context that may be another one than the graph's
-	if shared.begin(0) == nil {
+	if !shared.begin(0) {
 		return rt.CodeReset
 	}
-	defer shared.end()
+	defer shared.end(0)
 	args := w.fill(n)
 	n.Deps = uint32(len(deps))
 	if code := n.Do(unsafe.SliceData(deps), args); code != 0 {

@@ -166,11 +166,10 @@ func (b *block) fromHeap() error {
 		b.address, b.heap = address, h
 		return nil
 	}
-	n := b.begin()
-	if n == nil {
+	if !b.ctx.shared.begin(b.key()) {
 		return rt.CodeReset
 	}
-	defer n.Add(-1)
+	defer b.ctx.shared.end(b.key())
 	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
 	return hostWaits.with(uint32(uintptr(unsafe.Pointer(b))>>7), func() error { // it may wait for the stream
 		if code := a.Do(); code != 0 {
@@ -295,18 +294,15 @@ func (b *block) toHeap() error {
 	return err
 }
 
-// begin counts a call in the block's context: see contextState.begin. Few blocks share a count.
-func (b *block) begin() *atomic.Int32 {
-	return b.ctx.shared.begin(driver.CUevent(unsafe.Pointer(b)))
-}
+// key is for contextState.begin.
+func (b *block) key() uintptr { return uintptr(unsafe.Pointer(b)) }
 
 // toPool frees memory of the block's heap.
 func (b *block) toPool(address driver.CUdeviceptr) error {
-	n := b.begin()
-	if n == nil {
+	if !b.ctx.shared.begin(b.key()) {
 		return nil
 	}
-	defer n.Add(-1)
+	defer b.ctx.shared.end(b.key())
 	_, err := b.freed(b.ctx.home().Free(address, b.heap.stream))
 	return err
 }
@@ -379,11 +375,10 @@ func (b *block) freeAside() (done bool, err error) {
 		return false, nil
 	}
 	defer pool.put(stream, math.MaxInt32)
-	n := b.begin()
-	if n == nil {
+	if !b.ctx.shared.begin(b.key()) {
 		return true, nil
 	}
-	defer n.Add(-1)
+	defer b.ctx.shared.end(b.key())
 	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 

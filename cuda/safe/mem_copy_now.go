@@ -112,11 +112,11 @@ func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, er
 
 // beginCopy begins a call in the context and those of the blocks, unless one of them was reset.
 func (c *contextCore) beginCopy(blocks []*block) bool {
-	if c.shared.begin(0) == nil {
+	if !c.shared.begin(0) {
 		return false
 	}
 	for i, b := range blocks {
-		if !b.ctx.same(c) && b.ctx.shared.begin(0) == nil {
+		if !b.ctx.same(c) && !b.ctx.shared.begin(0) {
 			c.endCopy(blocks[:i])
 			return false
 		}
@@ -128,10 +128,10 @@ func (c *contextCore) beginCopy(blocks []*block) bool {
 func (c *contextCore) endCopy(blocks []*block) {
 	for _, b := range blocks {
 		if !b.ctx.same(c) {
-			b.ctx.shared.end()
+			b.ctx.shared.end(0)
 		}
 	}
-	c.shared.end()
+	c.shared.end(0)
 }
 
 // endNow returns the stream to the pool, or has it destroyed if the pool is full: a limiter

@@ -214,11 +214,10 @@ func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags dri
 		return refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
 	}
 	if !e.ctx.same(s.ctx) {
-		n := e.ctx.shared.begin(e.raw) // a reset of its device waits for the call
-		if n == nil {
+		if !e.ctx.shared.begin(uintptr(e.raw)) { // a reset of its device waits for the call
 			return &Error{Op: op, Err: ErrReset}
 		}
-		defer n.Add(-1)
+		defer e.ctx.shared.end(uintptr(e.raw))
 	}
 	return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
 }

@@ -236,11 +236,10 @@ func (m marker) orders(s *streamCore) driver.CUresult {
 		}
 	}
 	if other := m.stream.ctx; !other.same(s.ctx) {
-		n := other.shared.begin(event) // a reset of its device waits for the call
-		if n == nil {
+		if !other.shared.begin(uintptr(event)) { // a reset of its device waits for the call
 			return 0 // the reset has ended the work
 		}
-		defer n.Add(-1)
+		defer other.shared.end(uintptr(event))
 	}
 	return rt.WaitEvent(s.callContext, s.raw, event, 0, false)
 }
