@@ -184,17 +184,6 @@ func TestZeroValues(t *testing.T) {
 	assert.Zero(t, new(safe.Batch).Len())
 }
 
-// TestZeroScope: a Scope that lends nothing leaves no memory pinned, for which Go would end the
-// process.
-func TestZeroScope(t *testing.T) {
-	b := buffer[int32](t, open(t, 0), 8)
-	for _, scope := range []*safe.Scope{nil, {}} {
-		assert.ErrorIs(t, safe.CopyFromSlice(scope, b, make([]int32, 8)), safe.ErrClosed)
-		assert.ErrorIs(t, safe.CopyToSlice(scope, make([]int32, 8), b), safe.ErrClosed)
-	}
-	drop()
-}
-
 func TestIsFatal(t *testing.T) {
 	for _, code := range []driver.CUresult{226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911} {
 		assert.True(t, safe.IsFatal(&safe.Error{Op: "x", Code: code, Err: code}), code)

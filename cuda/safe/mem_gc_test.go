@@ -198,3 +198,14 @@ func TestDevicesInCallback(t *testing.T) {
 	require.NoError(t, err)
 	wait(t, f)
 }
+
+// TestZeroScope: a Scope that lends nothing leaves no memory pinned, for which Go would end the
+// process.
+func TestZeroScope(t *testing.T) {
+	b := buffer[int32](t, open(t, 0), 8)
+	for _, scope := range []*safe.Scope{nil, {}} {
+		assert.ErrorIs(t, safe.CopyFromSlice(scope, b, make([]int32, 8)), safe.ErrClosed)
+		assert.ErrorIs(t, safe.CopyToSlice(scope, make([]int32, 8), b), safe.ErrClosed)
+	}
+	drop()
+}
