@@ -52,21 +52,26 @@ func (c *capturing) retainsEvent(e *eventCore) {
 // retainsAcquired retains an object that the caller has acquired.
 func (c *capturing) retainsAcquired(h *lifetime.Handle) {
 	if c != nil {
-		c.graph.kept.captured.retain(h, h.TryRetain)
+		c.retain(h)
 	}
 }
 
 // retains retains an object for captured work, even one that was dropped since the call
 // began. Without a capture it does nothing and returns true.
-func (c *capturing) retains(h *lifetime.Handle) bool {
-	return c == nil || c.graph.kept.captured.retain(h, h.TryRetain)
+func (c *capturing) retains(h *lifetime.Handle) bool { return c == nil || c.retain(h) }
+
+// retain retains an object. The graph is locked, so nothing else adds objects meanwhile, and
+// most calls find theirs without another lock.
+func (c *capturing) retain(h *lifetime.Handle) bool {
+	k := c.graph.kept.captured
+	return k.has(h) || k.retain(h, h.TryRetain)
 }
 
 // retainsGreen retains the green context of s, on which captured work of s will run. The
 // graph is locked, and the caller has acquired s.
 func (c *capturing) retainsGreen(s *streamCore) {
 	if g := s.green; g != nil {
-		c.graph.kept.captured.retain(&g.Handle, g.TryRetain)
+		c.retain(&g.Handle)
 	}
 }
 
