@@ -37,7 +37,6 @@ import (
 type queue struct {
 	mu      mutex[streamRank]
 	capture atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
-	works   atomic.Uint32             // odd while a call that enqueues work is in flight
 	waiting lockWaiters
 	looked  sync.Mutex  // held by look
 	shared  atomic.Bool // several Streams have it that do not retain each other
@@ -201,7 +200,6 @@ func (s *streamCore) admitWork(op string) error {
 			return wrap(op, err)
 		}
 	}
-	s.works.Add(1)
 	return nil
 }
 
@@ -213,7 +211,6 @@ func (s *streamCore) leaveWork(capture *capturing) {
 // unlockWork undoes enteredWork but for the limit on goroutines that enqueue.
 func (s *streamCore) unlockWork(capture *capturing) {
 	capture.unlock()
-	s.works.Add(1)
 	if s.legacy() {
 		s.ctx.shared.legacy.leaveLong()
 	}

@@ -63,8 +63,14 @@ func Pending(s *Stream) int {
 	return s.core.pending
 }
 
-// Enqueuing tells whether a call that enqueues work on s is in flight.
-func Enqueuing(s *Stream) bool { return s.core.works.Load()%2 == 1 }
+// Locked tells whether a call on s is in flight.
+func Locked(s *Stream) bool {
+	if s.core.mu.TryLock() {
+		s.core.mu.Unlock()
+		return false
+	}
+	return true
+}
 
 // SameQueue tells whether the streams share a queue.
 func SameQueue(a, b *Stream) bool { return a.core.queue == b.core.queue }

@@ -33,11 +33,10 @@ func end(c *safe.Capture) error {
 	return errors.Join(err, g.Close())
 }
 
-// enqueuing waits until a call that enqueues work on s is in flight, and perhaps waits for a
-// lock.
+// enqueuing waits until a call on s is in flight, and perhaps waits for another lock.
 func enqueuing(t *testing.T, s *safe.Stream) {
 	t.Helper()
-	require.Eventually(t, func() bool { return safe.Enqueuing(s) }, atOnce, time.Millisecond)
+	require.Eventually(t, func() bool { return safe.Locked(s) }, atOnce, time.Millisecond)
 	time.Sleep(10 * time.Millisecond)
 }
 

@@ -57,12 +57,8 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 	if v := e.quick(); v != nil {
 		switch {
 		case !v.ctx.same(c.ctx):
-		case v.untimed:
+		case v.untimed || c.hasRoom(1):
 			code = rt.Record(c.callContext, v.raw, c.raw)
-		case c.hasRoom(1):
-			c.works.Add(1) // it may block: see query
-			code = rt.Record(c.callContext, v.raw, c.raw)
-			c.works.Add(1)
 		}
 		if code == 0 && !v.recorded.Load() {
 			v.recorded.Store(true)

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -26,17 +27,20 @@ func (s *Stream) Query() (done bool, err error) {
 	return done, err
 }
 
+// queryPatience is how long a query waits for another call on the stream. One that takes longer
+// enqueues work, and blocks in the driver.
+const queryPatience = time.Millisecond
+
 func (s *streamCore) query(op string) (done bool, err error) {
-	for !s.mu.TryLock() {
+	for end := time.Now().Add(queryPatience); !s.mu.TryLock(); runtime.Gosched() {
 		switch {
 		case rt.InCallback():
 			return false, &Error{Op: op, Err: ErrInCallback}
 		case s.capture.Load() != nil:
 			return false, &Error{Op: op, Err: ErrCapturing}
-		case s.works.Load()%2 == 1: // a call in flight enqueues work, and may block
+		case time.Now().After(end):
 			return false, nil
 		}
-		runtime.Gosched()
 	}
 	if err := s.enteredAsk(op); err != nil {
 		return false, err
