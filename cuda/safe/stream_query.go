@@ -8,8 +8,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Query returns whether all work of the stream has completed, without waiting. It also
-// returns errors of earlier work. It returns [ErrCapturing] if the stream is capturing.
+// Query returns whether all work of the stream has completed, without waiting for that. It
+// returns false while a call on another goroutine that enqueues work blocks in the driver. It
+// also returns errors of earlier work. It returns [ErrCapturing] if the stream is capturing.
 // Source: cuStreamQuery.
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
