@@ -28,9 +28,10 @@ type execCore struct {
 	destroys destruction
 
 	source *graphCore
-	allocs []*block // that a launch allocates and leaves allocated, unless it frees it
-	freed  []*block // that nodes of a launch free
-	work   int      // operations that a launch adds to a stream's queue
+	allocs []*block      // that a launch allocates and leaves allocated, unless it frees it
+	places []*graphPlace // of allocs, each once
+	freed  []*block      // that nodes of a launch free
+	work   int           // operations that a launch adds to a stream's queue
 
 	mu      mutex[execRank] // one thread at a time may use an executable
 	kept    *graphRetained
@@ -129,7 +130,7 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 		return wrap(op, err)
 	}
 	e.ctx, e.kept, e.source, c.executed = c.ctx, c.kept.share(), c, true
-	e.allocs, e.freed = allocs, freed
+	e.setMemory(allocs, freed)
 	return nil
 }
 
@@ -285,8 +286,8 @@ func (e *GraphExec) Update(g *Graph) error {
 		}
 		before := c.kept
 		c.kept = g.kept.share()
-		c.allocs, c.freed = c.kept.memory()
-		c.allocs = left(c.allocs)
+		allocs, freed := c.kept.memory()
+		c.setMemory(left(allocs), freed)
 		if c.kept.same(before) {
 			before.release()
 		} else {

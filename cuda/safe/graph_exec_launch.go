@@ -76,16 +76,16 @@ func (e *execCore) enqueue(op string, s *streamCore, launches bool, call func(dr
 func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUresult) error {
 	locked := 0
 	defer func() {
-		for _, b := range e.allocs[:locked] {
-			b.graph.place.mu.Unlock()
+		for _, p := range e.places[:locked] {
+			p.mu.Unlock()
 		}
 	}()
-	for _, b := range e.allocs {
-		if err := lock(op, &b.graph.place.mu); err != nil {
+	for _, p := range e.places { // CUDA allows one executable of a graph that allocates: no other one locks them
+		if err := lock(op, p.mu.second()); err != nil {
 			return err
 		}
 		locked++
-		if code := b.graph.place.afterFree(s); code != 0 {
+		if code := p.afterFree(s); code != 0 {
 			return check(op, code)
 		}
 	}
@@ -94,6 +94,18 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 		e.launched()
 	}
 	return check(op, code)
+}
+
+// setMemory notes which memory a launch allocates, and which its nodes free. mu is held.
+func (e *execCore) setMemory(allocs, freed []*block) {
+	e.allocs, e.freed, e.places = allocs, freed, nil
+	listed := map[*graphPlace]struct{}{}
+	for _, b := range allocs {
+		if _, ok := listed[b.graph.place]; !ok {
+			listed[b.graph.place] = struct{}{}
+			e.places = append(e.places, b.graph.place)
+		}
+	}
 }
 
 // launched notes that a launch has allocated and freed its memory, whose places are locked. mu

@@ -270,6 +270,7 @@ func TestSimStaleBuffer(t *testing.T) {
 // at any moment.
 func TestSimExecDestroyedIdle(t *testing.T) {
 	needsSimulated(t)
+	startClean(t) // none of another test is left
 	x := open(t, 0)
 	g, s := newGate(t, x), stream(t, x)
 	e, err := chain(t, x, 1).Instantiate()
