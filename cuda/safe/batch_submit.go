@@ -253,27 +253,21 @@ func (r *submission) hold(n, end int) int {
 	return end
 }
 
-// enterWait admits a wait for an event until leaveWait. If the event belongs to another context, a
-// reset of that waits for the call.
+// enterWait admits a wait for an event until leaveWait.
 func (r *submission) enterWait(e *eventCore) bool {
-	foreign := !e.ctx.same(r.ctx)
-	if foreign && !e.ctx.shared.begin(uintptr(e.raw)) {
+	if !e.ctx.beginFrom(r.ctx, uintptr(e.raw)) {
 		return false
 	}
 	if e.gate.enter() {
 		return true
 	}
-	if foreign {
-		e.ctx.shared.end(uintptr(e.raw))
-	}
+	e.ctx.endFrom(r.ctx, uintptr(e.raw))
 	return false
 }
 
 func (r *submission) leaveWait(e *eventCore) {
 	e.gate.leave()
-	if !e.ctx.same(r.ctx) {
-		e.ctx.shared.end(uintptr(e.raw))
-	}
+	e.ctx.endFrom(r.ctx, uintptr(e.raw))
 }
 
 func (r *submission) lockExec(e *execCore) bool {

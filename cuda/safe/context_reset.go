@@ -148,6 +148,18 @@ func (s *contextState) begin(key uintptr) bool {
 
 func (s *contextState) end(key uintptr) { s.calls.of(key).Add(-1) }
 
+// beginFrom is begin for a call in context from that uses an object of c, until endFrom. If both are
+// the same, the caller keeps a reset away by other means.
+func (c *contextCore) beginFrom(from *contextCore, key uintptr) bool {
+	return c.same(from) || c.shared.begin(key)
+}
+
+func (c *contextCore) endFrom(from *contextCore, key uintptr) {
+	if !c.same(from) {
+		c.shared.end(key)
+	}
+}
+
 // eventQuery queries an event for up to spin nanoseconds, unless the context was reset.
 // A reset waits for it.
 func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent, spin int64) driver.CUresult {

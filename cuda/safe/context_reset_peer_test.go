@@ -54,6 +54,33 @@ func (w *survivor) batch(record func(*safe.Batch) error) error {
 	return errors.Join(record(b), b.Submit(w.s))
 }
 
+// withPeer runs f in its own process, with a context x and one of another device, which f resets.
+func withPeer(t *testing.T, f func(t *testing.T, x, y *safe.Context)) {
+	t.Helper()
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		y, err := safe.Open(1)
+		require.NoError(t, err)
+		f(t, x, y)
+		assert.NoError(t, y.Close())
+		noViolation(t)
+		settle(t)
+		simulated.Lost() // what went with the context
+	})
+}
+
+// newSurvivor makes x reach memory of y.
+func newSurvivor(t *testing.T, x, y *safe.Context) *survivor {
+	t.Helper()
+	require.NoError(t, x.EnablePeerAccess(y))
+	w := &survivor{x: x, s: stream(t, x), fill: kernel(t, x, "fill"), mine: buffer[uint32](t, x, 4)}
+	var err error
+	w.other, err = safe.NewBufferWith[uint32](y, 4, safe.BufferOptions{Plain: true})
+	require.NoError(t, err)
+	return w
+}
+
 // TestCloseAfterUseByReset tests that the release of memory asks no stream of another context
 // which a reset has destroyed. Drivers before CUDA 12.0 do not tell of the reset.
 func TestCloseAfterUseByReset(t *testing.T) {
@@ -117,15 +144,9 @@ func TestMemoryOfResetPeer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				x := open(t, 0)
-				y, err := safe.Open(1)
-				require.NoError(t, err)
-				require.NoError(t, x.EnablePeerAccess(y))
-				w := &survivor{x: x, s: stream(t, x), fill: kernel(t, x, "fill"), mine: buffer[uint32](t, x, 4)}
-				w.other, err = safe.NewBufferWith[uint32](y, 4, safe.BufferOptions{Plain: true})
-				require.NoError(t, err)
+			withPeer(t, func(t *testing.T, x, y *safe.Context) {
+				w := newSurvivor(t, x, y)
+				var err error
 				w.managed, err = safe.NewManagedBuffer[uint32](y, 4)
 				require.NoError(t, err)
 				w.pinned, err = safe.NewPinned[uint32](y, 4, safe.PinnedOptions{})
@@ -133,9 +154,7 @@ func TestMemoryOfResetPeer(t *testing.T) {
 				resetPrimary(t, y)
 				assert.ErrorIs(t, call(w), safe.ErrReset)
 				assert.NoError(t, w.s.Synchronize())
-				assert.NoError(t, errors.Join(w.other.Close(), w.managed.Close(), w.pinned.Close(), y.Close()))
-				noViolation(t)
-				simulated.Lost() // what went with the context
+				assert.NoError(t, errors.Join(w.other.Close(), w.managed.Close(), w.pinned.Close()))
 			})
 		})
 	}
@@ -145,11 +164,7 @@ func TestMemoryOfResetPeer(t *testing.T) {
 // context has destroyed.
 func TestGraphOfResetPeer(t *testing.T) {
 	needsSimulated(t)
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		x := open(t, 0)
-		y, err := safe.Open(1)
-		require.NoError(t, err)
+	withPeer(t, func(t *testing.T, x, y *safe.Context) {
 		require.NoError(t, x.EnablePeerAccess(y))
 		s, fill := stream(t, x), kernel(t, x, "fill")
 		b, err := safe.NewBufferWith[float32](y, 4, safe.BufferOptions{Plain: true})
@@ -164,9 +179,7 @@ func TestGraphOfResetPeer(t *testing.T) {
 		resetPrimary(t, y)
 		assert.ErrorIs(t, e.Launch(s), safe.ErrReset)
 		assert.NoError(t, s.Synchronize())
-		assert.NoError(t, errors.Join(b.Close(), y.Close()))
-		noViolation(t)
-		simulated.Lost() // what went with the context
+		assert.NoError(t, b.Close())
 	})
 }
 
@@ -174,11 +187,7 @@ func TestGraphOfResetPeer(t *testing.T) {
 // up neither the reset of another one nor, by that, all other releases.
 func TestResetBesideStuckFree(t *testing.T) {
 	needsSimulated(t) // a real driver may wait for the stuck stream itself
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		x := open(t, 0)
-		y, err := safe.Open(1)
-		require.NoError(t, err)
+	withPeer(t, func(t *testing.T, x, y *safe.Context) {
 		s := stream(t, x)
 		b, err := safe.NewBufferWith[byte](x, 16, safe.BufferOptions{Plain: true})
 		require.NoError(t, err)
@@ -197,9 +206,6 @@ func TestResetBesideStuckFree(t *testing.T) {
 		soon(t, gone, "other releases wait, too")
 		unstick()
 		<-reset
-		assert.NoError(t, y.Close())
-		noViolation(t)
-		simulated.Lost() // the internal streams of y
 	})
 }
 
@@ -207,11 +213,7 @@ func TestResetBesideStuckFree(t *testing.T) {
 // for no event that a reset of the stream's device has destroyed.
 func TestFreeAsyncAfterUseByReset(t *testing.T) {
 	needsSimulated(t)
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		x := open(t, 0)
-		y, err := safe.Open(1)
-		require.NoError(t, err)
+	withPeer(t, func(t *testing.T, x, y *safe.Context) {
 		s := stream(t, x)
 		g := newGraph(t, x)
 		b, _, err := safe.AddAllocWith[float32](g, 4, safe.AllocOptions{Access: []safe.Device{y.Device()}})
@@ -233,10 +235,7 @@ func TestFreeAsyncAfterUseByReset(t *testing.T) {
 		require.NoError(t, other.Synchronize())
 		resetPrimary(t, y)
 		assert.NoError(t, b.FreeAsync(s))
-		assert.NoError(t, errors.Join(s.Synchronize(), m.Close(), other.Close(), y.Close()))
-		noViolation(t)
-		settle(t)
-		simulated.Lost() // what went with the context
+		assert.NoError(t, errors.Join(s.Synchronize(), m.Close(), other.Close()))
 	})
 }
 
@@ -254,15 +253,8 @@ func TestBatchOfPeerResetInFlight(t *testing.T) {
 		"copy": {"copy", func(b *safe.Batch, w *survivor) error { return safe.BatchCopy[uint32](b, w.mine, w.other) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				x := open(t, 0)
-				y, err := safe.Open(1)
-				require.NoError(t, err)
-				require.NoError(t, x.EnablePeerAccess(y))
-				w := &survivor{x: x, s: stream(t, x), fill: kernel(t, x, "fill"), mine: buffer[uint32](t, x, 4)}
-				w.other, err = safe.NewBufferWith[uint32](y, 4, safe.BufferOptions{Plain: true})
-				require.NoError(t, err)
+			withPeer(t, func(t *testing.T, x, y *safe.Context) {
+				w := newSurvivor(t, x, y)
 				b, store, last := newBatch(t, x), kernel(t, x, "store"), buffer[uint64](t, x, 1)
 				for i := range uint64(queued) {
 					require.NoError(t, b.Launch(store, one, last.Arg(), safe.Val(i)))
@@ -275,15 +267,13 @@ func TestBatchOfPeerResetInFlight(t *testing.T) {
 				require.Empty(t, over, "the queue is not full")
 				resetPrimary(t, y)
 				unstick()
-				err = <-over
+				err := <-over
 				assert.ErrorIs(t, err, safe.ErrReset)
 				assert.ErrorContains(t, err, fmt.Sprintf("operation %d, a %s", queued, row.kind))
 				values, err := last.Download()
 				assert.NoError(t, err)
 				assert.EqualValues(t, []uint64{queued - 1}, values)
-				assert.NoError(t, errors.Join(w.other.Close(), y.Close()))
-				noViolation(t)
-				simulated.Lost() // what went with the context
+				assert.NoError(t, w.other.Close())
 			})
 		})
 	}
@@ -298,12 +288,9 @@ func TestCopyOfPeerResetInFlight(t *testing.T) {
 		"Pitched.CopyFrom": func(w *survivor) error { return w.pitched((*safe.Pitched[uint32]).CopyFrom) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				x := open(t, 0)
-				y, err := safe.Open(1)
-				require.NoError(t, err)
+			withPeer(t, func(t *testing.T, x, y *safe.Context) {
 				w := &survivor{x: x, s: stream(t, x), mine: buffer[uint32](t, x, 4)}
+				var err error
 				w.other, err = safe.NewBuffer[uint32](y, 4)
 				require.NoError(t, err)
 				require.NoError(t, w.mine.CopyFrom(w.other))
@@ -316,9 +303,7 @@ func TestCopyOfPeerResetInFlight(t *testing.T) {
 				assert.Empty(t, over, "it has not waited")
 				unstick()
 				assert.ErrorIs(t, <-over, safe.ErrReset)
-				assert.NoError(t, errors.Join(w.mine.Zero(), w.other.Close(), y.Close()))
-				noViolation(t)
-				simulated.Lost() // what went with the context
+				assert.NoError(t, errors.Join(w.mine.Zero(), w.other.Close()))
 			})
 		})
 	}

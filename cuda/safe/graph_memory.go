@@ -160,22 +160,20 @@ func (b *block) tryFreeAfterUses(op string, s *streamCore) (driver.CUresult, err
 // freeOn frees the block in the order of s, and has later launches wait for that. s and the
 // block's place are locked.
 func (b *block) freeOn(s *streamCore) (driver.CUresult, error) {
-	pool := &s.ctx.shared.events
-	e, err := pool.get(s.ctx)
+	e, end, err := s.ctx.event()
 	if err != nil {
 		return 0, err
 	}
 	if code := s.home().FreeAsync(b.address, s.raw); code != 0 {
-		pool.put(e)
+		end()
 		return code, nil
 	}
 	b.graph.place.forgetFree()
 	if rt.Record(s.callContext, e, s.raw) != 0 { // CUDA is lost
-		pool.put(e)
+		end()
 		return 0, nil
 	}
-	s.ctx.Retain() // the stream retains it
-	b.graph.place.free = marker{s, e}
+	b.graph.place.free = marker{s, e} // whose end is the event's
 	return 0, nil
 }
 

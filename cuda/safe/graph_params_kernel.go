@@ -63,13 +63,6 @@ func (w *kernelNode) uses() []Arg {
 
 func (w *kernelNode) attributed() bool { return w.rest != nil && w.rest.cfg.attributed() }
 
-func (w *kernelNode) config() LaunchConfig {
-	if w.rest != nil {
-		return w.rest.cfg
-	}
-	return LaunchConfig{Grid: w.grid, Block: w.block, SharedBytes: w.sharedBytes}
-}
-
 func (w *kernelNode) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE_TYPE_KERNEL }
 
 func (w *kernelNode) release() {}
@@ -130,7 +123,10 @@ func (w *kernelNode) fill(n *rt.KernelNode) *rt.Arg {
 
 // refused explains why CUDA refuses the node.
 func (w *kernelNode) refused(op string, code driver.CUresult) error {
-	cfg := w.config()
+	cfg := LaunchConfig{Grid: w.grid, Block: w.block, SharedBytes: w.sharedBytes}
+	if w.rest != nil {
+		cfg = w.rest.cfg
+	}
 	return w.kernel.refused(failed(op, code), &cfg)
 }
 

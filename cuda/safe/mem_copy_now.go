@@ -116,7 +116,7 @@ func (c *contextCore) beginCopy(blocks []*block) bool {
 		return false
 	}
 	for i, b := range blocks {
-		if !b.ctx.same(c) && !b.ctx.shared.begin(0) {
+		if !b.ctx.beginFrom(c, 0) {
 			c.endCopy(blocks[:i])
 			return false
 		}
@@ -127,9 +127,7 @@ func (c *contextCore) beginCopy(blocks []*block) bool {
 // endCopy undoes beginCopy.
 func (c *contextCore) endCopy(blocks []*block) {
 	for _, b := range blocks {
-		if !b.ctx.same(c) {
-			b.ctx.shared.end(0)
-		}
+		b.ctx.endFrom(c, 0)
 	}
 	c.shared.end(0)
 }

@@ -209,12 +209,10 @@ func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags dri
 	if outside && capture != nil {
 		return refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
 	}
-	if !e.ctx.same(s.ctx) {
-		if !e.ctx.shared.begin(uintptr(e.raw)) { // a reset of its device waits for the call
-			return &Error{Op: op, Err: ErrReset}
-		}
-		defer e.ctx.shared.end(uintptr(e.raw))
+	if !e.ctx.beginFrom(s.ctx, uintptr(e.raw)) {
+		return &Error{Op: op, Err: ErrReset}
 	}
+	defer e.ctx.endFrom(s.ctx, uintptr(e.raw))
 	return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
 }
 

@@ -133,9 +133,7 @@ func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(b
 	}
 	t := h.ownNodes()
 	t.apart(len(nodes))
-	k.mu.Lock()
-	k.refs += int32(len(nodes) - 1)
-	k.mu.Unlock()
+	k.addOwners(len(nodes) - 1)
 	var latest *retained // compared last
 	same, others := false, 0
 	for _, n := range nodes {
@@ -155,9 +153,7 @@ func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(b
 	}
 	if others == len(nodes) && others == len(t.of) { // the next change of all is faster
 		t.of, t.runs = nil, append(t.runs, nodesRetained{slices.Clone(nodes), k})
-		k.mu.Lock()
-		k.refs -= int32(len(nodes) - 1)
-		k.mu.Unlock()
+		k.addOwners(1 - len(nodes))
 	}
 }
 
@@ -182,10 +178,10 @@ func (t *nodeTable) apart(more int) {
 		t.of = make(map[driver.CUgraphNode]*retained, more)
 	}
 	for _, r := range t.runs {
+		r.k.addOwners(len(r.nodes) - 1)
 		for _, n := range r.nodes {
-			t.of[n] = r.k.share()
+			t.of[n] = r.k
 		}
-		r.k.release()
 	}
 	t.runs = nil
 }

@@ -235,12 +235,10 @@ func (m marker) orders(s *streamCore) driver.CUresult {
 			return 0
 		}
 	}
-	if other := m.stream.ctx; !other.same(s.ctx) {
-		if !other.shared.begin(uintptr(event)) { // a reset of its device waits for the call
-			return 0 // the reset has ended the work
-		}
-		defer other.shared.end(uintptr(event))
+	if !m.stream.ctx.beginFrom(s.ctx, uintptr(event)) {
+		return 0 // a reset has ended the work
 	}
+	defer m.stream.ctx.endFrom(s.ctx, uintptr(event))
 	return rt.WaitEvent(s.callContext, s.raw, event, 0, false)
 }
 

@@ -136,10 +136,15 @@ func (k *retained) inner() *graphRetained {
 }
 
 func (k *retained) share() *retained {
+	k.addOwners(1)
+	return k
+}
+
+// addOwners changes the number of owners, of which one stays.
+func (k *retained) addOwners(n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.refs++
-	return k
+	k.refs += int32(n)
 }
 
 // shared returns whether k has several owners.

@@ -184,8 +184,8 @@ func (t text) origin() origin {
 
 // compile compiles one source, unless the cache has the result.
 func compile(ctx context.Context, a arch, t text, o Options, relocatable bool) (*product, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
 	}
 	if err := o.check(); err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ func await[T any](ctx context.Context, do func(stop *atomic.Int32) (T, error)) (
 		err   error
 	}
 	var none T
-	if ctx.Err() != nil {
-		return none, context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return none, err
 	}
 	stop := new(atomic.Int32)
 	done := make(chan outcome, 1)
