@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -212,6 +213,8 @@ func TestRuntimeOnGPU(t *testing.T) {
 // handles are the same.
 func TestMixing(t *testing.T) {
 	runtimeGPU(t)
+	runtime.LockOSThread() // the runtime makes its context current there
+	defer runtime.UnlockOSThread()
 	var fromRuntime cudart13.CudaStream_t
 	require.NoError(t, cudart13.CudaStreamCreate(&fromRuntime))
 	defer func() { assert.NoError(t, cudart13.CudaStreamDestroy(fromRuntime)) }()

@@ -2,6 +2,8 @@ package safe
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -20,12 +22,15 @@ import (
 //
 // ResetPrimary waits for calls of this package in flight, with objects of the context and with
 // executables, and for pending destruction of closed or dropped objects. It returns
-// [ErrCapturing] while a stream of the device is capturing. Nothing else may be in flight in
-// the context: CUDA crashes if a call of package driver or of another library coincides with a
-// reset, also in a function of [Context.WithCurrent]. For the same reason, synchronize every
-// stream and then close every object before you reset the context by other means: the release
-// of an object whose work is pending follows in the background. Source:
-// cuDevicePrimaryCtxReset.
+// [ErrCapturing] while a stream of the device is capturing. CUDA resets no device that has green
+// contexts: ResetPrimary then returns driver.CUDA_ERROR_NOT_PERMITTED, and destroys nothing. A
+// green context ends after Close and after the last of its streams and their graphs.
+//
+// Nothing else may be in flight in the context: CUDA crashes if a call of package driver or of
+// another library coincides with a reset, also in a function of [Context.WithCurrent]. For the
+// same reason, synchronize every stream and then close every object before you reset the context
+// by other means: the release of an object whose work is pending follows in the background.
+// Source: cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"
 	if err := rt.Init(); err != nil {
@@ -52,6 +57,12 @@ func (d Device) ResetPrimary() error {
 			time.Sleep(windowShare * lastWindow)
 		}
 	}
+	if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) { // a green context of other code
+		for _, s := range noted {
+			s.reset.Store(false)
+		}
+		revocations.Add(1)
+	}
 	return wrap(op, err)
 }
 
@@ -76,6 +87,9 @@ var resettings sync.Map // driver.CUdevice -> *sync.RWMutex
 // the context. Calls that hold the lock of a stream have returned then.
 func (d Device) revoke(op string) (noted []*contextState, err error) {
 	for all := false; !all && err == nil; {
+		if err := d.greensEnded(op); err != nil {
+			return nil, err
+		}
 		queues := d.queues()
 		for _, q := range queues {
 			q.mu.second().Lock()
@@ -92,15 +106,50 @@ func (d Device) revoke(op string) (noted []*contextState, err error) {
 	return noted, err
 }
 
+// greensEnded returns an error if a green context is in use, and waits for those that are being
+// destroyed.
+func (d Device) greensEnded(op string) error {
+	for {
+		greens := d.greens()
+		switch {
+		case len(greens) == 0:
+			return nil
+		case slices.ContainsFunc(greens, func(g *greenCore) bool { return !g.Over() }):
+			return &Error{Op: op, Code: driver.CUDA_ERROR_NOT_PERMITTED, Err: driver.CUDA_ERROR_NOT_PERMITTED,
+				Detail: fmt.Sprintf("%v has a green context: close it, its streams and their graphs first", d)}
+		}
+		time.Sleep(lifetime.Retry)
+	}
+}
+
+// greens returns the green contexts of the device that are not destroyed.
+func (d Device) greens() (greens []*greenCore) {
+	states.Lock()
+	defer states.Unlock()
+	for _, s := range d.primaries() {
+		s.mu.Lock()
+		greens = slices.AppendSeq(greens, maps.Values(s.greens))
+		s.mu.Unlock()
+	}
+	return greens
+}
+
+// primaries returns the states of the device's primary context. states is locked.
+func (d Device) primaries() (primaries []*contextState) {
+	for _, s := range states.of {
+		if s.primary.Load() && s.device == d.raw {
+			primaries = append(primaries, s)
+		}
+	}
+	return primaries
+}
+
 // noteReset notes the reset unless there is a stream whose queue is not among those that are
 // locked: the lock of another one may have been waited for, while the program made a new stream.
 func (d Device) noteReset(locked []*queue) (noted []*contextState, all bool) {
 	states.Lock()
 	defer states.Unlock()
-	for _, s := range states.of {
-		if !s.primary.Load() || s.device != d.raw {
-			continue
-		}
+	for _, s := range d.primaries() {
 		s.mu.Lock() // until it is noted: no stream is listed meanwhile
 		defer s.mu.Unlock()
 		for c := range s.streams {
@@ -185,11 +234,9 @@ func (d Device) queues() []*queue {
 	states.Lock()
 	defer states.Unlock()
 	all := map[*queue]struct{}{}
-	for _, s := range states.of {
+	for _, s := range d.primaries() {
 		for _, c := range s.live() {
-			if c.ctx.device.raw == d.raw && c.ctx.shared.primary.Load() {
-				all[c.queue] = struct{}{}
-			}
+			all[c.queue] = struct{}{}
 		}
 	}
 	return slices.SortedFunc(maps.Keys(all), inOrder)

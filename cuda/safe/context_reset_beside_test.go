@@ -28,7 +28,6 @@ type objectsAtReset struct {
 	g      *safe.Graph
 	n      safe.Node
 	exec   *safe.GraphExec
-	green  *safe.GreenContext
 	e      *safe.Event
 	start  *safe.Event // recorded before e
 	other  *safe.Stream
@@ -76,12 +75,9 @@ func TestResetBesideCalls(t *testing.T) {
 			b, err := safe.NewBufferAsync[uint32](w.s, 64)
 			return errors.Join(err, b.Close())
 		},
-		"WithoutCaptures":        func(w *objectsAtReset) error { return w.x.WithoutCaptures(func() error { return nil }) },
-		"Event.Since":            func(w *objectsAtReset) error { _, err := w.e.Since(w.start); return err },
-		"GreenContext.Record":    func(w *objectsAtReset) error { return w.green.Record(w.e) },
-		"GreenContext.WaitEvent": func(w *objectsAtReset) error { return w.green.WaitEvent(w.e) },
-		"GreenContext.ID":        func(w *objectsAtReset) error { _, err := w.green.ID(); return err },
-		"Fork":                   func(w *objectsAtReset) error { return w.s.Fork(2, func([]*safe.Stream) error { return nil }) },
+		"WithoutCaptures": func(w *objectsAtReset) error { return w.x.WithoutCaptures(func() error { return nil }) },
+		"Event.Since":     func(w *objectsAtReset) error { _, err := w.e.Since(w.start); return err },
+		"Fork":            func(w *objectsAtReset) error { return w.s.Fork(2, func([]*safe.Stream) error { return nil }) },
 	} {
 		t.Run(name, func(t *testing.T) { (&objectsAtReset{}).resets(t, call) })
 	}
@@ -153,8 +149,6 @@ func (w *objectsAtReset) reset(t *testing.T, call func(*objectsAtReset) error) {
 	require.NoError(t, err)
 	w.exec, err = w.g.Instantiate()
 	require.NoError(t, err)
-	w.green, err = safe.NewGreenContext(w.x, splitInto(t, 1)...)
-	require.NoError(t, err)
 	w.e, err = safe.NewEvent(w.x, safe.EventOptions{})
 	require.NoError(t, err)
 	w.start, err = safe.NewEvent(w.x, safe.EventOptions{})
@@ -175,7 +169,7 @@ func (w *objectsAtReset) reset(t *testing.T, call func(*objectsAtReset) error) {
 	for range cap(told) {
 		require.ErrorIs(t, <-told, safe.ErrReset)
 	}
-	for _, c := range []closer{w.e, w.start, w.green, w.exec, w.g, w.m, w.pool, w.a, w.h, w.b, w.s, w.x} {
+	for _, c := range []closer{w.e, w.start, w.exec, w.g, w.m, w.pool, w.a, w.h, w.b, w.s, w.x} {
 		require.NoError(t, c.Close())
 	}
 }

@@ -51,7 +51,13 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 		if err := driver.CuDevResourceGenerateDesc(&desc, &resources[0], uint32(len(resources))); err != nil {
 			return err
 		}
-		return driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM))
+		if err := driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM)); err != nil {
+			return err
+		}
+		c.shared.mu.Lock() // before a reset that waits for this call looks
+		defer c.shared.mu.Unlock()
+		c.shared.greens[g.raw] = g
+		return nil
 	})
 	if err != nil {
 		return nil, wrap(op, err)
@@ -59,9 +65,6 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	if err := g.Open(g, &c.Handle); err != nil {
 		return nil, wrap(op, errors.Join(err, g.Destroy(true)))
 	}
-	c.shared.mu.Lock()
-	c.shared.greens[g.raw] = g
-	c.shared.mu.Unlock()
 	u := &GreenContext{core: g}
 	u.cleanup = lifetime.Cleanup(u, &g.Handle)
 	return u, nil
@@ -99,13 +102,14 @@ func (c *contextCore) primary(op string) error {
 func (g *greenCore) Kind() string { return "GreenContext" }
 
 func (g *greenCore) Destroy(bool) error {
+	err := g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
 	shared := g.ctx.shared
 	shared.mu.Lock()
-	if shared.greens[g.raw] == g {
+	defer shared.mu.Unlock()
+	if shared.greens[g.raw] == g { // CUDA may have reused the handle
 		delete(shared.greens, g.raw)
 	}
-	shared.mu.Unlock()
-	return g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
+	return err
 }
 
 // acquire acquires the green context for a call.

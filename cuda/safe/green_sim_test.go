@@ -81,22 +81,6 @@ func TestSimGreenDropped(t *testing.T) {
 	assert.Empty(t, simulated.Violation(), "in the right order")
 }
 
-// TestSimGreenReset: after a reset nothing is left to destroy.
-func TestSimGreenReset(t *testing.T) {
-	needsSimulated(t)
-	startClean(t)
-	x := open(t, 0)
-	g := green(t, x, splitInto(t, 1)...)
-	s := greenStream(t, g)
-	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
-	_, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
-	assert.ErrorIs(t, err, safe.ErrReset)
-	assert.NoError(t, s.Close())
-	assert.NoError(t, g.Close())
-	assert.Positive(t, simulated.Lost())
-	assert.Zero(t, simulated.Live("green"))
-}
-
 // greens are the green contexts of a world, none if the driver has none.
 type greens struct {
 	sms   safe.SMResource

@@ -27,7 +27,10 @@ func init() {
 		{name: "raw.memory", weight: 4, run: rawMemory, allow: placed},
 		{name: "raw.mode", weight: 2, run: rawMode},
 	})
-	add("reset", []kind{{name: "reset.primary", weight: 3, run: reset}})
+	add("reset", []kind{
+		{name: "reset.primary", weight: 3, run: reset},
+		{name: "reset.green", weight: 1, run: resetBesideGreen},
+	})
 	add("fault", []kind{{name: "fault.trap", weight: 3, run: func(t *task) error {
 		t.gone.Store(true)
 		s := t.stream()
@@ -199,8 +202,31 @@ func rawMode(t *task) error {
 // reset resets the primary context, beside other steps.
 func reset(t *task) error {
 	d := t.device().x.Device()
-	t.gone.Store(true)
+	t.gone.Store(true) // also if another step's green context keeps CUDA from it
 	t.quiet.Lock()
 	defer t.quiet.Unlock()
 	return d.ResetPrimary()
+}
+
+// resetBesideGreen tries to reset a device that has a green context, which CUDA refuses.
+func resetBesideGreen(t *task) error {
+	x := t.device().x
+	parts, _, err := x.Device().Split(safe.SplitOptions{Groups: 1, Min: 8})
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	g, err := safe.NewGreenContext(x, parts[0])
+	if err != nil {
+		return err
+	}
+	t.quiet.Lock()
+	err = x.Device().ResetPrimary()
+	t.quiet.Unlock()
+	if err == nil {
+		return failf(wrong, "a device that has a green context was reset")
+	}
+	if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) {
+		err = nil
+	}
+	return errors.Join(err, g.Close())
 }

@@ -167,6 +167,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
 
 	if (!v)
 		return INVALID_DEVICE;
+	if (v->primary.greens)
+		return NOT_PERMITTED;
 	if (v->primary.alive)
 		context_end(&v->primary);
 	return OK;

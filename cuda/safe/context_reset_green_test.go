@@ -1,0 +1,108 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Resets of a device that has green contexts. Each test runs in its own process. Needs CUDA 12.5,
+// which creates streams in green contexts, and runs on any driver.
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFactResetBesideGreen: CUDA resets no device that has a green context.
+func TestFactResetBesideGreen(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		g, s := rawGreen(t, x), driver.CUstream(0)
+		require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+		assert.ErrorIs(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()), driver.CUDA_ERROR_NOT_PERMITTED)
+		assert.NoError(t, driver.CuStreamSynchronize(s), "the stream is still there")
+		require.NoError(t, errors.Join(driver.CuStreamDestroy(s), driver.CuGreenCtxDestroy(g)))
+		reset(t, x)
+	})
+}
+
+// TestResetBesideGreen: a device with a green context is not reset, and everything still works.
+func TestResetBesideGreen(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	// Each returns what ends the green context.
+	for name, begin := range map[string]func(*testing.T, *safe.Context) func() error{
+		"open": func(t *testing.T, x *safe.Context) func() error {
+			g, err := safe.NewGreenContext(x, splitInto(t, 1)...)
+			require.NoError(t, err)
+			return g.Close
+		},
+		"its stream is open": func(t *testing.T, x *safe.Context) func() error {
+			g, err := safe.NewGreenContext(x, splitInto(t, 1)...)
+			require.NoError(t, err)
+			s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+			require.NoError(t, errors.Join(err, g.Close()))
+			return s.Close
+		},
+		"of other code": func(t *testing.T, x *safe.Context) func() error {
+			g := rawGreen(t, x)
+			return func() error { return driver.CuGreenCtxDestroy(g) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resetting(t, func(t *testing.T, x *safe.Context) {
+				s, err := safe.NewStream(x, safe.StreamOptions{})
+				require.NoError(t, err)
+				b, err := safe.NewBuffer[uint32](x, 4)
+				require.NoError(t, err)
+				g, err := safe.NewGraph(x)
+				require.NoError(t, err)
+				exec, err := g.Instantiate()
+				require.NoError(t, err)
+				end := begin(t, x)
+				err = x.Device().ResetPrimary()
+				assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_PERMITTED)
+				var e *safe.Error
+				if assert.ErrorAs(t, err, &e) {
+					assert.Equal(t, driver.CUDA_ERROR_NOT_PERMITTED, e.Code)
+				}
+				require.NoError(t, errors.Join(b.FillAsync(s, 7), exec.Launch(s), s.Synchronize()))
+				got := make([]uint32, 4)
+				require.NoError(t, b.CopyToHost(got))
+				assert.Equal(t, []uint32{7, 7, 7, 7}, got)
+				require.NoError(t, end())
+				resetPrimary(t, x)
+				assert.ErrorIs(t, s.Synchronize(), safe.ErrReset)
+				assert.NoError(t, errors.Join(exec.Close(), g.Close(), b.Close(), s.Close()))
+			})
+		})
+	}
+}
+
+// TestResetAfterGreen: a reset waits for the destruction of a green context that the program has
+// closed during a call.
+func TestResetAfterGreen(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		for range 20 {
+			g, err := safe.NewGreenContext(x, splitInto(t, 1)...)
+			require.NoError(t, err)
+			asked := make(chan error)
+			go func() {
+				var err error
+				for err == nil {
+					_, err = g.ID()
+				}
+				asked <- err
+			}()
+			require.NoError(t, g.Close())
+			require.ErrorIs(t, <-asked, safe.ErrClosed)
+			resetPrimary(t, x)
+			again, err := safe.Open(0)
+			require.NoError(t, errors.Join(err, x.Close()))
+			x = again
+		}
+		require.NoError(t, x.Close())
+	})
+}
