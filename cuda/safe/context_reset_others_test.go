@@ -33,6 +33,8 @@ func TestOthersOfResetPeer(t *testing.T) {
 		"WaitEventNode":          func(w *ofPeer) error { _, err := w.g.Add(safe.WaitEventNode(w.e)); return err },
 		"KernelNode":             func(w *ofPeer) error { _, err := w.g.Add(safe.KernelNode(w.k, one)); return err },
 		"Set, event":             func(w *ofPeer) error { return w.waits.Set(w.n, safe.WaitEventNode(w.e)) },
+		"Clone":                  func(w *ofPeer) error { _, err := w.kernels.Clone(); return err },
+		"ChildGraphNode":         func(w *ofPeer) error { _, err := w.g.Add(safe.ChildGraphNode(w.kernels)); return err },
 		"Instantiate":            func(w *ofPeer) error { _, err := w.kernels.Instantiate(); return err },
 		"Update":                 func(w *ofPeer) error { return w.other.Update(w.kernels) },
 		"Launch, event":          func(w *ofPeer) error { return w.waits.Launch(w.s) },

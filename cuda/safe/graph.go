@@ -237,7 +237,7 @@ func (g *Graph) Clone() (*Graph, error) {
 			return refuse(op, ErrConditional, "such a graph cannot be cloned")
 		}
 		clone = newGraphCore(c.ctx)
-		if err := executables.inTurn(func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
+		if err := c.copied(op, func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
 			return err
 		}
 		clone.kept = c.kept.share()
@@ -258,6 +258,17 @@ func (g *Graph) Clone() (*Graph, error) {
 		err = errors.Join(err, clone.Destroy(true))
 	}
 	return nil, err
+}
+
+// copied calls f, which copies the graph, unless it uses something that a reset has destroyed. mu is
+// held.
+func (g *graphCore) copied(op string, f func() error) error {
+	return executables.inTurn(func() error {
+		if err := g.kept.existing(op); err != nil {
+			return err
+		}
+		return f()
+	})
 }
 
 // has tells whether n is a live node of the graph: CUDA does not check.

@@ -232,9 +232,10 @@ func lockPair(op string, g *graphCore) error {
 // Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
 func ChildGraphNode(child *Graph) NodeParams {
 	var c *graphCore
+	var adding string
 	w := &funcNode{typ: driver.CU_GRAPH_NODE_TYPE_GRAPH}
 	w.takes = func(op string, k *retained, into *graphCore) error {
-		c = nil
+		c, adding = nil, op
 		g, err := child.acquire(op)
 		if err != nil {
 			return err
@@ -262,10 +263,10 @@ func ChildGraphNode(child *Graph) NodeParams {
 		}
 	}
 	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return executables.inTurn(func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
+		return c.copied(adding, func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
 	}
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return executables.inTurn(func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
+		return c.copied(adding, func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
 	}
 	return w
 }
