@@ -181,7 +181,7 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 	}
 	e, err := g.executable(op, InstantiateOptions{})
 	if err := g.Close(); err != nil {
-		lifetime.ReportLater(err)
+		lifetime.Report(err)
 	}
 	return e, err
 }

@@ -106,3 +106,24 @@ func TestResetAfterGreen(t *testing.T) {
 		require.NoError(t, x.Close())
 	})
 }
+
+// TestResetInOnErrorAfterGreen: a reset in the function of OnError waits for a dropped green context,
+// which the reaper destroys meanwhile.
+func TestResetInOnErrorAfterGreen(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		told := make(chan struct{})
+		safe.OnError(func(error) {
+			defer close(told)
+			_, err := safe.NewGreenContext(x, splitInto(t, 1)...)
+			assert.NoError(t, err)
+			drop()
+			assert.NoError(t, x.Device().ResetPrimary())
+		})
+		defer safe.OnError(nil)
+		r, err := safe.NewResource(x, func() { panic("no") })
+		require.NoError(t, err)
+		require.NoError(t, r.Close())
+		soon(t, told, "the reset waits for the reaper")
+	})
+}

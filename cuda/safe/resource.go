@@ -52,7 +52,7 @@ func (b *block) destroyResource() error {
 		return lifetime.ErrLater
 	}
 	if err := caughtApart(b.resource.release); err != nil {
-		lifetime.ReportLater(err)
+		lifetime.Report(err)
 	}
 	return nil
 }

@@ -130,10 +130,10 @@ func guard(f func()) (err error) {
 	start := time.Now()
 	defer func() {
 		if err != nil {
-			lifetime.ReportLater(err)
+			lifetime.Report(err)
 		}
 		if took := time.Since(start); took > slow {
-			lifetime.ReportLater(&SlowCallbackError{took})
+			lifetime.Report(&SlowCallbackError{took})
 		}
 	}()
 	return caught(f)

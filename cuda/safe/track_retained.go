@@ -201,7 +201,7 @@ func (x *extras) release() {
 func callAll(all []func()) {
 	for _, f := range all {
 		if err := caughtApart(f); err != nil {
-			lifetime.ReportLater(err)
+			lifetime.Report(err)
 		}
 	}
 }

@@ -175,7 +175,7 @@ func (h *Handle) reap() (again bool) {
 			if err := h.finish(true); err == ErrLater {
 				Reaper.Add(h.reap)
 			} else if err != nil {
-				ReportLater(err)
+				Report(err)
 			}
 			return false
 		})
@@ -185,7 +185,7 @@ func (h *Handle) reap() (again bool) {
 		return true
 	}
 	if err != nil {
-		report(err)
+		Report(err)
 	}
 	return false
 }
@@ -206,7 +206,7 @@ func (h *Handle) dropped() {
 		return
 	}
 	if h.origin != nil {
-		ReportLater(&Leak{Kind: h.object.Kind(), Stack: string(h.origin)})
+		Report(&Leak{Kind: h.object.Kind(), Stack: string(h.origin)})
 	}
 	if old == 0 {
 		Reaper.Add(h.reap)

@@ -69,9 +69,6 @@ func (q *Queue) run() {
 			paused.RLock()
 			again := f()
 			paused.RUnlock()
-			if q == &Reaper {
-				tell()
-			}
 			if again {
 				later = append(later, f)
 			}

@@ -1,6 +1,9 @@
 package lifetime
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 var (
 	handler    atomic.Pointer[func(error)]
@@ -29,22 +32,18 @@ func OnError(f func(error)) {
 // TrackLeaks has Open record the stack for objects made from now on.
 func TrackLeaks(on bool) { trackLeaks.Store(on) }
 
-// reports are errors that the Reaper has yet to pass on. Only the Reaper uses them.
-var reports []error
+// reports pass errors on, one after another. The Reaper goes on meanwhile: the function of OnError
+// may wait for it, or lock Paused.
+var reports = Queue{Paused: new(sync.RWMutex)}
 
-// report passes err to the function of OnError, once the Reaper's present function has returned:
-// that of OnError may lock Paused. Only the Reaper may call it.
-func report(err error) { reports = append(reports, err) }
-
-// tell passes on what was reported.
-func tell() {
-	all := reports
-	reports = nil
-	for _, err := range all {
+// Report passes err to the function of OnError, without waiting for it.
+func Report(err error) {
+	reports.Add(func() bool {
 		if f := handler.Load(); f != nil {
 			Apart(func() { (*f)(err) })
 		}
-	}
+		return false
+	})
 }
 
 // Apart calls a function of the program that may end its goroutine.
@@ -55,12 +54,4 @@ func Apart(f func()) {
 		f()
 	}()
 	<-over
-}
-
-// ReportLater reports from the Reaper.
-func ReportLater(err error) {
-	Reaper.Add(func() bool {
-		report(err)
-		return false
-	})
 }

@@ -25,7 +25,7 @@ func (c *core) end() {
 	err := c.finalize()
 	if err != nil && c.err() == nil {
 		c.leave(&abortError{err})
-		lifetime.ReportLater(named("Comm.Close", err))
+		lifetime.Report(named("Comm.Close", err))
 	}
 	release, call := nccl.NcclCommDestroy, c.whole
 	if c.err() != nil {
@@ -53,14 +53,14 @@ func (c *core) end() {
 	})
 	c.forgetAll()
 	if err != nil && !errors.Is(err, nccl.NcclInProgress) {
-		lifetime.ReportLater(named("Comm.Close", err))
+		lifetime.Report(named("Comm.Close", err))
 	}
 	c.pin.Unpin()
 	c.leave(safe.ErrClosed)
 	c.session.remove(c)
 	unwatch(c)
 	if err := c.x.Close(); err != nil {
-		lifetime.ReportLater(named("Comm.Close", err))
+		lifetime.Report(named("Comm.Close", err))
 	}
 	close(c.gone)
 }

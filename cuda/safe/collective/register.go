@@ -198,7 +198,7 @@ func (r *registration) finish() {
 	c := r.core
 	err := patiently(func() error { return c.whole(c.unlessBusy(r.end)) })
 	if err != nil && c.err() == nil {
-		lifetime.ReportLater(named("Registration.Close", err))
+		lifetime.Report(named("Registration.Close", err))
 	}
 }
 
@@ -260,7 +260,7 @@ func (r *registration) over() {
 func (c *core) deregisterAll() {
 	for _, r := range slices.Clone(c.registered) {
 		if err := r.deregister(); err != nil && c.err() == nil {
-			lifetime.ReportLater(named("Registration.Close", err))
+			lifetime.Report(named("Registration.Close", err))
 		}
 	}
 }
