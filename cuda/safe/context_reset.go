@@ -66,11 +66,14 @@ func (d Device) ResetPrimary() error {
 	return wrap(op, err)
 }
 
-// tryReset resets the context with the reaper paused, unless launches are in flight.
+// tryReset resets the context with the reaper paused, unless launches are in flight. The reaper,
+// which never waits for the turn, goes on while an instantiation has it.
 func (d Device) tryReset() (done bool, err error) {
+	executables.turn.Lock()
+	defer executables.turn.Unlock()
 	lifetime.Paused.Lock()
 	defer lifetime.Paused.Unlock()
-	done = executables.alone(lastWindow, func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
+	done = executables.aloneInTurn(lastWindow, func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
 	return done, err
 }
 

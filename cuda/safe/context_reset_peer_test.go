@@ -209,6 +209,26 @@ func TestResetBesideStuckFree(t *testing.T) {
 	})
 }
 
+// TestResetBesideInstantiate: a reset that waits for an instantiation on another device, as does the
+// destruction of a graph there, holds up no other releases.
+func TestResetBesideInstantiate(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGraphInstantiateWithParams")
+	withPeer(t, func(t *testing.T, x, y *safe.Context) {
+		_, err := safe.NewGraph(x)
+		require.NoError(t, err)
+		instantiated := instantiating(t, newGraph(t, x))
+		drop()
+		reset := background(func() { assert.NoError(t, y.Device().ResetPrimary()) })
+		r, gone := resource(t, x)
+		require.NoError(t, r.Close())
+		soon(t, gone, "the release waits, too")
+		simulated.Reset()
+		require.NoError(t, <-instantiated)
+		<-reset
+	})
+}
+
 // TestFreeAsyncAfterUseByReset: a release that is ordered after the work of a closed stream waits
 // for no event that a reset of the stream's device has destroyed.
 func TestFreeAsyncAfterUseByReset(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // witness therefore calls the driver.
 const askWitness = 25 * time.Millisecond
 
-// witnesses runs the witness, which therefore pauses during resets.
+// witnesses runs the witness.
 var witnesses lifetime.Queue
 
 func callWitness() {

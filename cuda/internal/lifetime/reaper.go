@@ -9,13 +9,13 @@ import (
 // Reaper destroys objects that were dropped without Close, and those that were closed
 // while calls used them. Its goroutine runs only while it has something to do, so that a
 // program that has closed everything is left with none.
-var Reaper Queue
+var Reaper = Queue{Paused: &Paused}
 
 // A Queue runs functions one after another. Functions that may wait for the GPU belong
 // in a Queue of their own, where they delay nothing else.
 type Queue struct {
-	// Paused keeps the Queue from running while it is locked: those of functions that may wait
-	// are their own, or locking it would wait for them. If it is nil, the package's Paused does.
+	// Paused keeps the Queue from running while it is locked, unless it is nil. Locking it waits
+	// for the function that runs.
 	Paused *sync.RWMutex
 
 	mu      sync.Mutex
@@ -30,7 +30,7 @@ var active atomic.Int32
 // Idle tells whether no Queue has anything to do.
 func Idle() bool { return active.Load() == 0 }
 
-// Paused keeps the Reaper from running while it is locked, and other Queues without their own.
+// Paused keeps the Reaper from running while it is locked.
 var Paused sync.RWMutex
 
 // Retry is the pause before a function is called again.
@@ -49,10 +49,6 @@ func (q *Queue) Add(f func() (again bool)) {
 }
 
 func (q *Queue) run() {
-	paused := q.Paused
-	if paused == nil {
-		paused = &Paused
-	}
 	var later []func() bool
 	var took time.Duration
 	for {
@@ -66,15 +62,21 @@ func (q *Queue) run() {
 		start := time.Now()
 		batch, later = append(batch, later...), nil
 		for _, f := range batch {
-			paused.RLock()
-			again := f()
-			paused.RUnlock()
-			if again {
+			if q.call(f) {
 				later = append(later, f)
 			}
 		}
 		took = time.Since(start)
 	}
+}
+
+// call calls f while the Queue is not paused.
+func (q *Queue) call(f func() (again bool)) bool {
+	if q.Paused != nil {
+		q.Paused.RLock()
+		defer q.Paused.RUnlock()
+	}
+	return f()
 }
 
 // Hurry ends the pause before functions are called again.

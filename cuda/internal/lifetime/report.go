@@ -1,9 +1,6 @@
 package lifetime
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 var (
 	handler    atomic.Pointer[func(error)]
@@ -34,7 +31,7 @@ func TrackLeaks(on bool) { trackLeaks.Store(on) }
 
 // reports pass errors on, one after another. The Reaper goes on meanwhile: the function of OnError
 // may wait for it, or lock Paused.
-var reports = Queue{Paused: new(sync.RWMutex)}
+var reports Queue
 
 // Report passes err to the function of OnError, without waiting for it.
 func Report(err error) {
