@@ -68,7 +68,7 @@ type contextState struct {
 	device  driver.CUdevice
 	primary atomic.Bool // the device's primary context
 	created bool        // by NewContext: the last core destroys it
-	reset   atomic.Bool // by ResetPrimary: old handles must not reach the driver
+	reset   resetMark   // by ResetPrimary: old handles must not reach the driver
 	calls   callCount   // that are in flight
 
 	whole, legacy gate   // for Context.Synchronize, and for calls on the legacy stream

@@ -57,14 +57,32 @@ func (d Device) ResetPrimary() error {
 			time.Sleep(windowShare * lastWindow)
 		}
 	}
+	outcome := resetDone
 	if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) { // a green context of other code
-		for _, s := range noted {
-			s.reset.Store(false)
-		}
-		revocations.Add(1)
+		outcome = notReset
 	}
+	for _, s := range noted {
+		s.reset.state.Store(outcome)
+	}
+	revocations.Add(1)
 	return wrap(op, err)
 }
+
+// A resetMark says whether a context was reset.
+type resetMark struct{ state atomic.Int32 }
+
+const (
+	notReset int32 = iota
+	resetNoted
+	resetDone
+)
+
+// Load returns whether calls return ErrReset.
+func (m *resetMark) Load() bool { return m.state.Load() != notReset }
+
+// done returns whether the reset is over, and with it all work of the context: after the note, the
+// work runs on for as long as the reset waits.
+func (m *resetMark) done() bool { return m.state.Load() == resetDone }
 
 // tryReset resets the context with the reaper paused, unless launches are in flight. The reaper,
 // which never waits for the turn, goes on while an instantiation has it.
@@ -163,7 +181,7 @@ func (d Device) noteReset(locked []*queue) (noted []*contextState, all bool) {
 		noted = append(noted, s)
 	}
 	for _, s := range noted {
-		s.reset.Store(true)
+		s.reset.state.Store(resetNoted)
 	}
 	return noted, true
 }
@@ -223,9 +241,13 @@ func (c *contextCore) eventQuery(callContext driver.CUcontext, e driver.CUevent,
 	return code
 }
 
-// homeQuery is eventQuery that also detects resets by other code.
+// homeQuery is eventQuery that also detects resets by other code. It returns
+// driver.CUDA_ERROR_NOT_READY until a reset is over.
 func (c *contextCore) homeQuery(home rt.Home, e driver.CUevent) driver.CUresult {
 	if !c.shared.begin(uintptr(e)) {
+		if !c.shared.reset.done() {
+			return driver.CUDA_ERROR_NOT_READY
+		}
 		return rt.CodeReset
 	}
 	defer c.shared.end(uintptr(e))

@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -96,6 +97,72 @@ func TestBesideWaitingReset(t *testing.T) {
 				call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
 				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
 				finish()
+				unstick()
+				<-call
+				<-reset
+			})
+		})
+	}
+}
+
+// TestReleaseBesideWaitingReset: while a reset waits, the context's work runs on, and nothing is
+// released that it uses.
+func TestReleaseBesideWaitingReset(t *testing.T) {
+	needsSecond(t)
+	type used func(t *testing.T, s *safe.Stream, x *safe.Context) (release func(), gone <-chan struct{})
+	registered := func(t *testing.T, s *safe.Stream, x *safe.Context) (func(), <-chan struct{}) {
+		v, gone := new([1 << 16]uint32), make(chan struct{})
+		runtime.AddCleanup(v, func(gone chan struct{}) { close(gone) }, gone)
+		h, err := safe.RegisterPinned(x, v[:], safe.PinnedOptions{})
+		require.NoError(t, err)
+		require.NoError(t, h.FillAsync(s, 7))
+		return func() { background(func() { assert.NoError(t, h.Close()) }) }, gone
+	}
+	for name, c := range map[string]struct {
+		use       used
+		elsewhere bool // it is of another device
+		closed    bool // the stream is, too
+	}{
+		"resource": {use: func(t *testing.T, s *safe.Stream, x *safe.Context) (func(), <-chan struct{}) {
+			r, gone := resource(t, x)
+			require.NoError(t, s.EnqueueRaw(func(driver.CUstream) error { return nil }, r.Arg()))
+			return func() { assert.NoError(t, r.Close()) }, gone
+		}},
+		"memory":                    {use: registered},
+		"memory elsewhere":          {use: registered, elsewhere: true},
+		"memory of a closed stream": {use: registered, elsewhere: true, closed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				t.Cleanup(func() { wentWithContext(t) })
+				y, x := open(t, 1), open(t, 0)
+				s := stream(t, x)
+				unstick := stickOn(t, host[uint32](t, x, 1), s)
+				of := x
+				if c.elsewhere {
+					of = y
+				}
+				release, gone := c.use(t, s, of)
+				call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
+				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+				if c.closed {
+					assert.NoError(t, s.Close())
+				}
+				release()
+				release = nil
+				released := func() bool {
+					drop()
+					select {
+					case <-gone:
+						return true
+					default:
+						return false
+					}
+				}
+				if assert.False(t, released(), "it is released") {
+					defer func() { assert.Eventually(t, released, atOnce, time.Millisecond, "it is not released") }()
+				}
 				unstick()
 				<-call
 				<-reset

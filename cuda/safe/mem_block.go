@@ -58,8 +58,6 @@ func (b *block) note(s *streamCore) {
 	}
 }
 
-func (b *block) markers() ([]marker, error) { return b.known().markers(true) }
-
 // use records that work on s uses the block, and reports whether the block is open and the
 // work may use it. s.mu is held until that work is enqueued. Close sets the closed bit,
 // then locks the mu of every user: either it finds s among them, or use finds the block

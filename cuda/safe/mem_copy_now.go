@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -174,5 +175,19 @@ func awaitAll(markers []marker) {
 	for _, p := range markers {
 		p.wait()
 		p.end()
+	}
+}
+
+// markers marks the ends of all work that uses the block, with nothing locked: it waits for resets
+// that end some of the work.
+func (b *block) markers() ([]marker, error) {
+	for nap := shortNap; ; nap = nap.take() {
+		markers, err := b.known().markers(true)
+		switch {
+		case err != lifetime.ErrLater:
+			return markers, err
+		case rt.InCallback():
+			return nil, rt.CodeCallback
+		}
 	}
 }

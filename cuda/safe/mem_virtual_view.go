@@ -119,7 +119,7 @@ func (r *rangeCore) unused(op string, part []*mapping, waited *int64) (*pendingW
 	case rt.InCallback():
 		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
-	return nil, refuse(op, ErrCapturing, "a stream that uses the range is capturing, so its work cannot be waited for")
+	return nil, refuse(op, ErrCapturing, "a stream that uses the range is capturing, or is about to be reset, so its work cannot be waited for")
 }
 
 // Access returns what kernels on a device may do with the memory at an offset. It returns

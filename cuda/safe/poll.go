@@ -30,7 +30,7 @@ type polling struct {
 // A waiter waits for an event. The poller calls end once the event is no longer needed.
 type waiter struct {
 	home      rt.Home
-	reset     *atomic.Bool // of the context: with old drivers, home does not tell
+	reset     *resetMark // of the context: with old drivers, home does not tell
 	event     driver.CUevent
 	queue     any           // events of one queue complete in order, as a rule
 	from      time.Time     // the event was recorded after this, zero if unknown,

@@ -111,7 +111,8 @@ type marker struct {
 
 // mark marks the end of the stream's current work. done means that there is none. It
 // returns rt.CodeCapturing if the stream is capturing, as captured work does not run.
-// Without wait, it returns lifetime.ErrLater if another call is using the stream.
+// It returns lifetime.ErrLater while a reset of the stream's context waits and, without wait, if
+// another call is using the stream.
 func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 	if !s.mu.TryLock() {
 		switch {
@@ -134,8 +135,11 @@ func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 
 // markHere is mark for a stream that is not over, with mu held.
 func (s *streamCore) markHere(wait bool) (m marker, done bool, err error) {
-	if s.ctx.shared.reset.Load() { // before CUDA 12.0, Mark does not notice
+	switch reset := &s.ctx.shared.reset; { // before CUDA 12.0, Mark does not notice
+	case reset.done():
 		return marker{}, false, rt.CodeReset
+	case reset.Load():
+		return marker{}, false, lifetime.ErrLater
 	}
 	if s.capture.Load() != nil {
 		return marker{}, false, rt.CodeCapturing
@@ -202,25 +206,28 @@ func (m marker) done() driver.CUresult {
 // wait waits until the marked work has completed.
 func (m marker) wait() {
 	if m.event != 0 {
-		code := m.stream.ctx.eventSoon(m.stream.callContext, m.event)
-		if code == driver.CUDA_ERROR_NOT_READY {
+		err := check("", m.stream.ctx.eventSoon(m.stream.callContext, m.event))
+		if errors.Is(err, driver.CUDA_ERROR_NOT_READY) {
 			w := &waiter{
 				home: m.stream.home(), reset: &m.stream.ctx.shared.reset, event: m.event, queue: m.stream,
 				to: time.Now(), end: func() {},
 			}
-			w.wait(context.Background(), "")
+			err = w.wait(context.Background(), "")
 		}
-		return
+		if err == nil {
+			return
+		}
 	}
 	// tailDone may put the tail back in the pool, and another call may take it: only done
-	// can tell.
+	// can tell, also whether a reset is over.
 	for pause := lifetime.Retry / 64; m.done() == driver.CUDA_ERROR_NOT_READY; pause = min(2*pause, lifetime.Retry) {
 		time.Sleep(pause)
 	}
 }
 
 // orders makes a stream, of any context, wait for the marker. The stream is locked. It returns
-// driver.CUDA_ERROR_NOT_READY if another call is using a closed stream of the marker.
+// driver.CUDA_ERROR_NOT_READY if another call is using a closed stream of the marker, and while a
+// reset waits.
 func (m marker) orders(s *streamCore) driver.CUresult {
 	event := m.event
 	if event == 0 {
@@ -236,6 +243,9 @@ func (m marker) orders(s *streamCore) driver.CUresult {
 		}
 	}
 	if !m.stream.ctx.beginFrom(s.ctx, uintptr(event)) {
+		if !m.stream.ctx.shared.reset.done() {
+			return driver.CUDA_ERROR_NOT_READY
+		}
 		return 0 // a reset has ended the work
 	}
 	defer m.stream.ctx.endFrom(s.ctx, uintptr(event))
@@ -254,7 +264,7 @@ func (m marker) end() {
 // blocks that it uses. mu is held. It returns lifetime.ErrLater if the stream is
 // capturing, or without wait if the mark cannot be set at once.
 func (s *streamCore) leaveTail(wait bool) error {
-	if !s.used && !s.owned || s.ctx.shared.reset.Load() {
+	if !s.used && !s.owned || s.ctx.shared.reset.done() {
 		return nil
 	}
 	m, done, err := s.markHere(wait)
