@@ -94,14 +94,11 @@ func Open(ordinal int) (*Context, error) {
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	resets := resetting(d.raw)
-	if !resets.TryRLock() {
-		if rt.InCallback() {
-			return nil, &Error{Op: op, Err: ErrInCallback}
-		}
-		resets.RLock()
+	leave, err := d.betweenResets(op)
+	if err != nil {
+		return nil, err
 	}
-	defer resets.RUnlock()
+	defer leave()
 	core := &contextCore{device: d}
 	if err := driver.CuDevicePrimaryCtxRetain(&core.raw, d.raw); err != nil {
 		return nil, wrap(op, err)

@@ -95,8 +95,20 @@ func (d Device) tryReset() (done bool, err error) {
 	return done, err
 }
 
+// betweenResets waits for a reset of the device in progress, and keeps others waiting until leave.
+func (d Device) betweenResets(op string) (leave func(), err error) {
+	resets := resetting(d.raw)
+	if !resets.TryRLock() {
+		if rt.InCallback() {
+			return nil, &Error{Op: op, Err: ErrInCallback}
+		}
+		resets.RLock()
+	}
+	return resets.RUnlock, nil
+}
+
 // resetting is locked during a reset of the device. It keeps frees of all contexts of the device
-// from running, and contexts from being opened that the reset would not know.
+// from running, and contexts from being made, green ones too, that the reset would not know.
 func resetting(d driver.CUdevice) *sync.RWMutex {
 	of, _ := resettings.LoadOrStore(d, &sync.RWMutex{})
 	return of.(*sync.RWMutex)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -104,6 +105,36 @@ func TestResetAfterGreen(t *testing.T) {
 			x = again
 		}
 		require.NoError(t, x.Close())
+	})
+}
+
+// TestGreenBesideWaitingReset: a green context that is made and closed while a reset begins is not
+// left behind.
+func TestGreenBesideWaitingReset(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGreenCtxStreamCreate")
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		x := open(t, 0)
+		s := stream(t, x)
+		unstick := stickOn(t, host[uint32](t, x, 1), s)
+		part := splitInto(t, 1)
+		simulated.Delay("cuGreenCtxCreate", hang)
+		call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
+		made := background(func() {
+			g, err := safe.NewGreenContext(x, part...)
+			assert.NoError(t, errors.Join(err, g.Close()))
+		})
+		reset := background(func() {
+			assert.NoError(t, except(x.Device().ResetPrimary(), driver.CUDA_ERROR_NOT_PERMITTED, nil))
+		})
+		simulated.Reset() // ends the delay
+		<-made
+		unstick()
+		<-call
+		<-reset
+		resetPrimary(t, x)
 	})
 }
 

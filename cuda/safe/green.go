@@ -26,7 +26,7 @@ type GreenContext struct {
 // the primary context, as [Open] returns it; the green context keeps it alive. All parts
 // must come from one split. NewGreenContext returns [ErrInvalidArgument] if they do not,
 // or if one has no multiprocessors, and [ErrContextMismatch] if a part belongs to another
-// device, or if x is not the primary context.
+// device, or if x is not the primary context. It waits for a [Device.ResetPrimary] in progress.
 //
 // CUDA retains a description of the parts until the process exits, so reuse green
 // contexts instead of creating them repeatedly. It returns [ErrNotSupported] with a
@@ -42,6 +42,11 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	if err != nil {
 		return nil, err
 	}
+	leave, err := c.device.betweenResets(op)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	g := &greenCore{ctx: c}
 	err = c.withCurrent(func() error {
 		if err := c.primary(op); err != nil {
@@ -54,7 +59,7 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 		if err := driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM)); err != nil {
 			return err
 		}
-		c.shared.mu.Lock() // before a reset that waits for this call looks
+		c.shared.mu.Lock()
 		defer c.shared.mu.Unlock()
 		c.shared.greens[g.raw] = g
 		return nil
