@@ -108,7 +108,8 @@ func Open(ordinal int) (*Context, error) {
 
 // BorrowContext makes a context that was created elsewhere usable with this package, and
 // never destroys it. owner may be nil; otherwise it stays reachable until everything made
-// in the context is closed. Source: cuCtxGetDevice.
+// in the context is closed. BorrowContext waits for a [Device.ResetPrimary] in progress.
+// Source: cuCtxGetDevice.
 func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 	const op = "BorrowContext"
 	if err := rt.Init(); err != nil {
@@ -131,6 +132,11 @@ func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 			core.device = d
 		}
 	}
+	leave, err := core.device.betweenResets(op)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if err := core.findPrimary(); err != nil {
 		return nil, wrap(op, err)
 	}

@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 	"time"
@@ -198,6 +199,37 @@ func TestOpenDuringReset(t *testing.T) {
 		<-call
 		<-reset
 		<-opened
+	})
+}
+
+// TestBorrowDuringReset: the reset does not miss a context that is borrowed while it waits.
+func TestBorrowDuringReset(t *testing.T) {
+	needs(t, "cuCtxGetId")
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		x := open(t, 0)
+		s := stream(t, x)
+		h := host[uint32](t, x, 1)
+		unstick := stickOn(t, h, s)
+		call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		borrowed := background(func() {
+			y, err := safe.BorrowContext(x.Raw(), nil)
+			if err != nil {
+				return // the reset has destroyed it
+			}
+			u, err := safe.NewStream(y, safe.StreamOptions{})
+			for err == nil {
+				err = u.Synchronize()
+			}
+			assert.ErrorIs(t, err, safe.ErrReset)
+			assert.NoError(t, errors.Join(u.Close(), y.Close()))
+		})
+		unstick()
+		<-call
+		<-reset
+		<-borrowed
 	})
 }
 
