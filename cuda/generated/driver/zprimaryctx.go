@@ -225,6 +225,8 @@ func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) erro
 // without being asked. Meant for the end of a test, hardly for more.
 //
 // Errors:
+//   - [CUDA_ERROR_NOT_PERMITTED]: the device has a green context; nothing is destroyed (measured,
+//     driver 580)
 //   - [CUDA_ERROR_ILLEGAL_ADDRESS]: like other fatal codes: the process is broken, and measured, no
 //     reset, release and retain mends it; start a new one
 //
