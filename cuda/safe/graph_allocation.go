@@ -22,7 +22,7 @@ type graphAllocation struct {
 // A graphPlace is an address at which launches allocate memory. The allocations of a graph and
 // of its recaptures have the same places.
 type graphPlace struct {
-	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since
+	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since; or the claim of FreeAsync
 	owners  atomic.Int32                    // blocks; the last one frees what is left
 
 	mu   mutex[placeRank] // held during launches, and during the release by FreeAsync

@@ -283,3 +283,30 @@ func TestFreeAsyncBesideLaunch(t *testing.T) {
 	assert.ErrorIs(t, b.Fill(2), safe.ErrNotAllocated)
 	noViolation(t)
 }
+
+// TestFreeAsyncTwiceBesideLaunch: of two releases, between whose beginnings a launch allocates the
+// memory anew, one frees it.
+func TestFreeAsyncTwiceBesideLaunch(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, user := stream(t, x), stream(t, x)
+	g := newGraph(t, x)
+	b, _, err := safe.AddAlloc[uint32](g, 100)
+	require.NoError(t, err)
+	e, err := g.InstantiateWith(safe.InstantiateOptions{AutoFreeOnLaunch: true})
+	require.NoError(t, err)
+	closing(t, e)
+	launch(t, e, s)
+	require.NoError(t, b.FillAsync(user, 7))
+	unlock := safe.LockStream(user)
+	free := func() { assert.NoError(t, b.FreeAsync(s)) }
+	first := background(free)
+	require.NoError(t, e.Launch(s))
+	second := background(free)
+	unlock()
+	<-first
+	<-second
+	require.NoError(t, s.Synchronize())
+	assert.ErrorIs(t, b.FillAsync(user, 7), safe.ErrNotAllocated)
+	noViolation(t)
+}

@@ -93,19 +93,21 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	// Before the marks: no other call begins to use the memory after them.
-	if !m.graph.place.present.CompareAndSwap(m.graph, nil) {
+	present, claim := &m.graph.place.present, &graphAllocation{}
+	if !present.CompareAndSwap(m.graph, claim) {
 		return m.unusable(op)
 	}
-	if err = m.freeAfterUses(op, sc); err != nil {
-		m.graph.place.present.CompareAndSwap(nil, m.graph)
+	if err = m.freeAfterUses(op, sc, claim); err != nil {
+		present.CompareAndSwap(claim, m.graph)
 	}
 	return err
 }
 
-// freeAfterUses frees the block in the order of s, after all work that uses it.
-func (b *block) freeAfterUses(op string, s *streamCore) error {
+// freeAfterUses frees the block in the order of s, after all work that uses it, unless another
+// call does so: claim is then no longer in the block's place.
+func (b *block) freeAfterUses(op string, s *streamCore, claim *graphAllocation) error {
 	for nap := shortNap; ; nap = nap.take() {
-		code, err := b.tryFreeAfterUses(op, s)
+		code, err := b.tryFreeAfterUses(op, s, claim)
 		switch {
 		case err != nil:
 			return err
@@ -117,7 +119,7 @@ func (b *block) freeAfterUses(op string, s *streamCore) error {
 
 // tryFreeAfterUses returns driver.CUDA_ERROR_NOT_READY if work that uses the block has come
 // meanwhile, or another call is in the way.
-func (b *block) tryFreeAfterUses(op string, s *streamCore) (driver.CUresult, error) {
+func (b *block) tryFreeAfterUses(op string, s *streamCore, claim *graphAllocation) (driver.CUresult, error) {
 	for nap := shortNap; b.graph.copying.Load() > 0; nap = nap.take() {
 		if rt.InCallback() {
 			return 0, &Error{Op: op, Err: ErrInCallback}
@@ -141,11 +143,11 @@ func (b *block) tryFreeAfterUses(op string, s *streamCore) (driver.CUresult, err
 	}
 	defer p.mu.Unlock()
 	switch p.present.Load() {
-	case nil:
+	case claim:
 	case b.graph: // by a launch after the marks
-		b.graph.vanish()
+		p.present.Store(claim)
 		return driver.CUDA_ERROR_NOT_READY, nil
-	default: // a launch has freed it, for the buffer of a recapture
+	default: // a launch has freed it, or another call does
 		return 0, nil
 	}
 	for _, m := range markers {
@@ -168,6 +170,7 @@ func (b *block) freeOn(s *streamCore) (driver.CUresult, error) {
 		end()
 		return code, nil
 	}
+	b.graph.vanish()
 	b.graph.place.forgetFree()
 	if rt.Record(s.callContext, e, s.raw) != 0 { // CUDA is lost
 		end()
