@@ -148,17 +148,27 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 // enterOpen is enterWork for a stream that is not acquired: the lock keeps it from being
 // destroyed.
 func (s *streamCore) enterOpen(op string, work int) (capture *capturing, err error) {
-	if err := lock(op, &s.mu); err != nil {
-		return nil, err
-	}
-	if s.Closed() {
-		s.mu.Unlock()
-		return nil, &Error{Op: op, Err: ErrClosed}
-	}
-	capture, room, err := s.enteredWork(op, work)
+	capture, room, err := s.tryOpen(op, work)
 	if room || err != nil {
 		return capture, err
 	}
+	return s.awaitOpen(op, work)
+}
+
+// tryOpen is enterOpen that does not wait for room.
+func (s *streamCore) tryOpen(op string, work int) (capture *capturing, room bool, err error) {
+	if err := lock(op, &s.mu); err != nil {
+		return nil, false, err
+	}
+	if s.Closed() {
+		s.mu.Unlock()
+		return nil, false, &Error{Op: op, Err: ErrClosed}
+	}
+	return s.enteredWork(op, work)
+}
+
+// awaitOpen is enterOpen once there is room. The stream stays open meanwhile.
+func (s *streamCore) awaitOpen(op string, work int) (*capturing, error) {
 	if !s.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}

@@ -12,63 +12,97 @@ import (
 // [ErrCapturing] if s captures; add a [ChildGraphNode] instead. Waits for the stream report
 // faults of the work. Source: cuGraphLaunch.
 func (e *GraphExec) Launch(s *Stream) error {
-	return e.on("GraphExec.Launch", s, true, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
-		return rt.GraphLaunch(set, raw, stream)
-	})
+	return e.on("GraphExec.Launch", s, true, rt.GraphLaunch)
 }
 
 // Upload enqueues on s the preparation of the executable on the device, which the first
 // launch does otherwise. It returns [ErrCapturing] if s captures. Source: cuGraphUpload.
 func (e *GraphExec) Upload(s *Stream) error {
-	return e.on("GraphExec.Upload", s, false, func(raw driver.CUgraphExec, stream driver.CUstream, set driver.CUcontext) driver.CUresult {
-		return rt.GraphUpload(set, raw, stream)
-	})
+	return e.on("GraphExec.Upload", s, false, rt.GraphUpload)
 }
+
+// An execCall is rt.GraphLaunch or rt.GraphUpload.
+type execCall func(driver.CUcontext, driver.CUgraphExec, driver.CUstream) driver.CUresult
 
 // on enqueues a call with the executable. CUDA may have to allocate memory of the graph
 // then.
-func (e *GraphExec) on(op string, s *Stream, launches bool, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
-	return reclaiming(func() error { return e.once(op, s, launches, call) })
+func (e *GraphExec) on(op string, s *Stream, launches bool, call execCall) error {
+	err := e.once(op, s, launches, call)
+	if err != nil {
+		err = retrying(err, func() error { return e.once(op, s, launches, call) })
+	}
+	return err
 }
 
-func (e *GraphExec) once(op string, s *Stream, launches bool, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
-	c, err := e.acquire(op)
+func (e *GraphExec) once(op string, s *Stream, launches bool, call execCall) error {
+	c, err := e.lockable(op)
 	if err != nil {
 		return err
 	}
-	defer c.Release()
 	sc, err := s.lockable(op)
 	if err != nil {
 		return err
 	}
 	err = c.enqueue(op, sc, launches, call)
-	runtime.KeepAlive(s) // as it is not acquired
+	runtime.KeepAlive(e) // as neither is acquired
+	runtime.KeepAlive(s)
 	return err
 }
 
-// enqueue is GraphExec.on for an executable that is acquired, and a stream that is not.
-func (e *execCore) enqueue(op string, s *streamCore, launches bool, call func(driver.CUgraphExec, driver.CUstream, driver.CUcontext) driver.CUresult) error {
-	capture, err := s.enterOpen(op, e.work)
+// lockable returns the executable for a call that enters it by use instead of acquiring it.
+// The caller keeps e alive until then.
+func (e *GraphExec) lockable(op string) (*execCore, error) {
+	if e == nil || e.core == nil || e.core.Closed() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return e.core, nil
+}
+
+// enqueue is GraphExec.on for an executable and a stream that are not acquired.
+func (e *execCore) enqueue(op string, s *streamCore, launches bool, call execCall) error {
+	capture, room, err := s.tryOpen(op, e.work)
 	if err != nil {
 		return err
 	}
-	defer s.leaveWork(capture)
-	if capture != nil {
-		return &Error{Op: op, Err: ErrCapturing}
+	if room {
+		return e.enqueueOn(op, s, capture, launches, call)
 	}
-	stripe := executables.stripe(s)
-	if err := e.enter(op, stripe); err != nil {
+	if !e.Acquire() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	defer e.Release()
+	if capture, err = s.awaitOpen(op, e.work); err != nil {
 		return err
 	}
-	defer e.leave(stripe)
+	return e.enqueueOn(op, s, capture, launches, call)
+}
+
+// enqueueOn is enqueue on a stream that is entered. It leaves the stream.
+func (e *execCore) enqueueOn(op string, s *streamCore, capture *capturing, launches bool, call execCall) (err error) {
+	stripe := executables.stripe(s)
+	if capture != nil {
+		err = &Error{Op: op, Err: ErrCapturing}
+	} else if err = e.enter(op, stripe); err == nil {
+		err = e.admitted(op, s, launches, call)
+		e.leave(stripe)
+	}
+	s.leaveWork(capture) // not deferred, which takes longer
+	return err
+}
+
+// admitted is enqueueOn with the executable entered.
+func (e *execCore) admitted(op string, s *streamCore, launches bool, call execCall) error {
+	if !e.use(s) {
+		return &Error{Op: op, Err: ErrClosed}
+	}
 	if err := e.unrevoked(op); err != nil {
 		return err
 	}
 	e.note(s)
 	if !launches || len(e.allocs) == 0 && len(e.freed) == 0 {
-		return check(op, call(e.raw, s.raw, s.callContext))
+		return check(op, call(s.callContext, e.raw, s.raw))
 	}
-	return e.allocating(op, s, func() driver.CUresult { return call(e.raw, s.raw, s.callContext) })
+	return e.allocating(op, s, func() driver.CUresult { return call(s.callContext, e.raw, s.raw) })
 }
 
 // allocating makes a launch on s that allocates or frees memory, after releases of what the one
@@ -139,6 +173,18 @@ func (e *execCore) enter(op string, s *stripe) error {
 func (e *execCore) leave(s *stripe) {
 	s.leave()
 	e.mu.Unlock()
+}
+
+// use records s as a user of the executable, and reports whether that is open, or acquired by a
+// call that waited. mu of both is held, that of s until the launch is enqueued. So the launch need
+// not acquire the executable: Close sets the closed bit, and then Destroy marks the work of every
+// user, for which it locks the user. Either it finds s among them, and waits for the launch, or use
+// finds the executable closed.
+func (e *execCore) use(s *streamCore) bool {
+	if e.latest != s {
+		e.launches.note(s)
+	}
+	return !e.Over()
 }
 
 // note records s as a user of the objects that a launch uses. mu of both is held.

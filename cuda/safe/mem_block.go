@@ -120,8 +120,10 @@ func (c *contextCore) allocating(do func() error) error {
 // reclaiming calls do. If it runs out of memory, do is called again after the heaps are
 // trimmed, and then after the garbage collector has found objects that were dropped without
 // Close.
-func reclaiming(do func() error) error {
-	err := do()
+func reclaiming(do func() error) error { return retrying(do(), do) }
+
+// retrying is reclaiming after the first call, which has returned err.
+func retrying(err error, do func() error) error {
 	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 4; tries++ {
 		if tries > 0 {
 			collect()
