@@ -42,7 +42,7 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 	raw, err := c.extend(op, func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error) {
 		raw, err := p.add(g, before)
 		if raw != 0 {
-			g.kept.set(raw, k)
+			g.kept.add(raw, k)
 			added = g.named(raw, p.kind())
 		}
 		return raw, err

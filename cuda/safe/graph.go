@@ -37,6 +37,7 @@ type graphCore struct {
 	captures    []*capturing                  // of the outermost graph: into it and those inside nodes
 	gone        map[driver.CUgraphNode]uint32 // nodes destroyed per handle, as CUDA reuses handles
 	inner       map[driver.CUgraph]*graphCore // the graphs inside nodes, as far as users have asked for them
+	deps        []driver.CUgraphNode          // room for those of a node that is added
 }
 
 func newGraphCore(x *contextCore) *graphCore {
@@ -282,14 +283,19 @@ func (g *graphCore) dependencies(op string, nodes []Node, data []driver.CUgraphE
 	if len(data) > 0 && len(data) != len(nodes) {
 		return nil, nil, refuse(op, ErrRange, "%d elements of edge data for %d dependencies", len(data), len(nodes))
 	}
-	raw := make([]driver.CUgraphNode, len(nodes))
+	raw, err := g.appendNodes(op, make([]driver.CUgraphNode, 0, len(nodes)), nodes)
+	return raw, data, err
+}
+
+// appendNodes appends the handles of nodes of this graph, as far as they are.
+func (g *graphCore) appendNodes(op string, raw []driver.CUgraphNode, nodes []Node) ([]driver.CUgraphNode, error) {
 	for i, n := range nodes {
 		if !g.has(n) {
-			return nil, nil, refuse(op, ErrForeignNode, "dependency %d", i)
+			return raw, refuse(op, ErrForeignNode, "dependency %d", i)
 		}
-		raw[i] = n.raw
+		raw = append(raw, n.raw)
 	}
-	return raw, data, nil
+	return raw, nil
 }
 
 // Nodes returns the graph's nodes, without those of graphs inside its nodes.

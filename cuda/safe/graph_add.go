@@ -38,7 +38,7 @@ func (g *graphCore) addNode(op string, w NodeParams, deps []Node) (Node, error) 
 	if n.raw == 0 {
 		k.release()
 	} else {
-		g.kept.set(n.raw, k)
+		g.kept.add(n.raw, k)
 	}
 	if err != nil {
 		return Node{}, wrap(op, err)
@@ -63,11 +63,10 @@ func (g *graphCore) add(op string, w NodeParams, deps []Node) (n Node, err error
 	if err := g.changeable(op); err != nil {
 		return n, err
 	}
-	raw, _, err := g.dependencies(op, deps, nil)
-	if err != nil {
+	if g.deps, err = g.appendNodes(op, g.deps[:0], deps); err != nil {
 		return n, err
 	}
-	added, err := w.add(g, raw)
+	added, err := w.add(g, g.deps)
 	return g.named(added, w.kind()), err
 }
 

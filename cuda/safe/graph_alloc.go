@@ -87,7 +87,7 @@ func (b *block) addTo(op string, g *graphCore, o AllocOptions, deps []Node) (Nod
 	k := newRetained()
 	k.retain(&b.Handle, b.TryRetain) // launches use it, also those of graphs without other nodes that do
 	k.allocates(b)
-	g.kept.set(raw, k)
+	g.kept.add(raw, k)
 	return g.named(raw, driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC), nil
 }
 

@@ -22,10 +22,12 @@ type graphRetained struct {
 // A nodeTable has a retained for each node. Several graphRetained may share a table; it
 // is changed only while it has one owner.
 type nodeTable struct {
-	refs atomic.Int32
-	runs []nodesRetained                  // of nodes that were added or changed together
-	of   map[driver.CUgraphNode]*retained // of all others
-	rest []*retained                      // of nodes whose handles are unknown here, and of earlier captures
+	refs    atomic.Int32
+	runs    []nodesRetained            // of nodes that were added or changed together
+	single  []nodeRetained             // of all others
+	index   map[driver.CUgraphNode]int // of the first in single: building a graph needs none
+	indexed int                        // how many of single are in index
+	rest    []*retained                // of nodes whose handles are unknown here, and of earlier captures
 
 	mu     sync.Mutex
 	all    *retained        // the objects of all nodes, each once; nil until needed
@@ -33,6 +35,12 @@ type nodeTable struct {
 	allocs []*block         // valid with all: the memory that the nodes allocate
 	freed  []*block         // valid with all: the memory that they free
 	plain  bool             // valid with all: there is nothing but objects
+}
+
+// nodeRetained is what one node retains.
+type nodeRetained struct {
+	node driver.CUgraphNode
+	k    *retained
 }
 
 // nodesRetained is what several nodes retain together.
@@ -80,19 +88,24 @@ func (h *graphRetained) separate() {
 	h.captured = newRetained()
 }
 
+// add makes a new node retain k.
+func (h *graphRetained) add(n driver.CUgraphNode, k *retained) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.ownNodes()
+	t.single = append(t.single, nodeRetained{n, k})
+}
+
 // set makes node n retain k, which may be nil, and returns what it retained before.
 func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.ownNodes()
-	t.apart(1)
-	before = t.of[n]
+	t.apart()
 	if k == nil {
-		delete(t.of, n)
-	} else {
-		t.of[n] = k
+		return t.remove(n)
 	}
-	return before
+	return t.set(n, k)
 }
 
 // addAll makes new nodes retain k, whose reference it takes over.
@@ -104,8 +117,12 @@ func (h *graphRetained) addAll(nodes []driver.CUgraphNode, k *retained) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.ownNodes()
+	if len(nodes) == 1 {
+		t.single = append(t.single, nodeRetained{nodes[0], k})
+		return
+	}
 	if len(t.runs) == few {
-		t.apart(len(nodes))
+		t.apart()
 	}
 	t.runs = append(t.runs, nodesRetained{slices.Clone(nodes), k})
 }
@@ -132,13 +149,12 @@ func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(b
 		return
 	}
 	t := h.ownNodes()
-	t.apart(len(nodes))
+	t.apart()
 	k.addOwners(len(nodes) - 1)
 	var latest *retained // compared last
 	same, others := false, 0
 	for _, n := range nodes {
-		before := t.of[n]
-		t.of[n] = k
+		before := t.set(n, k)
 		if before != nil && before != latest {
 			latest, same = before, k.sameObjects(before)
 		}
@@ -151,8 +167,9 @@ func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(b
 			f(before)
 		}
 	}
-	if others == len(nodes) && others == len(t.of) { // the next change of all is faster
-		t.of, t.runs = nil, append(t.runs, nodesRetained{slices.Clone(nodes), k})
+	if others == len(nodes) && others == len(t.single) { // the next change of all is faster
+		t.single, t.index, t.indexed = nil, nil, 0
+		t.runs = append(t.runs, nodesRetained{slices.Clone(nodes), k})
 		k.addOwners(1 - len(nodes))
 	}
 }
@@ -169,21 +186,54 @@ func (h *graphRetained) ownNodes() *nodeTable {
 	return t
 }
 
-// apart makes the nodes of all runs single ones, before more are added.
-func (t *nodeTable) apart(more int) {
-	for _, r := range t.runs {
-		more += len(r.nodes)
-	}
-	if t.of == nil {
-		t.of = make(map[driver.CUgraphNode]*retained, more)
-	}
+// apart makes the nodes of all runs single ones.
+func (t *nodeTable) apart() {
 	for _, r := range t.runs {
 		r.k.addOwners(len(r.nodes) - 1)
 		for _, n := range r.nodes {
-			t.of[n] = r.k
+			t.single = append(t.single, nodeRetained{n, r.k})
 		}
 	}
 	t.runs = nil
+}
+
+// find returns where a node is in single.
+func (t *nodeTable) find(n driver.CUgraphNode) (i int, ok bool) {
+	if t.index == nil {
+		t.index = make(map[driver.CUgraphNode]int, len(t.single))
+	}
+	for ; t.indexed < len(t.single); t.indexed++ {
+		t.index[t.single[t.indexed].node] = t.indexed
+	}
+	i, ok = t.index[n]
+	return i, ok
+}
+
+// set makes a node that is in no run retain k, and returns what it retained before.
+func (t *nodeTable) set(n driver.CUgraphNode, k *retained) (before *retained) {
+	i, ok := t.find(n)
+	if !ok {
+		t.single = append(t.single, nodeRetained{n, k})
+		return nil
+	}
+	before, t.single[i].k = t.single[i].k, k
+	return before
+}
+
+// remove removes a node that is in no run, and returns what it retained.
+func (t *nodeTable) remove(n driver.CUgraphNode) (before *retained) {
+	i, ok := t.find(n)
+	if !ok {
+		return nil
+	}
+	before = t.single[i].k
+	last := len(t.single) - 1
+	t.single[i] = t.single[last]
+	t.index[t.single[i].node] = i
+	delete(t.index, n)
+	t.single[last] = nodeRetained{}
+	t.single, t.indexed = t.single[:last], last
+	return before
 }
 
 // share returns a graphRetained of the same objects for another graph or executable.
@@ -282,14 +332,12 @@ func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *node
 			c.rest = append(c.rest, r.k.share())
 		}
 	}
-	if len(t.of) > 0 {
-		c.of = make(map[driver.CUgraphNode]*retained, len(t.of))
-	}
-	for n, k := range t.of {
-		if own := name(n); own != 0 {
-			c.of[own] = k.share()
+	c.single = make([]nodeRetained, 0, len(t.single))
+	for _, r := range t.single {
+		if own := name(r.node); own != 0 {
+			c.single = append(c.single, nodeRetained{own, r.k.share()})
 		} else {
-			c.rest = append(c.rest, k.share())
+			c.rest = append(c.rest, r.k.share())
 		}
 	}
 	for _, k := range t.rest {
@@ -324,8 +372,8 @@ func (t *nodeTable) each() iter.Seq[*retained] {
 				return
 			}
 		}
-		for _, k := range t.of {
-			if !yield(k) {
+		for _, r := range t.single {
+			if !yield(r.k) {
 				return
 			}
 		}

@@ -24,8 +24,8 @@ type retains struct {
 // found returns what each node retains.
 func (r *retains) found() map[driver.CUgraphNode]*lifetime.Handle {
 	all := map[driver.CUgraphNode]*lifetime.Handle{}
-	for n, k := range r.h.nodes.of {
-		all[n] = k.objects[0]
+	for _, one := range r.h.nodes.single {
+		all[one.node] = one.k.objects[0]
 	}
 	for _, run := range r.h.nodes.runs {
 		for _, n := range run.nodes {
@@ -71,7 +71,7 @@ func (r *retains) change(at *rand.Rand, next *driver.CUgraphNode, object *lifeti
 	case 0:
 		*next++
 		some = []driver.CUgraphNode{*next}
-		r.h.set(*next, k)
+		r.h.add(*next, k)
 	case 1:
 		some = nil
 		for range at.IntN(4) {

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
@@ -9,8 +10,8 @@ import (
 // A retained holds what the work of graphs needs: buffers, modules, events and Go
 // functions. The last graph or executable that shares it releases them.
 type retained struct {
+	others  atomic.Int32 // owners besides the first
 	mu      sync.Mutex
-	refs    int32
 	objects []*lifetime.Handle
 	room    [4]*lifetime.Handle
 	extras  *extras // nil for most: every node has a retained
@@ -37,7 +38,7 @@ func newRetained() *retained {
 	return k
 }
 
-func (k *retained) init() { k.refs, k.objects = 1, k.room[:0] }
+func (k *retained) init() { k.objects = k.room[:0] }
 
 // extra returns the extras to change. mu is held, or k is not shared yet.
 func (k *retained) extra() *extras {
@@ -141,27 +142,14 @@ func (k *retained) share() *retained {
 }
 
 // addOwners changes the number of owners, of which one stays.
-func (k *retained) addOwners(n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.refs += int32(n)
-}
+func (k *retained) addOwners(n int) { k.others.Add(int32(n)) }
 
 // shared returns whether k has several owners.
-func (k *retained) shared() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.refs > 1
-}
+func (k *retained) shared() bool { return k.others.Load() > 0 }
 
 // release releases everything once there is no other owner.
 func (k *retained) release() {
-	if k == nil {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.refs--; k.refs > 0 {
+	if k == nil || k.others.Add(-1) >= 0 {
 		return
 	}
 	for _, h := range k.objects {
