@@ -30,13 +30,9 @@ func (g *Graph) AddAll(specs ...NodeSpec) ([]Node, error) {
 		return nil, err
 	}
 	defer c.Release()
-	params := make([]NodeParams, len(specs))
-	for i := range specs {
-		params[i] = specs[i].Params
-	}
 	nodes := make([]Node, 0, len(specs))
 	for len(nodes) < len(specs) {
-		nodes, err = c.addSome(op, specs, params, nodes)
+		nodes, err = c.addSome(op, specs, nodes)
 		if err != nil {
 			err = placed(op, fmt.Sprint("node ", len(nodes)), err)
 			for i := len(nodes) - 1; i >= 0; i-- {
@@ -49,9 +45,9 @@ func (g *Graph) AddAll(specs ...NodeSpec) ([]Node, error) {
 }
 
 // addSome adds as many nodes as it can at once, or one.
-func (g *graphCore) addSome(op string, specs []NodeSpec, params []NodeParams, nodes []Node) ([]Node, error) {
+func (g *graphCore) addSome(op string, specs []NodeSpec, nodes []Node) ([]Node, error) {
 	from := len(nodes)
-	r, err := takeNodes(op, params[from:], g)
+	r, err := takeNodes(op, len(specs)-from, func(i int) NodeParams { return specs[from+i].Params }, g)
 	if err != nil {
 		return nodes, err
 	}
@@ -66,14 +62,12 @@ func (g *graphCore) addSome(op string, specs []NodeSpec, params []NodeParams, no
 	}
 	defer g.mu.Unlock()
 	err = g.changeable(op)
-	var deps []driver.CUgraphNode
-	var after []int
 	for i := 0; err == nil && i < len(r.works); i++ {
-		if deps, after, err = g.resolve(op, &specs[from+i], nodes, from+i, deps[:0], after[:0]); err != nil && i > 0 {
+		if err = r.resolve(op, g, &specs[from+i], nodes, from+i); err != nil && i > 0 {
 			r.works, err = r.works[:i], nil // the next call returns the error
 			break
 		}
-		r.add(r.works[i], deps, after)
+		r.add(r.works[i])
 	}
 	if err != nil {
 		r.kept.release()
@@ -104,28 +98,26 @@ func (g *graphCore) addSingle(op string, spec *NodeSpec, nodes []Node) ([]Node, 
 	return append(nodes, n), nil
 }
 
-// resolve appends the dependencies of node n, of which nodes exist already, and those among
-// the following nodes, counted from there.
-func (g *graphCore) resolve(op string, spec *NodeSpec, nodes []Node, n int, deps []driver.CUgraphNode, after []int) ([]driver.CUgraphNode, []int, error) {
-	for i, d := range spec.Deps {
-		if !g.has(d) {
-			return deps, after, refuse(op, ErrForeignNode, "dependency %d", i)
-		}
-		deps = append(deps, d.raw)
+// resolve finds the dependencies of node n, of which nodes exist already, and those among the
+// following nodes, counted from there.
+func (r *nodeRun) resolve(op string, g *graphCore, spec *NodeSpec, nodes []Node, n int) (err error) {
+	r.after = r.after[:0]
+	if r.deps, err = g.appendNodes(op, r.deps[:0], spec.Deps); err != nil {
+		return err
 	}
 	for _, i := range spec.After {
 		switch {
 		case i < 0 || i >= n:
-			return deps, after, refuse(op, ErrRange, "After has %d", i)
+			return refuse(op, ErrRange, "After has %d", i)
 		case i >= len(nodes):
-			after = append(after, i-len(nodes))
+			r.after = append(r.after, i-len(nodes))
 		case !g.has(nodes[i]):
-			return deps, after, refuse(op, ErrForeignNode, "node %d was destroyed", i)
+			return refuse(op, ErrForeignNode, "node %d was destroyed", i)
 		default:
-			deps = append(deps, nodes[i].raw)
+			r.deps = append(r.deps, nodes[i].raw)
 		}
 	}
-	return deps, after, nil
+	return nil
 }
 
 // A NodeChange is new parameters for a node, for [Graph.SetAll] and [GraphExec.SetAll].
@@ -145,18 +137,14 @@ func (g *Graph) SetAll(changes ...NodeChange) error {
 		return err
 	}
 	defer c.Release()
-	return eachChange(op, changes, func(changes []NodeChange, params []NodeParams) (int, error) { return c.setSome(op, changes, params) })
+	return eachChange(op, changes, func(changes []NodeChange) (int, error) { return c.setSome(op, changes) })
 }
 
 // eachChange calls set until all changes are done. set returns how many of the first it has
 // done.
-func eachChange(op string, changes []NodeChange, set func([]NodeChange, []NodeParams) (int, error)) error {
-	params := make([]NodeParams, len(changes))
-	for i := range changes {
-		params[i] = changes[i].Params
-	}
+func eachChange(op string, changes []NodeChange, set func([]NodeChange) (int, error)) error {
 	for at := 0; at < len(changes); {
-		done, err := set(changes[at:], params[at:])
+		done, err := set(changes[at:])
 		if at += done; err != nil {
 			return placed(op, fmt.Sprint("change ", at), err)
 		}
@@ -164,18 +152,18 @@ func eachChange(op string, changes []NodeChange, set func([]NodeChange, []NodePa
 	return nil
 }
 
-func (g *graphCore) setSome(op string, changes []NodeChange, params []NodeParams) (done int, err error) {
+func (g *graphCore) setSome(op string, changes []NodeChange) (done int, err error) {
 	if changes[0].Node.of != g {
 		return 0, &Error{Op: op, Err: ErrForeignNode}
 	}
-	r, err := takeNodes(op, params, g)
+	r, err := takeNodes(op, len(changes), func(i int) NodeParams { return changes[i].Params }, g)
 	if err != nil {
 		return 0, err
 	}
 	defer r.over()
 	if len(r.works) == 0 {
 		r.kept.release()
-		if err := changes[0].Node.set(op, params[0]); err != nil {
+		if err := changes[0].Node.set(op, changes[0].Params); err != nil {
 			return 0, err
 		}
 		return 1, nil
@@ -207,22 +195,22 @@ func (e *GraphExec) SetAll(changes ...NodeChange) error {
 		return err
 	}
 	defer c.Release()
-	return eachChange(op, changes, func(changes []NodeChange, params []NodeParams) (int, error) { return e.setSome(op, changes, params) })
+	return eachChange(op, changes, func(changes []NodeChange) (int, error) { return e.setSome(op, changes) })
 }
 
-func (e *GraphExec) setSome(op string, changes []NodeChange, params []NodeParams) (done int, err error) {
+func (e *GraphExec) setSome(op string, changes []NodeChange) (done int, err error) {
 	n := changes[0].Node
 	if n.of == nil {
 		return 0, &Error{Op: op, Err: ErrClosed}
 	}
-	r, err := takeNodes(op, params, n.of)
+	r, err := takeNodes(op, len(changes), func(i int) NodeParams { return changes[i].Params }, n.of)
 	if err != nil {
 		return 0, err
 	}
 	defer r.over()
 	if len(r.works) == 0 {
 		r.kept.release()
-		if err := e.set(op, n, params[0]); err != nil {
+		if err := e.set(op, n, changes[0].Params); err != nil {
 			return 0, err
 		}
 		return 1, nil
@@ -248,7 +236,7 @@ var nodeRuns = sync.Pool{New: func() any { return new(nodeRun) }}
 // over gives the memory back.
 func (r *nodeRun) over() {
 	clear(r.works)
-	*r = nodeRun{works: r.works[:0], words: r.words[:0], raw: r.raw[:0]}
+	r.works, r.kept, r.taken, r.words, r.raw = r.works[:0], nil, 0, r.words[:0], r.raw[:0]
 	nodeRuns.Put(r)
 }
 
@@ -258,17 +246,20 @@ type nodeRun struct {
 	kept  *retained // what all of them use, and those of taken that are none of them
 	taken int
 	words []uint64
-	node  rt.KernelNode // of the latest add
 	raw   []driver.CUgraphNode
+
+	node  rt.KernelNode        // of the latest add
+	deps  []driver.CUgraphNode // of the next add
+	after []int                // nodes of the run that it depends on, too
 }
 
-// takeNodes retains what the first nodes use, as far as one crossing can add or change them:
+// takeNodes retains what the first of n nodes use, as far as one crossing can add or change them:
 // kernel nodes of one context without launch attributes.
-func takeNodes(op string, params []NodeParams, into *graphCore) (*nodeRun, error) {
+func takeNodes(op string, n int, params func(i int) NodeParams, into *graphCore) (*nodeRun, error) {
 	r := nodeRuns.Get().(*nodeRun)
 	r.kept = newRetained()
-	for _, p := range params {
-		w, ok := p.(*kernelNode)
+	for i := range n {
+		w, ok := params(i).(*kernelNode)
 		if !ok || w.attributed() {
 			break
 		}
@@ -306,15 +297,15 @@ func (r *nodeRun) keptBy(done int) *retained {
 func (r *nodeRun) context() *contextCore { return r.works[0].kernel.module.core.ctx }
 
 // add adds a node to the list.
-func (r *nodeRun) add(w *kernelNode, deps []driver.CUgraphNode, after []int) {
+func (r *nodeRun) add(w *kernelNode) {
 	args := w.fill(&r.node)
-	r.words = r.node.Append(r.words, args, deps, after)
+	r.words = r.node.Append(r.words, args, r.deps, r.after)
 }
 
 // addChanges adds the first changes to the list, up to one that is refused or is of another
 // graph.
 func (r *nodeRun) addChanges(op string, changes []NodeChange) error {
-	r.raw = slices.Grow(r.raw, len(r.works))
+	r.raw, r.deps, r.after = slices.Grow(r.raw, len(r.works)), r.deps[:0], r.after[:0]
 	for i, w := range r.works {
 		n := changes[i].Node
 		var err error
@@ -330,7 +321,7 @@ func (r *nodeRun) addChanges(op string, changes []NodeChange) error {
 			break
 		}
 		r.raw = append(r.raw, n.raw)
-		r.add(w, nil, nil)
+		r.add(w)
 	}
 	return nil
 }
