@@ -41,8 +41,12 @@ type graphCore struct {
 }
 
 func newGraphCore(x *contextCore) *graphCore {
-	g := &graphCore{ctx: x, kept: newGraphRetained()}
-	g.mu = &g.room
+	all := &struct { // one allocation
+		graphCore
+		room graphRoom
+	}{}
+	g := &all.graphCore
+	g.ctx, g.kept, g.mu = x, all.room.init(), &g.room
 	return g
 }
 

@@ -92,6 +92,9 @@ func left(allocs []*block) []*block {
 // allocateCaptured adds a node that allocates the block to the capture of the stream, which
 // is acquired. It returns false if the stream is in no capture that this package began.
 func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
+	if s.capture.Load() == nil {
+		return false, nil
+	}
 	c, err := s.enter("")
 	if err != nil {
 		return false, err

@@ -22,7 +22,7 @@ type graphRetained struct {
 // A nodeTable has a retained for each node. Several graphRetained may share a table; it
 // is changed only while it has one owner.
 type nodeTable struct {
-	refs    atomic.Int32
+	others  atomic.Int32               // owners besides the first
 	runs    []nodesRetained            // of nodes that were added or changed together
 	single  []nodeRetained             // of all others
 	index   map[driver.CUgraphNode]int // of the first in single: building a graph needs none
@@ -49,30 +49,24 @@ type nodesRetained struct {
 	k     *retained
 }
 
-func newTable() *nodeTable {
-	t := &nodeTable{}
-	t.refs.Store(1)
-	return t
+// graphRoom is a graphRetained and what it refers to, in one allocation.
+type graphRoom struct {
+	graphRetained
+	retained [2]retained
+	table    nodeTable
 }
 
-func newGraphRetained() *graphRetained {
-	all := &struct { // one allocation
-		graphRetained
-		room  [2]retained
-		table nodeTable
-	}{}
-	h := &all.graphRetained
-	h.captured, h.user, h.nodes = &all.room[0], &all.room[1], &all.table
-	h.captured.init()
-	h.user.init()
-	h.nodes.refs.Store(1)
-	return h
+func (r *graphRoom) init() *graphRetained {
+	r.captured, r.user, r.nodes = &r.retained[0], &r.retained[1], &r.table
+	r.captured.init()
+	r.user.init()
+	return &r.graphRetained
 }
 
 // renew returns the graphRetained for a graph that is about to be recaptured. Only what
 // the user added stays.
 func (h *graphRetained) renew() *graphRetained {
-	return &graphRetained{captured: newRetained(), user: h.user.share(), nodes: newTable()}
+	return &graphRetained{captured: newRetained(), user: h.user.share(), nodes: &nodeTable{}}
 }
 
 // separate has the graph alone retain what is captured from now on: executables, clones and
@@ -177,7 +171,7 @@ func (h *graphRetained) setAll(nodes []driver.CUgraphNode, k *retained, f func(b
 // ownNodes returns the table for a change. mu is held.
 func (h *graphRetained) ownNodes() *nodeTable {
 	t := h.nodes
-	if t.refs.Load() > 1 {
+	if t.others.Load() > 0 {
 		t = t.copy(func(n driver.CUgraphNode) driver.CUgraphNode { return n })
 		h.nodes.release()
 		h.nodes = t
@@ -240,7 +234,7 @@ func (t *nodeTable) remove(n driver.CUgraphNode) (before *retained) {
 func (h *graphRetained) share() *graphRetained {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.nodes.refs.Add(1)
+	h.nodes.others.Add(1)
 	return &graphRetained{captured: h.captured.share(), user: h.user.share(), nodes: h.nodes}
 }
 
@@ -317,7 +311,7 @@ func (h *graphRetained) rename(name func(driver.CUgraphNode) (driver.CUgraphNode
 
 // copy returns a table of the same retained objects for other node handles.
 func (t *nodeTable) copy(name func(driver.CUgraphNode) driver.CUgraphNode) *nodeTable {
-	c := newTable()
+	c := &nodeTable{}
 	for _, r := range t.runs {
 		own := make([]driver.CUgraphNode, 0, len(r.nodes))
 		for _, n := range r.nodes {
@@ -399,7 +393,7 @@ func (t *nodeTable) list(k *retained) {
 }
 
 func (t *nodeTable) release() {
-	if t.refs.Add(-1) > 0 {
+	if t.others.Add(-1) >= 0 {
 		return
 	}
 	for k := range t.each() {

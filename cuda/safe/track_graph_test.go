@@ -107,7 +107,7 @@ func TestGraphRetained(t *testing.T) {
 		at := rand.New(rand.NewPCG(seed, 0))
 		var next driver.CUgraphNode
 		var objects [12]lifetime.Handle
-		all := []*retains{{h: newGraphRetained(), want: map[driver.CUgraphNode]*lifetime.Handle{}}}
+		all := []*retains{{h: new(graphRoom).init(), want: map[driver.CUgraphNode]*lifetime.Handle{}}}
 		for range 30 {
 			r := all[at.IntN(len(all))]
 			if len(all) < 4 && at.IntN(5) == 0 {

@@ -53,11 +53,10 @@ func (u *streamUses) remember(s *streamCore) {
 	u.more = append(u.more, s)
 }
 
-// only returns whether s is the only user there ever was.
+// only returns whether s is the only user there ever was. The places of users are filled in
+// order, and before those of more.
 func (u *streamUses) only(s *streamCore) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.users[0].Load() == s && u.users[1].Load() == nil && len(u.more) == 0
+	return u.users[0].Load() == s && u.users[1].Load() == nil
 }
 
 // streams returns all users.
