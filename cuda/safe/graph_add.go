@@ -81,6 +81,15 @@ func (n Node) set(op string, w NodeParams) error {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	defer g.Release()
+	if kernel, ok := w.(*kernelNode); ok {
+		return n.setKernel(op, kernel)
+	}
+	return n.setOther(op, w)
+}
+
+// setOther is set for a node of a graph that is acquired.
+func (n Node) setOther(op string, w NodeParams) error {
+	g := n.of
 	k, err := taken(op, w, g)
 	if err != nil {
 		return err
@@ -100,6 +109,23 @@ func (n Node) set(op string, w NodeParams) error {
 	}
 	g.kept.set(n.raw, k).release()
 	return nil
+}
+
+// setKernel is set for a kernel node of a graph that is acquired.
+func (n Node) setKernel(op string, w *kernelNode) error {
+	var listed objectList
+	if err := w.each(op, listed.add); err != nil {
+		return err
+	}
+	if err := lock(op, n.of.mu); err != nil {
+		return err
+	}
+	defer n.of.mu.Unlock()
+	err := errors.Join(n.of.changeable(op), n.fits(op, w))
+	if err == nil {
+		err = w.change(op, n, n.of.kept, &listed, func() error { return w.set(n) }, (*retained).release)
+	}
+	return wrap(op, err)
 }
 
 // fits refuses parameters of another type than the node's, and any for a destroyed node.

@@ -5,6 +5,7 @@
 package safe_test
 
 import (
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -307,6 +308,41 @@ func TestExecSet(t *testing.T) {
 	cfg := one
 	cfg.Cooperative = true
 	assert.ErrorIs(t, e.Set(added, safe.KernelNode(saxpy, cfg, safe.Val(uint32(1)), safe.Val(float32(1)), y.Arg(), y.Arg())), safe.ErrInvalidArgument)
+}
+
+// TestSetKernelAgain sets a kernel node that goes on to use the same objects, until one is closed,
+// and then one that uses none.
+func TestSetKernelAgain(t *testing.T) {
+	x := open(t, 0)
+	k := kernel(t, x, "nothing")
+	for _, uses := range []int{1, 3, 20} {
+		t.Run(fmt.Sprint(uses), func(t *testing.T) {
+			r, gone := resource(t, x)
+			with := one
+			with.Uses = []safe.Arg{r.Arg()}
+			for len(with.Uses) < uses {
+				more, _ := resource(t, x)
+				closing(t, more)
+				with.Uses = append(with.Uses, more.Arg())
+			}
+			with.Uses = append(with.Uses, r.Arg())
+			g := newGraph(t, x)
+			n := addNode(t, g, safe.KernelNode(k, with))
+			e := executable(t, g)
+			for name, set := range map[string]func(safe.NodeParams) error{"Node": n.Set, "GraphExec": func(w safe.NodeParams) error { return e.Set(n, w) }} {
+				require.NoError(t, set(safe.KernelNode(k, with)), name)
+				require.NoError(t, set(safe.KernelNode(k, with)), name)
+			}
+			require.NoError(t, r.Close())
+			assert.ErrorIs(t, n.Set(safe.KernelNode(k, with)), safe.ErrClosed)
+			assert.ErrorIs(t, e.Set(n, safe.KernelNode(k, with)), safe.ErrClosed)
+			require.NoError(t, n.Set(safe.KernelNode(k, one)))
+			launch(t, e, stream(t, x))
+			assert.False(t, isDone(gone), "the executable uses it")
+			require.NoError(t, e.Set(n, safe.KernelNode(k, one)))
+			soon(t, gone, "nothing uses it")
+		})
+	}
 }
 
 // TestKernelNodeAttributes tests that launch attributes become the node's attributes.

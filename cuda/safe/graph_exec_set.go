@@ -53,6 +53,9 @@ func (e *GraphExec) set(op string, n Node, w NodeParams) error {
 	if n.of == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
+	if kernel, ok := w.(*kernelNode); ok {
+		return e.setKernel(op, n, kernel)
+	}
 	k, err := taken(op, w, n.of)
 	if err != nil {
 		return err
@@ -76,6 +79,20 @@ func (e *GraphExec) set(op string, n Node, w NodeParams) error {
 		k.release()
 	}
 	return err
+}
+
+// setKernel is set for a kernel node.
+func (e *GraphExec) setKernel(op string, n Node, w *kernelNode) error {
+	var listed objectList
+	if err := w.each(op, listed.add); err != nil {
+		return err
+	}
+	return e.node(op, n, func(c *execCore) error {
+		if err := n.fits(op, w); err != nil {
+			return err
+		}
+		return w.change(op, n, c.kept, &listed, func() error { return w.setExec(c.raw, n) }, c.replaced)
+	})
 }
 
 // SetEnabled enables or disables one node in later launches of the executable. A disabled

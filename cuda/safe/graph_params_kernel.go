@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -68,31 +69,102 @@ func (w *kernelNode) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE
 func (w *kernelNode) release() {}
 
 func (w *kernelNode) take(op string, k *retained, _ *graphCore) error {
+	return w.each(op, func(h *lifetime.Handle, b *block) bool {
+		return k.add(h, h.Acquire) && (b == nil || w.kernel.module.core.ctx.mayUse(b))
+	})
+}
+
+// each calls use with the objects that a node will use, and with the block if that is one, until
+// use fails.
+func (w *kernelNode) each(op string, use func(h *lifetime.Handle, b *block) bool) error {
 	if w.kernel == nil || w.kernel.module == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	m, args, uses := w.kernel.module.core, w.args(), w.uses()
-	if m == nil || !k.add(&m.Handle, m.Acquire) {
+	if m == nil || !use(&m.Handle, nil) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if bad := w.kernel.check(args); bad >= 0 {
 		return w.kernel.badArgument(op, args, bad)
 	}
-	retain := func(a *Arg) bool {
+	memory := func(a *Arg) bool {
 		b := a.block()
-		return k.add(&b.Handle, b.Acquire) && m.ctx.mayUse(b)
+		return use(&b.Handle, b)
 	}
 	for i := range args {
-		if args[i].raw.Kind() == rt.NearOfBlock && !retain(&args[i]) {
+		if args[i].raw.Kind() == rt.NearOfBlock && !memory(&args[i]) {
 			return w.kernel.badArgument(op, args, i)
 		}
 	}
 	for i := range uses {
-		if uses[i].raw.Kind() != rt.NearOfBlock || !retain(&uses[i]) {
+		if uses[i].raw.Kind() != rt.NearOfBlock || !memory(&uses[i]) {
 			return w.kernel.badUse(op, nil, uses, i)
 		}
 	}
 	return nil
+}
+
+// change changes a node, whose graph or executable is locked, by set. The node will use the objects
+// in listed. Mostly it has used the same ones before: then nothing is retained anew. If not,
+// replaced gets what it retained before.
+func (w *kernelNode) change(op string, n Node, kept *graphRetained, listed *objectList, set func() error, replaced func(before *retained)) error {
+	if now := kept.of(n.raw); now != nil && listed.are(now, w.kernel.module.core.ctx) {
+		return set()
+	}
+	k, err := taken(op, w, n.of)
+	if err != nil {
+		return err
+	}
+	if err := set(); err != nil {
+		k.release()
+		return err
+	}
+	before := kept.set(n.raw, k)
+	if before != nil && listed.more && k.sameObjects(before) {
+		before.release()
+	} else {
+		replaced(before)
+	}
+	return nil
+}
+
+// An objectList is the first objects of a node, without references.
+type objectList struct {
+	objects [few]*lifetime.Handle
+	n       int
+	more    bool // there are more
+}
+
+// add is for each. It fails if the object is closed.
+func (l *objectList) add(h *lifetime.Handle, _ *block) bool {
+	switch {
+	case h.Closed():
+		return false
+	case slices.Contains(l.objects[:l.n], h):
+	case l.n == len(l.objects):
+		l.more = true
+	default:
+		l.objects[l.n] = h
+		l.n++
+	}
+	return true
+}
+
+// are returns whether k, which does not change any more, retains the objects and nothing else, and
+// kernels of a context may use them.
+func (l *objectList) are(k *retained, c *contextCore) bool {
+	if l.more || l.n != len(k.objects) || !k.plain() {
+		return false
+	}
+	for _, h := range l.objects[:l.n] {
+		if !slices.Contains(k.objects, h) {
+			return false
+		}
+		if b, ok := h.Object().(*block); ok && !c.mayUse(b) { // asked only now, as k has a reference
+			return false
+		}
+	}
+	return true
 }
 
 // keep is take for objects that another retained holds.

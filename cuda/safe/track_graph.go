@@ -90,6 +90,19 @@ func (h *graphRetained) add(n driver.CUgraphNode, k *retained) {
 	t.single = append(t.single, nodeRetained{n, k})
 }
 
+// of returns what node n alone retains, or with the nodes that were changed together with it; nil
+// for nothing.
+func (h *graphRetained) of(n driver.CUgraphNode) *retained {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.ownNodes()
+	t.apart()
+	if i, ok := t.find(n); ok {
+		return t.single[i].k
+	}
+	return nil
+}
+
 // set makes node n retain k, which may be nil, and returns what it retained before.
 func (h *graphRetained) set(n driver.CUgraphNode, k *retained) (before *retained) {
 	h.mu.Lock()
