@@ -133,7 +133,13 @@ func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing)
 // the capture ends. WaitEvent then first waits for launches on this stream that are
 // waiting for room in its queue. It returns [ErrCapturing] if the stream belongs to
 // another capture.
-func (s *Stream) WaitEvent(e *Event) error { return s.waitEventWith("Stream.WaitEvent", e, 0) }
+func (s *Stream) WaitEvent(e *Event) error {
+	const op = "Stream.WaitEvent"
+	if code := s.waitQuick(e); code != rt.CodeCapturing {
+		return check(op, code)
+	}
+	return s.waitEventWith(op, e, 0)
+}
 
 // WaitEventExternal adds a node to the graph that the stream captures: each launch of the
 // graph waits there for the latest record of e outside the graph. The stream must be
@@ -142,6 +148,24 @@ func (s *Stream) WaitEvent(e *Event) error { return s.waitEventWith("Stream.Wait
 // Source: cuStreamWaitEvent with CU_EVENT_WAIT_EXTERNAL.
 func (s *Stream) WaitEventExternal(e *Event) error {
 	return s.waitEventWith("Stream.WaitEventExternal", e, driver.CU_EVENT_WAIT_EXTERNAL)
+}
+
+// waitQuick is WaitEvent for the common case: nothing captures, no lock is contended, and the event
+// was recorded. Otherwise it returns rt.CodeCapturing.
+func (s *Stream) waitQuick(e *Event) driver.CUresult {
+	c := s.quick()
+	if c == nil {
+		return rt.CodeCapturing
+	}
+	code := rt.CodeCapturing
+	if v := e.quick(); v != nil {
+		if v.recorded.Load() && v.ctx.same(c.ctx) {
+			code = rt.WaitEvent(c.callContext, c.raw, v.raw, 0, true)
+		}
+		v.gate.leave()
+	}
+	c.mu.Unlock()
+	return code
 }
 
 func (s *Stream) waitEventWith(op string, e *Event, flags driver.CUevent_wait_flags) error {
