@@ -108,12 +108,17 @@ func (w *kernelNode) each(op string, use func(h *lifetime.Handle, b *block) bool
 // in listed. Mostly it has used the same ones before: then nothing is retained anew. If not,
 // replaced gets what it retained before.
 func (w *kernelNode) change(op string, n Node, kept *graphRetained, listed *objectList, set func() error, replaced func(before *retained)) error {
-	if now := kept.of(n.raw); now != nil && listed.are(now, w.kernel.module.core.ctx) {
+	c := w.kernel.module.core.ctx
+	if now := kept.of(n.raw); now != nil && listed.are(now, c) {
 		return set()
 	}
-	k, err := taken(op, w, n.of)
-	if err != nil {
-		return err
+	k := newRetained()
+	if !listed.take(k, c) {
+		k.release()
+		var err error
+		if k, err = taken(op, w, n.of); err != nil {
+			return err
+		}
 	}
 	if err := set(); err != nil {
 		k.release()
@@ -130,7 +135,7 @@ func (w *kernelNode) change(op string, n Node, kept *graphRetained, listed *obje
 
 // An objectList is the first objects of a node, without references.
 type objectList struct {
-	objects [few]*lifetime.Handle
+	objects [8]*lifetime.Handle
 	n       int
 	more    bool // there are more
 }
@@ -148,6 +153,21 @@ func (l *objectList) add(h *lifetime.Handle, _ *block) bool {
 		l.n++
 	}
 	return true
+}
+
+// take has k, which is not shared yet, retain the objects. It fails if there are more of them, one was
+// closed meanwhile, or kernels of the context may not use one.
+func (l *objectList) take(k *retained, c *contextCore) bool {
+	for _, h := range l.objects[:l.n] {
+		if !h.Acquire() {
+			return false
+		}
+		k.objects = append(k.objects, h)
+		if b, ok := h.Object().(*block); ok && !c.mayUse(b) {
+			return false
+		}
+	}
+	return !l.more
 }
 
 // are returns whether k, which does not change any more, retains the objects and nothing else, and

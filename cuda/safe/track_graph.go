@@ -27,6 +27,7 @@ type nodeTable struct {
 	single  []nodeRetained             // of all others
 	index   map[driver.CUgraphNode]int // of the first in single: building a graph needs none
 	indexed int                        // how many of single are in index
+	found   int                        // the latest of single that was looked for
 	rest    []*retained                // of nodes whose handles are unknown here, and of earlier captures
 
 	mu     sync.Mutex
@@ -204,16 +205,29 @@ func (t *nodeTable) apart() {
 	t.runs = nil
 }
 
-// find returns where a node is in single.
+// find returns where a node is in single. Programs mostly change one node, or all in order.
 func (t *nodeTable) find(n driver.CUgraphNode) (i int, ok bool) {
+	for i := t.found; i < min(t.found+2, len(t.single)); i++ {
+		if t.single[i].node == n {
+			t.found = i
+			return i, true
+		}
+	}
+	t.complete()
+	if i, ok = t.index[n]; ok {
+		t.found = i
+	}
+	return i, ok
+}
+
+// complete adds what is missing in index.
+func (t *nodeTable) complete() {
 	if t.index == nil {
 		t.index = make(map[driver.CUgraphNode]int, len(t.single))
 	}
 	for ; t.indexed < len(t.single); t.indexed++ {
 		t.index[t.single[t.indexed].node] = t.indexed
 	}
-	i, ok = t.index[n]
-	return i, ok
 }
 
 // set makes a node that is in no run retain k, and returns what it retained before.
@@ -233,6 +247,7 @@ func (t *nodeTable) remove(n driver.CUgraphNode) (before *retained) {
 	if !ok {
 		return nil
 	}
+	t.complete()
 	before = t.single[i].k
 	last := len(t.single) - 1
 	t.single[i] = t.single[last]
