@@ -154,6 +154,7 @@ func TestReapingBesideInstantiate(t *testing.T) {
 		"capture": {"graph", func() error {
 			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 			require.NoError(t, err)
+			s.Raw() // it is not kept for later
 			_, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 			return err
 		}},
