@@ -18,7 +18,7 @@ var reasons = []struct{ way, rows, why string }{
 	{"bulk", `^graph of \d+: set all of the executable`, "SetAll retains what each node uses for the executable."},
 	{"safe", `^graph of \d+: capture`, "A capture consists of single launches."},
 	{"safe", `^graph of \d+: (instantiate|update)`, "The executable retains the objects that its nodes use."},
-	{"safe", `^graph of \d+: launch$`, "A launch acquires the executable and the stream, and counts against the bound on goroutines inside launches."},
+	{"safe", `^graph of \d+: launch$`, "A launch locks the stream and the executable, and counts against the bound on goroutines inside launches."},
 	{"safe", `^graph of 1000: launch and wait`, "cudarc and CuPy capture this graph. C, cuda.core, cuda.bindings and package safe build it node by node, and such a graph takes the GPU longer."},
 	{"safe", `^launch and wait, 0 µs|^copy 4 KiB|^graph of (1|10): launch and wait`, "The launch or copy acquires the stream, and the wait locks it and queries it until it is idle, in a crossing of its own."},
 	{"safe", `^launch and wait|and wait$`, "After at most 60 µs a wait stops spinning and polls, every 10 µs at first. It returns some microseconds later than a wait that spins, but uses a fraction of the CPU time."},
