@@ -164,6 +164,9 @@ func (c *contextCore) same(o *contextCore) bool { return c.shared == o.shared }
 
 func (c *contextCore) Kind() string { return "Context" }
 
+// Keeps postpones destructions while a reset waits: CUDA may refuse it.
+func (c *contextCore) Keeps() bool { return c.shared.reset.noted() }
+
 func (c *contextCore) Destroy(wait bool) error {
 	if !c.left {
 		c.left, c.last = true, c.shared.leave()

@@ -82,6 +82,9 @@ const (
 // Load returns whether calls return ErrReset.
 func (m *resetMark) Load() bool { return m.state.Load() != notReset }
 
+// noted returns whether the reset still waits, or is under way.
+func (m *resetMark) noted() bool { return m.state.Load() == resetNoted }
+
 // done returns whether the reset is over, and with it all work of the context: after the note, the
 // work runs on for as long as the reset waits.
 func (m *resetMark) done() bool { return m.state.Load() == resetDone }

@@ -7,7 +7,9 @@ package safe_test
 
 import (
 	"errors"
+	"io"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
@@ -136,6 +138,57 @@ func TestGreenBesideWaitingReset(t *testing.T) {
 		<-reset
 		resetPrimary(t, x)
 	})
+}
+
+// TestCloseBesideRefusedReset: what is closed while a reset waits is destroyed if CUDA then refuses the
+// reset.
+func TestCloseBesideRefusedReset(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGreenCtxStreamCreate")
+	for kind, make := range map[string]func(*testing.T, *safe.Context) io.Closer{
+		"graph": func(t *testing.T, x *safe.Context) io.Closer {
+			g, err := safe.NewGraph(x)
+			require.NoError(t, err)
+			return g
+		},
+		"exec": func(t *testing.T, x *safe.Context) io.Closer {
+			g, err := safe.NewGraph(x)
+			require.NoError(t, err)
+			e, err := g.Instantiate()
+			require.NoError(t, errors.Join(err, g.Close()))
+			return e
+		},
+		"async": func(t *testing.T, x *safe.Context) io.Closer {
+			b, err := safe.NewBufferAsync[uint32](stream(t, x), 4)
+			require.NoError(t, err)
+			return b
+		},
+		"module": func(t *testing.T, x *safe.Context) io.Closer {
+			_, m := spinning(t, x)
+			return m
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				s := stream(t, x)
+				g := rawGreen(t, x)
+				closes := make(t, x)
+				before := simulated.Live(kind)
+				unstick := stickOn(t, host[uint32](t, x, 1), s)
+				call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
+				reset := background(func() { assert.ErrorIs(t, x.Device().ResetPrimary(), driver.CUDA_ERROR_NOT_PERMITTED) })
+				assert.NoError(t, closes.Close())
+				unstick()
+				<-call
+				<-reset
+				assert.Eventually(t, func() bool { return simulated.Live(kind) == before-1 }, atOnce, time.Millisecond)
+				require.NoError(t, driver.CuGreenCtxDestroy(g))
+				noViolation(t)
+			})
+		})
+	}
 }
 
 // TestResetInOnErrorAfterGreen: a reset in the function of OnError waits for a dropped green context,

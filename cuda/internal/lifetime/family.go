@@ -8,6 +8,7 @@ import (
 // A family is the objects that users hold and that have a common outermost parent: a list,
 // so that adding and removing allocates nothing.
 type family struct {
+	keeper Keeper // the outermost parent, or nil
 	mu     sync.Mutex
 	newest *Handle
 }
