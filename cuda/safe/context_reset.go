@@ -26,7 +26,7 @@ import (
 // contexts: ResetPrimary then returns driver.CUDA_ERROR_NOT_PERMITTED, and destroys nothing. A
 // green context ends after Close and after the last of its streams and their graphs. If one that
 // other code has created is in the way, calls may have returned ErrReset before ResetPrimary
-// returns, and objects that were closed in that time are not destroyed.
+// returns.
 //
 // Nothing else may be in flight in the context: CUDA crashes if a call of package driver or of
 // another library coincides with a reset, also in a function of [Context.WithCurrent]. For the
