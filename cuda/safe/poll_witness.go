@@ -43,14 +43,15 @@ func witness() (again bool) {
 	return false
 }
 
-// ask queries CUDA, which returns an error if CUDA is lost or the context was reset.
+// ask queries CUDA, which returns an error if CUDA is lost or the context was reset. While a reset
+// waits, CUDA still calls the functions.
 func (c *contextCore) ask() {
 	e, err := c.shared.events.get(c)
 	if err == nil {
 		err = check("", c.homeQuery(c.home(), e))
 		c.shared.events.put(e)
 	}
-	if err := wrap("", err); errors.Is(err, ErrReset) {
+	if err := wrap("", err); errors.Is(err, ErrReset) && !c.shared.reset.noted() {
 		abandon(rt.CodeReset, c)
 	} // wrap has noticed a loss
 }

@@ -92,6 +92,34 @@ func TestHostFuncReset(t *testing.T) {
 	})
 }
 
+// TestHostFuncBesideWaitingReset: while a reset waits, host functions are called, even if the witness
+// asks and finds no event to ask about.
+func TestHostFuncBesideWaitingReset(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		x := open(t, 0)
+		s := stream(t, x)
+		simulated.Hold(true)
+		simulated.Delay("cuDeviceGetGraphMemAttribute", hang)
+		call := background(func() {
+			_, err := x.GraphMemory()
+			assert.NoError(t, err)
+		})
+		ran := make(chan struct{})
+		_, err := s.LaunchHostFunc(func() { close(ran) }, safe.HostFuncOptions{})
+		require.NoError(t, err)
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		time.Sleep(100 * time.Millisecond) // the witness asks meanwhile
+		simulated.Hold(false)
+		soon(t, ran, "the function is lost")
+		simulated.Reset() // ends the delay
+		<-call
+		<-reset
+	})
+}
+
 // TestWitnessIsPending: the witness retains contexts, so the reaper is not idle while it asks.
 func TestWitnessIsPending(t *testing.T) {
 	needsSimulated(t)
