@@ -172,6 +172,32 @@ func TestReleaseBesideWaitingReset(t *testing.T) {
 	}
 }
 
+// TestScopeBesideWaitingReset: while a reset waits, the context's work runs on, and a scope waits for
+// it, even if another wait wakes the poller.
+func TestScopeBesideWaitingReset(t *testing.T) {
+	needsSecond(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		y, x := open(t, 1), open(t, 0)
+		other, s := stream(t, y), stream(t, x)
+		unstickOther := stickOn(t, host[uint32](t, y, 1), other)
+		unstick := stickOn(t, host[uint32](t, x, 1), s)
+		scope := background(func() {
+			assert.NoError(t, except(s.Scope(func(*safe.Scope) error { return nil }), safe.ErrReset, nil))
+		})
+		call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		wait := background(func() { assert.NoError(t, other.Synchronize()) })
+		assert.False(t, closed(scope), "Go memory is no longer pinned")
+		unstick()
+		unstickOther()
+		for _, over := range []chan struct{}{call, reset, wait, scope} {
+			soon(t, over, "a call does not end")
+		}
+	})
+}
+
 // TestOpenDuringReset: a context that is opened while a reset waits is one of after the reset.
 func TestOpenDuringReset(t *testing.T) {
 	needs(t, "cuCtxGetId")

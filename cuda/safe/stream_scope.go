@@ -75,8 +75,13 @@ func (s *streamCore) waitForScope(op string) error {
 		return err
 	}
 	// There is no event, for instance because memory is exhausted, or it cannot be queried:
-	// the driver has to wait.
-	return wrap(op, s.ctx.withCurrent(s.synchronize))
+	// the driver has to wait. The work runs on while a reset waits.
+	for nap := shortNap; ; nap = nap.take() {
+		err := s.ctx.withCurrent(s.synchronize)
+		if err != rt.CodeReset || !s.ctx.shared.reset.noted() || rt.InCallback() {
+			return wrap(op, err)
+		}
+	}
 }
 
 // CopyFromSlice enqueues a copy of src to the beginning of dst on the scope's stream. Do
