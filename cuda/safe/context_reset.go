@@ -44,6 +44,9 @@ func (d Device) ResetPrimary() error {
 	resets := resetting(d.raw)
 	resets.Lock() // which may wait for work on the device
 	defer resets.Unlock()
+	if err := d.greensEnded(op); err != nil { // no new ones are made meanwhile
+		return err
+	}
 	noted, err := d.revoke(op)
 	if err != nil {
 		return err
@@ -125,9 +128,6 @@ var resettings sync.Map // driver.CUdevice -> *sync.RWMutex
 // the context. Calls that hold the lock of a stream have returned then.
 func (d Device) revoke(op string) (noted []*contextState, err error) {
 	for all := false; !all && err == nil; {
-		if err := d.greensEnded(op); err != nil {
-			return nil, err
-		}
 		queues := d.queues()
 		for _, q := range queues {
 			q.mu.second().Lock()
@@ -153,8 +153,9 @@ func (d Device) greensEnded(op string) error {
 		case len(greens) == 0:
 			return nil
 		case slices.ContainsFunc(greens, func(g *greenCore) bool { return !g.Over() }):
-			return &Error{Op: op, Code: driver.CUDA_ERROR_NOT_PERMITTED, Err: driver.CUDA_ERROR_NOT_PERMITTED,
-				Detail: fmt.Sprintf("%v has a green context: close it, its streams and their graphs first", d)}
+			err := failed(op, driver.CUDA_ERROR_NOT_PERMITTED)
+			err.Detail = fmt.Sprintf("%v has a green context: close it, its streams and their graphs first", d)
+			return err
 		}
 		time.Sleep(lifetime.Retry)
 	}
