@@ -177,8 +177,7 @@ func TestCloseBesideRefusedReset(t *testing.T) {
 				closes := make(t, x)
 				before := simulated.Live(kind)
 				unstick := stickOn(t, host[uint32](t, x, 1), s)
-				call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
-				reset := background(func() { assert.ErrorIs(t, x.Device().ResetPrimary(), driver.CUDA_ERROR_NOT_PERMITTED) })
+				call, reset := waitingReset(t, x, s, driver.CUDA_ERROR_NOT_PERMITTED)
 				assert.NoError(t, closes.Close())
 				unstick()
 				<-call

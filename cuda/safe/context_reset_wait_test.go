@@ -29,6 +29,13 @@ func background(f func()) (over chan struct{}) {
 	return over
 }
 
+// waitingReset begins a reset of x, which returns want. It waits for a call that waits for the work on s.
+func waitingReset(t *testing.T, x *safe.Context, s *safe.Stream, want error) (call, reset chan struct{}) {
+	call = background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
+	reset = background(func() { assert.ErrorIs(t, x.Device().ResetPrimary(), want) })
+	return call, reset
+}
+
 // TestResetFindsNewStreams: a stream made while the reset waits for another one counts, too.
 func TestResetFindsNewStreams(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
@@ -95,8 +102,7 @@ func TestBesideWaitingReset(t *testing.T) {
 				h := host[uint32](t, x, 1)
 				finish := begin(t, x, y)
 				unstick := stickOn(t, h, s)
-				call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
-				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+				call, reset := waitingReset(t, x, s, nil)
 				finish()
 				unstick()
 				<-call
@@ -145,8 +151,7 @@ func TestReleaseBesideWaitingReset(t *testing.T) {
 					of = y
 				}
 				release, gone := c.use(t, s, of)
-				call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
-				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+				call, reset := waitingReset(t, x, s, nil)
 				if c.closed {
 					assert.NoError(t, s.Close())
 				}
@@ -186,8 +191,7 @@ func TestScopeBesideWaitingReset(t *testing.T) {
 		scope := background(func() {
 			assert.NoError(t, except(s.Scope(func(*safe.Scope) error { return nil }), safe.ErrReset, nil))
 		})
-		call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
-		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		call, reset := waitingReset(t, x, s, nil)
 		wait := background(func() { assert.NoError(t, other.Synchronize()) })
 		assert.False(t, closed(scope), "Go memory is no longer pinned")
 		unstick()
@@ -208,8 +212,7 @@ func TestOpenDuringReset(t *testing.T) {
 		s := stream(t, x)
 		h := host[uint32](t, x, 1)
 		unstick := stickOn(t, h, s)
-		call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
-		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		call, reset := waitingReset(t, x, s, nil)
 		opened := background(func() {
 			y, err := safe.Open(0)
 			if assert.NoError(t, err) {
@@ -238,8 +241,7 @@ func TestBorrowDuringReset(t *testing.T) {
 		s := stream(t, x)
 		h := host[uint32](t, x, 1)
 		unstick := stickOn(t, h, s)
-		call := background(func() { assert.NoError(t, except(s.SynchronizeBlocking(), safe.ErrReset, nil)) })
-		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		call, reset := waitingReset(t, x, s, nil)
 		borrowed := background(func() {
 			y, err := safe.BorrowContext(x.Raw(), nil)
 			if err != nil {
