@@ -203,25 +203,23 @@ func rawMode(t *task) error {
 func reset(t *task) error {
 	d := t.device().x.Device()
 	t.gone.Store(true) // also if another step's green context keeps CUDA from it
-	t.quiet.Lock()
-	defer t.quiet.Unlock()
+	return t.reset(d)
+}
+
+func (w *world) reset(d safe.Device) error {
+	w.quiet.Lock()
+	defer w.quiet.Unlock()
 	return d.ResetPrimary()
 }
 
 // resetBesideGreen tries to reset a device that has a green context, which CUDA refuses.
 func resetBesideGreen(t *task) error {
 	x := t.device().x
-	parts, _, err := x.Device().Split(safe.SplitOptions{Groups: 1, Min: 8})
-	if err != nil || len(parts) == 0 {
+	g, err := green(x)
+	if g == nil {
 		return err
 	}
-	g, err := safe.NewGreenContext(x, parts[0])
-	if err != nil {
-		return err
-	}
-	t.quiet.Lock()
-	err = x.Device().ResetPrimary()
-	t.quiet.Unlock()
+	err = t.reset(x.Device())
 	if err == nil {
 		return failf(wrong, "a device that has a green context was reset")
 	}

@@ -84,13 +84,21 @@ func init() {
 }
 
 func newGreen(t *task) error {
-	d := t.device()
-	parts, _, err := d.x.Device().Split(safe.SplitOptions{Groups: 1, Min: 8})
-	if err != nil || len(parts) == 0 {
+	g, err := green(t.device().x)
+	if g == nil {
 		return err
 	}
-	g, err := safe.NewGreenContext(d.x, parts[0])
 	return put(t, &t.greens, g, err)
+}
+
+// green creates a green context with some multiprocessors of the device. It returns nil if they cannot
+// be split.
+func green(x *safe.Context) (*safe.GreenContext, error) {
+	parts, _, err := x.Device().Split(safe.SplitOptions{Groups: 1, Min: 8})
+	if err != nil || len(parts) == 0 {
+		return nil, err
+	}
+	return safe.NewGreenContext(x, parts[0])
 }
 
 // closeAll closes one shared object of each kind, even if it is in use.
