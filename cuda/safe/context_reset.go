@@ -54,6 +54,7 @@ func (d Device) ResetPrimary() error {
 	// From here on, calls return ErrReset: with nothing locked that they need, wait for earlier ones.
 	for _, s := range noted {
 		s.calls.wait()
+		s.awaitEvents()
 	}
 	poller.pass()
 	revocations.Add(1)
@@ -217,6 +218,18 @@ func (c *callCount) of(key uintptr) *atomic.Int32 { return &c[(key>>4^key>>8)%ui
 func (c *callCount) wait() {
 	for i := range c {
 		for nap := shortNap; c[i].n.Load() > 0; {
+			nap = nap.take()
+		}
+	}
+}
+
+// awaitEvents waits for the calls with events that have not begun one: see Event.quick.
+func (s *contextState) awaitEvents() {
+	s.mu.Lock()
+	events := slices.Collect(maps.Values(s.known))
+	s.mu.Unlock()
+	for _, e := range events {
+		for nap := shortNap; !e.unused(); {
 			nap = nap.take()
 		}
 	}

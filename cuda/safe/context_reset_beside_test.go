@@ -76,6 +76,8 @@ func TestResetBesideCalls(t *testing.T) {
 			return errors.Join(err, b.Close())
 		},
 		"WithoutCaptures": func(w *objectsAtReset) error { return w.x.WithoutCaptures(func() error { return nil }) },
+		"Event.Query":     func(w *objectsAtReset) error { _, err := w.e.Query(); return err },
+		"Kernel.Launch":   func(w *objectsAtReset) error { return w.k.Launch(w.s, one) },
 		"Event.Since":     func(w *objectsAtReset) error { _, err := w.e.Since(w.start); return err },
 		"Fork":            func(w *objectsAtReset) error { return w.s.Fork(2, func([]*safe.Stream) error { return nil }) },
 	} {

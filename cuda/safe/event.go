@@ -94,7 +94,7 @@ func (e *Event) quick() *eventCore {
 	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() || !e.core.gate.enter() {
 		return nil
 	}
-	if e.core.Closed() {
+	if e.core.Closed() || e.core.ctx.shared.reset.Load() { // again: a reset waits until the gate is empty
 		e.core.gate.leave()
 		return nil
 	}
@@ -309,7 +309,7 @@ func (e *Event) Raw() driver.CUevent {
 func (e *Event) Query() (done bool, err error) {
 	const op = "Event.Query"
 	if v := e.quick(); v != nil {
-		code := v.ctx.eventQuery(v.callContext, v.raw, 0)
+		code := rt.EventQuery(v.callContext, v.raw, 0)
 		v.gate.leave()
 		return answer(op, code)
 	}
