@@ -96,10 +96,13 @@ func (g *callGate) idle(window time.Duration) bool {
 func (g *callGate) aloneInTurn(window time.Duration, f func()) bool {
 	g.shut.Store(true)
 	defer g.shut.Store(false)
-	for i, end := 0, time.Now().Add(window); i < len(g.stripes); {
+	var end time.Time
+	for i := 0; i < len(g.stripes); {
 		switch {
 		case g.stripes[i].calls.Load() == 0:
 			i++
+		case end.IsZero():
+			end = time.Now().Add(window)
 		case time.Now().After(end):
 			return false
 		default:
@@ -160,7 +163,7 @@ const (
 
 // try calls f, or postpones the destruction.
 func (d *destruction) try(g *callGate, wait bool, f func() error) error {
-	if time.Now().Before(d.next) {
+	if !d.next.IsZero() && time.Now().Before(d.next) {
 		return lifetime.ErrLater
 	}
 	if err := g.take(wait); err != nil {
@@ -172,10 +175,9 @@ func (d *destruction) try(g *callGate, wait bool, f func() error) error {
 
 // tryInTurn is try with the gate's turn held.
 func (d *destruction) tryInTurn(g *callGate, f func() error) (err error) {
-	now := time.Now()
 	d.window = min(max(2*d.window, firstWindow), lastWindow)
 	if !g.aloneInTurn(d.window, func() { err = f() }) {
-		d.next = now.Add(windowShare * d.window)
+		d.next = time.Now().Add(windowShare * d.window)
 		return lifetime.ErrLater
 	}
 	return err

@@ -21,7 +21,7 @@ type capturing struct {
 	given           bool            // the graph existed before
 	origin          *streamCore
 	mode            CaptureMode
-	thread          int
+	thread          int         // where the program calls End, 0 if it does not
 	ended           atomic.Bool // cuStreamEndCapture has returned
 
 	// Guarded by the graph's lock:
@@ -145,7 +145,7 @@ type target struct {
 }
 
 func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, into *target, f func() error) (g *graphCore, err error) {
-	c, err := s.begin(ctx, op, mode, into)
+	c, err := s.begin(ctx, op, mode, into, false)
 	if err != nil {
 		return nil, err
 	}
@@ -201,24 +201,18 @@ func (s *Stream) BeginCapture() (*Capture, error) {
 // BeginCaptureContext is [Stream.BeginCapture] with options. ctx limits its wait: see
 // [Stream.CaptureContext].
 func (s *Stream) BeginCaptureContext(ctx context.Context, o CaptureOptions) (*Capture, error) {
-	return tracked(s.begin(ctx, "Stream.BeginCapture", o.Mode, nil))
+	return s.begin(ctx, "Stream.BeginCapture", o.Mode, nil, true)
 }
 
 // BeginCaptureTo begins a capture into an existing graph that lasts until [Capture.End]:
 // see [Stream.CaptureTo].
 func (s *Stream) BeginCaptureTo(g *Graph, o CaptureToOptions) (*Capture, error) {
-	return tracked(s.begin(context.Background(), "Stream.BeginCaptureTo", o.Mode, o.target(g)))
+	return s.begin(context.Background(), "Stream.BeginCaptureTo", o.Mode, o.target(g), true)
 }
 
-// tracked has the garbage collector end the capture if the program drops c.
-func tracked(c *Capture, err error) (*Capture, error) {
-	if err == nil {
-		c.cleanup = lifetime.Cleanup(c, &c.c.Handle)
-	}
-	return c, err
-}
-
-func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *target) (*Capture, error) {
+// begin begins a capture. handed says that the program gets the Capture: it calls End, or drops it
+// and the garbage collector ends the capture.
+func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *target, handed bool) (*Capture, error) {
 	if err := mode.check(op); err != nil {
 		return nil, err
 	}
@@ -227,8 +221,11 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 		return nil, err
 	}
 	runtime.LockOSThread()
-	c := &capturing{ctx: ctx, origin: sc, mode: mode, thread: rt.Thread(), given: into != nil}
+	c := &capturing{ctx: ctx, origin: sc, mode: mode, given: into != nil}
 	capture := &Capture{c: c}
+	if handed {
+		c.thread = rt.Thread()
+	}
 	if into == nil {
 		err = c.beginNew(op)
 	} else {
@@ -245,6 +242,9 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 	}
 	if mode == CaptureRelaxed {
 		runtime.UnlockOSThread()
+	}
+	if handed {
+		capture.cleanup = lifetime.Cleanup(capture, &c.Handle)
 	}
 	return capture, nil
 }

@@ -39,7 +39,7 @@ func (c *Capture) end(op string) (*graphCore, error) {
 		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
 	relaxed := c.c.mode == CaptureRelaxed
-	if !relaxed && rt.Thread() != c.c.thread {
+	if !relaxed && c.c.thread != 0 && rt.Thread() != c.c.thread {
 		return nil, &Error{Op: op, Err: ErrWrongThread}
 	}
 	err := c.c.finish(true)

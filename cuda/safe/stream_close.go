@@ -118,12 +118,18 @@ func (s *streamCore) lockForEnd(wait bool) bool {
 
 // patiently returns whether a call in flight is over: with wait, within closePatience.
 func patiently(wait bool, over func() bool) bool {
-	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); !over(); nap = nap.take() {
-		if !wait || time.Now().After(until) {
-			return false
+	if over() {
+		return true
+	}
+	if !wait {
+		return false
+	}
+	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); time.Now().Before(until); {
+		if nap = nap.take(); over() {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 func (s *streamCore) tryLockForEnd() bool {
