@@ -40,6 +40,7 @@ type queue struct {
 	waiting lockWaiters
 	looked  sync.Mutex  // held by look
 	shared  atomic.Bool // several Streams have it that do not retain each other
+	limited bool        // the call that has mu locked has entered enqueuing
 	number  uint32      // in order of creation, in which the locks of several queues are taken
 	backlog
 }
@@ -145,17 +146,8 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 	return s.awaitRoom(op, work)
 }
 
-// enterOpen is enterWork for a stream that is not acquired: the lock keeps it from being
-// destroyed.
-func (s *streamCore) enterOpen(op string, work int) (capture *capturing, err error) {
-	capture, room, err := s.tryOpen(op, work)
-	if room || err != nil {
-		return capture, err
-	}
-	return s.awaitOpen(op, work)
-}
-
-// tryOpen is enterOpen that does not wait for room.
+// tryOpen is enterWork for a stream that is not acquired: the lock keeps it from being destroyed.
+// It does not wait for room.
 func (s *streamCore) tryOpen(op string, work int) (capture *capturing, room bool, err error) {
 	if err := lock(op, &s.mu); err != nil {
 		return nil, false, err
@@ -167,7 +159,7 @@ func (s *streamCore) tryOpen(op string, work int) (capture *capturing, room bool
 	return s.enteredWork(op, work)
 }
 
-// awaitOpen is enterOpen once there is room. The stream stays open meanwhile.
+// awaitOpen is tryOpen once there is room. The stream stays open meanwhile.
 func (s *streamCore) awaitOpen(op string, work int) (*capturing, error) {
 	if !s.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}
@@ -192,7 +184,7 @@ func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room 
 		s.unlockWork(nil)
 		return nil, false, nil
 	}
-	enqueuing.enter()
+	s.enterLimit()
 	return capture, true, nil
 }
 
@@ -214,7 +206,7 @@ func (s *streamCore) admitWork(op string) error {
 }
 
 func (s *streamCore) leaveWork(capture *capturing) {
-	enqueuing.leave()
+	s.leaveLimit()
 	s.unlockWork(capture)
 }
 

@@ -11,9 +11,25 @@ import (
 // launches would each hold a thread; beyond a few, more do not make launches faster. If
 // none has returned within patience, more are admitted, because otherwise there could be
 // a deadlock: a host function may wait for a goroutine that launches.
+//
+// A stream has one such call at a time. So with few streams there is nothing to count.
+var enqueuing = limiter{patience: patience}
+
 const patience = 10 * time.Millisecond
 
-var enqueuing = limiter{patience: patience}
+// enterLimit enters enqueuing, if there are enough streams to reach its limit. mu is held until
+// leaveLimit.
+func (q *queue) enterLimit() {
+	if q.limited = listed.Load() > enqueuing.limit(); q.limited {
+		enqueuing.enter()
+	}
+}
+
+func (q *queue) leaveLimit() {
+	if q.limited {
+		enqueuing.leave()
+	}
+}
 
 // A limiter admits a limited number of calls at once: GOMAXPROCS/2, at least 2.
 type limiter struct {

@@ -71,6 +71,15 @@ func (k *Kernel) acquire(op string) (*moduleCore, error) {
 	return k.module.acquire(op)
 }
 
+// lockable returns the kernel's module for a launch, which does not acquire it: see
+// moduleCore.enter. The caller keeps k alive until then.
+func (k *Kernel) lockable(op string) (*moduleCore, error) {
+	if k == nil || k.module == nil || k.module.core == nil || k.module.core.Closed() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return k.module.core, nil
+}
+
 // Name returns the name passed to [Module.Kernel].
 func (k *Kernel) Name() string {
 	if k == nil {

@@ -43,11 +43,10 @@ func (d Dim) full() [3]uint32 { return [3]uint32{d.X, max(d.Y, 1), max(d.Z, 1)} 
 // Source: cuLaunchKernel, or cuLaunchKernelEx if cfg sets launch attributes.
 func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	const op = "Kernel.Launch"
-	m, err := k.acquire(op)
+	m, err := k.lockable(op)
 	if err != nil {
 		return err
 	}
-	defer m.Release()
 	sc, err := s.lockable(op)
 	if err != nil {
 		return err
@@ -64,12 +63,12 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if !attributed && k.prepared.Load() {
 		l.Prepared = 1
 	}
-	capture, err := sc.enterOpen(op, 1)
-	runtime.KeepAlive(s) // as it is not acquired
+	capture, err := m.enter(op, sc)
+	runtime.KeepAlive(k) // as neither is acquired
+	runtime.KeepAlive(s)
 	if err != nil {
 		return err
 	}
-	capture.retainsAcquired(&m.Handle)
 	var code driver.CUresult
 	var bad int
 	if attributed {
@@ -87,6 +86,29 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 		return k.refused(failed(op, code), &cfg)
 	}
 	return nil
+}
+
+// enter admits a launch on s, and retains the module for its capture. The module is not acquired:
+// Destroy waits until the locks of all streams were free.
+func (m *moduleCore) enter(op string, s *streamCore) (*capturing, error) {
+	capture, room, err := s.tryOpen(op, 1)
+	if err != nil {
+		return nil, err
+	}
+	if !room {
+		if !m.Acquire() {
+			return nil, &Error{Op: op, Err: ErrClosed}
+		}
+		defer m.Release()
+		if capture, err = s.awaitOpen(op, 1); err != nil {
+			return nil, err
+		}
+	}
+	if m.Over() || !capture.retains(&m.Handle) {
+		s.leaveWork(capture)
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return capture, nil
 }
 
 // launch records the stream as a user of the kernel's memory, and enqueues the kernel. bad is

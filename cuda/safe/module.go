@@ -26,6 +26,10 @@ type moduleCore struct {
 	library driver.CUlibrary // 0 before CUDA 12.0
 	module  driver.CUmodule
 	names   map[string]string // LoadOptions.Names
+
+	// Of a closed module: the streams that may still be launching one of its kernels.
+	launching []*streamCore
+	asked     bool
 }
 
 // symbol returns the name that the image has for a name of the user.
@@ -115,7 +119,11 @@ func (m *moduleCore) load(image []byte, j *compiler) error {
 
 func (m *moduleCore) Kind() string { return "Module" }
 
+// Destroy waits for launches in flight, which have not acquired the module: see enter.
 func (m *moduleCore) Destroy(wait bool) error {
+	if !patiently(wait, m.launched) {
+		return lifetime.ErrLater
+	}
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &m.ctx.shared.frees}
 	}
@@ -125,6 +133,22 @@ func (m *moduleCore) Destroy(wait bool) error {
 		}
 		return driver.CuModuleUnload(m.module)
 	})
+}
+
+// launched returns whether every launch that began before the module was closed has returned. Such
+// a launch holds the lock of its stream.
+func (m *moduleCore) launched() bool {
+	if !m.asked {
+		m.launching, m.asked = m.ctx.shared.live(), true
+	}
+	m.launching = slices.DeleteFunc(m.launching, func(s *streamCore) bool {
+		free := s.mu.TryLock()
+		if free {
+			s.mu.Unlock()
+		}
+		return free
+	})
+	return len(m.launching) == 0
 }
 
 // reset returns whether a reset has unloaded the module.

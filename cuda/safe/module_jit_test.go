@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -278,51 +277,4 @@ func TestModuleKernels(t *testing.T) {
 	}
 	slices.Sort(names)
 	assert.Equal(t, []string{"nothing", "store"}, names)
-}
-
-// TestModuleClosedInUse tests that a closed module is unloaded after its running kernels, and
-// once no graph has nodes of them.
-func TestModuleClosedInUse(t *testing.T) {
-	x := open(t, 0)
-	g := newGate(t, x)
-	s, b := stream(t, x), buffer[uint64](t, x, 1)
-	load := func() (*safe.Module, *safe.Kernel) {
-		m, err := safe.Load(x, []byte(storePTX), safe.LoadOptions{})
-		require.NoError(t, err)
-		k, err := m.Kernel("store")
-		require.NoError(t, err)
-		return m, k
-	}
-	value := func() uint64 {
-		got := make([]uint64, 1)
-		require.NoError(t, b.CopyToHost(got))
-		return got[0]
-	}
-	m, k := load()
-	require.NoError(t, k.Launch(s, one, b.Arg(), safe.Val(uint64(1))))
-	require.NoError(t, s.Synchronize())
-	captured, ck := load()
-	g.shut(t, s)
-	require.NoError(t, k.Launch(s, one, b.Arg(), safe.Val(uint64(2))))
-	closed := make(chan error)
-	go func() { closed <- m.Close() }()
-	time.Sleep(20 * time.Millisecond)
-	g.open()
-	require.NoError(t, <-closed)
-	assert.EqualValues(t, 2, value())
-
-	graph, err := s.Capture(func() error { return ck.Launch(s, one, b.Arg(), safe.Val(uint64(3))) })
-	require.NoError(t, err)
-	require.NoError(t, captured.Close())
-	assert.ErrorIs(t, ck.Launch(s, one, b.Arg(), safe.Val(uint64(4))), safe.ErrClosed)
-	exec, err := graph.Instantiate()
-	require.NoError(t, err)
-	require.NoError(t, graph.Close())
-	g.flag.Data()[0] = 0
-	g.shut(t, s)
-	require.NoError(t, exec.Launch(s))
-	require.NoError(t, exec.Close())
-	drop()
-	g.open()
-	assert.EqualValues(t, 3, value())
 }

@@ -1,18 +1,36 @@
 package safe
 
-import "github.com/cudabind/cudabind/cuda/generated/driver"
+import (
+	"sync/atomic"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
+
+// listed is the number of streams of all contexts.
+var listed atomic.Int32
 
 // list makes s one of the context's streams, which are all that CUDA's calls may meet.
 func (c *contextState) list(s *streamCore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.streams[s] = struct{}{}
+	c.add(s)
+}
+
+// add is list with mu held. A stream that share has listed stays.
+func (c *contextState) add(s *streamCore) {
+	if _, ok := c.streams[s]; !ok {
+		c.streams[s] = struct{}{}
+		listed.Add(1)
+	}
 }
 
 func (c *contextState) unlist(s *streamCore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.streams, s)
+	if _, ok := c.streams[s]; ok {
+		delete(c.streams, s)
+		listed.Add(-1)
+	}
 }
 
 // live returns the streams of the context.
@@ -55,7 +73,7 @@ func (c *contextState) share(s *streamCore) {
 	} else {
 		s.queue.shared.Store(true)
 	}
-	c.streams[s] = struct{}{}
+	c.add(s)
 }
 
 // queueOf returns the queue of a Stream, or nil. A closed Stream counts if there is no other, as a

@@ -155,7 +155,7 @@ func enterRaw(op string, streams []*streamCore) (*capturing, error) {
 			var capture *capturing
 			if capture, err = lockCaptureOf(op, streams); err == nil {
 				if roomForAll(streams) {
-					enqueuing.enter()
+					streams[0].enterLimit()
 					return capture, nil
 				}
 				capture.unlock()
@@ -226,7 +226,7 @@ func lockCaptureOf(op string, streams []*streamCore) (*capturing, error) {
 
 // leaveRaw undoes enterRaw.
 func leaveRaw(streams []*streamCore, capture *capturing) {
-	enqueuing.leave()
+	streams[0].leaveLimit()
 	capture.unlock()
 	for _, s := range streams {
 		s.unlockWork(nil)
