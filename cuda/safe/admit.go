@@ -146,8 +146,17 @@ func (s *streamCore) enterWork(op string, work int) (capture *capturing, err err
 	return s.awaitRoom(op, work)
 }
 
-// tryOpen is enterWork for a stream that is not acquired: the lock keeps it from being destroyed.
-// It does not wait for room.
+// enterOpen is enterWork for a stream that is not acquired: the lock keeps it from being
+// destroyed.
+func (s *streamCore) enterOpen(op string, work int) (capture *capturing, err error) {
+	capture, room, err := s.tryOpen(op, work)
+	if room || err != nil {
+		return capture, err
+	}
+	return s.awaitOpen(op, work)
+}
+
+// tryOpen is enterOpen that does not wait for room.
 func (s *streamCore) tryOpen(op string, work int) (capture *capturing, room bool, err error) {
 	if err := lock(op, &s.mu); err != nil {
 		return nil, false, err
@@ -159,7 +168,7 @@ func (s *streamCore) tryOpen(op string, work int) (capture *capturing, room bool
 	return s.enteredWork(op, work)
 }
 
-// awaitOpen is tryOpen once there is room. The stream stays open meanwhile.
+// awaitOpen is enterOpen once there is room. The stream stays open meanwhile.
 func (s *streamCore) awaitOpen(op string, work int) (*capturing, error) {
 	if !s.Acquire() {
 		return nil, &Error{Op: op, Err: ErrClosed}

@@ -184,14 +184,6 @@ func (r *submission) chunk(n int) (done int, err error) {
 	return done, r.failed(n+done, code)
 }
 
-// callFor returns the context to make current.
-func (r *submission) callFor() driver.CUcontext {
-	if r.list.current {
-		return r.ctx.raw
-	}
-	return r.callContext
-}
-
 // fit returns the end of a chunk that begins with operation n, and its work.
 func (r *submission) fit(n int) (end, work int) {
 	ops := r.list.ops
@@ -329,21 +321,6 @@ func (r *submission) letGo(n, end, done int) {
 	}
 }
 
-// failed returns the error for the code of operation n.
-func (r *submission) failed(n int, code driver.CUresult) error {
-	if code == 0 {
-		return nil
-	}
-	o := &r.list.ops[n]
-	if o.kind != batchLaunch {
-		return failed(opSubmit, code)
-	}
-	c := rt.LaunchConfig(r.list.words[o.word:])
-	return o.kernel.refused(failed(opSubmit, code), &LaunchConfig{
-		Grid: Dim{c.GridDimX, c.GridDimY, c.GridDimZ}, Block: Dim{c.BlockDimX, c.BlockDimY, c.BlockDimZ}, SharedBytes: c.SharedMemBytes,
-	})
-}
-
 // single enqueues operation n as a single call does.
 func (r *submission) single(n int) error {
 	o := &r.list.ops[n]
@@ -379,41 +356,4 @@ func (r *submission) single(n int) error {
 	}
 	code, _ := r.call(n, 1, false)
 	return r.failed(n, code)
-}
-
-// call calls the driver for operations from n on, but not for one with memory that a reset has
-// destroyed meanwhile, nor for those after it.
-func (r *submission) call(n, count int, chunk bool) (code driver.CUresult, done int) {
-	if count = r.present(n, count); count == 0 {
-		return rt.CodeReset, 0
-	}
-	words := r.list.words[r.list.ops[n].word:]
-	if !r.list.across {
-		return rt.Batch(r.callFor(), r.raw, words, count, chunk)
-	}
-	err := peerCopies.with(r.number, func() error {
-		code, done = rt.Batch(r.callFor(), r.raw, words, count, chunk)
-		return nil
-	})
-	if err != nil {
-		return rt.CodeCallback, 0
-	}
-	return code, done
-}
-
-// present returns how many of the operations from n on come before one with memory that a reset
-// has destroyed.
-func (r *submission) present(n, count int) int {
-	if !r.foreign {
-		return count
-	}
-	for i := range r.list.ops[n : n+count] {
-		o := &r.list.ops[n+i]
-		for _, ref := range r.list.refs[o.from:o.to] {
-			if b := r.list.objects[ref].block; b != nil && b.reset() {
-				return i
-			}
-		}
-	}
-	return count
 }

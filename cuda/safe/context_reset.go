@@ -31,7 +31,8 @@ import (
 // Nothing else may be in flight in the context: CUDA crashes if a call of package driver or of
 // another library coincides with a reset, also in a function of [Context.WithCurrent]. For the
 // same reason, synchronize every stream and then close every object before you reset the context
-// by other means: the release of an object whose work is pending follows in the background.
+// by other means: the release of an object whose work is pending follows in the background. Work on
+// other devices that uses memory of the context must have completed, or it faults.
 // Source: cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"

@@ -51,6 +51,15 @@ func (m *memory) acquire(op string) (*block, error) {
 	return m.block, nil
 }
 
+// lockable returns the block for a call that does not acquire it: see streamCore.uses. The caller
+// keeps m alive until then.
+func (m *memory) lockable(op string) (*block, error) {
+	if m == nil || m.Closed() {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return m.block, nil
+}
+
 // close implements Close of the object that owns the memory.
 func (m *memory) close() error {
 	if m == nil {
@@ -203,6 +212,14 @@ func (b *Buffer[T]) acquire(op string) (*block, error) {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return b.memory.acquire(op)
+}
+
+// lockable returns the Buffer's block for a call that does not acquire it.
+func (b *Buffer[T]) lockable(op string) (*block, error) {
+	if b == nil {
+		return nil, &Error{Op: op, Err: ErrClosed}
+	}
+	return b.memory.lockable(op)
 }
 
 // Close frees the memory after the work that uses it has completed. For memory of

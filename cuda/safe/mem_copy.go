@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -76,17 +77,18 @@ func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
 // Source: cuMemcpyDtoDAsync, or cuMemcpyPeerAsync between devices.
 func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 	const op = "Buffer.CopyFromAsync"
-	m, from, err := acquireBoth(op, b, src)
+	m, from, err := bothOpen(op, b, src)
 	if err != nil {
 		return err
 	}
-	defer m.Release()
-	defer from.Release()
 	c, err := b.between(op, m, from, src)
 	if err != nil {
 		return err
 	}
-	return s.copy(op, &c, nil, m, from)
+	err = s.copy(op, &c, nil, m, from)
+	runtime.KeepAlive(b) // as neither is acquired
+	runtime.KeepAlive(src)
+	return err
 }
 
 // CopyFromHostAsync enqueues a copy from pinned memory. Do not change src before the copy
@@ -95,16 +97,17 @@ func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 // Source: cuMemcpyHtoDAsync.
 func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 	const op = "Buffer.CopyFromHostAsync"
-	m, h, err := acquireBoth(op, b, src)
+	m, h, err := bothOpen(op, b, src)
 	if err != nil {
 		return err
 	}
-	defer m.Release()
-	defer h.Release()
 	if err := fits(op, src.n, b.n); err != nil {
 		return err
 	}
-	return s.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: src.Size()}, src.data, m, h)
+	err = s.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: src.Size()}, src.data, m, h)
+	runtime.KeepAlive(b) // as neither is acquired
+	runtime.KeepAlive(src)
+	return err
 }
 
 // CopyToHostAsync enqueues a copy to pinned memory. Do not read or write dst before the
@@ -113,16 +116,17 @@ func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 // Source: cuMemcpyDtoHAsync.
 func (b *Buffer[T]) CopyToHostAsync(s *Stream, dst *Pinned[T]) error {
 	const op = "Buffer.CopyToHostAsync"
-	m, h, err := acquireBoth(op, b, dst)
+	m, h, err := bothOpen(op, b, dst)
 	if err != nil {
 		return err
 	}
-	defer m.Release()
-	defer h.Release()
 	if err := fits(op, b.n, dst.n); err != nil {
 		return err
 	}
-	return s.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: b.address, Size: b.Size()}, dst.data, m, h)
+	err = s.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: b.address, Size: b.Size()}, dst.data, m, h)
+	runtime.KeepAlive(b) // as neither is acquired
+	runtime.KeepAlive(dst)
+	return err
 }
 
 func byteSize[T any](s []T) uint64 {
@@ -156,6 +160,15 @@ func acquireBoth[T any](op string, a, b Memory[T]) (x, y *block, err error) {
 	return x, y, err
 }
 
+// bothOpen returns the blocks of two buffers for a call that does not acquire them: see
+// streamCore.uses. The caller keeps the buffers alive until then.
+func bothOpen[T any](op string, a, b Memory[T]) (x, y *block, err error) {
+	if x, err = a.span().memory.lockable(op); err == nil {
+		y, err = b.span().memory.lockable(op)
+	}
+	return x, y, err
+}
+
 // between describes a copy from src, whose block is from, to b, whose block is to.
 func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy, error) {
 	c := rt.Copy{Kind: rt.DeviceToDevice, Dst: b.address, Src: src.address, Size: src.Size()}
@@ -181,13 +194,12 @@ func acrossContexts(op string, c *rt.Copy, to, from *contextCore) error {
 	return nil
 }
 
-// copy enqueues a copy or a memset.
+// copy enqueues a copy or a memset. The blocks need not be acquired.
 func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
-	sc, err := s.acquire(op)
+	sc, err := s.lockable(op)
 	if err != nil {
 		return err
 	}
-	defer sc.Release()
 	if c.Kind == rt.Peer {
 		if c.DstContext != sc.ctx.raw && c.SrcContext != sc.ctx.raw {
 			return refuse(op, ErrContextMismatch, "neither buffer belongs to the context of the stream, on %v", sc.ctx.device)
@@ -199,22 +211,34 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 		return nil
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.callContext, blocks), sc.raw
-	do := func() error { return check(op, c.Do(host)) }
-	if c.Kind == rt.Peer {
-		return sc.enqueue(op, 1, blocks, peerUncapturable, func() error { return peerCopies.with(sc.number, do) })
+	capture, err := sc.enterOpen(op, 1)
+	runtime.KeepAlive(s) // as it is not acquired
+	if err != nil {
+		return err
 	}
-	return sc.enqueue(op, 1, blocks, uncapturable(c, blocks), do)
+	err = sc.copyEntered(op, c, host, capture, blocks)
+	sc.leaveWork(capture) // not deferred, which takes longer
+	return err
+}
+
+// copyEntered is copy on a stream that is entered.
+func (s *streamCore) copyEntered(op string, c *rt.Copy, host unsafe.Pointer, capture *capturing, blocks []*block) error {
+	if c.Kind != rt.Peer {
+		if err := s.uses(op, capture, blocks); err != nil {
+			return err
+		}
+		return check(op, c.Do(host))
+	}
+	if capture != nil || s.capturing() {
+		return refuse(op, ErrCapturing, "%s", peerUncapturable)
+	}
+	if err := s.uses(op, capture, blocks); err != nil {
+		return err
+	}
+	return wrap(op, copyAcross(s.number, blocks[0].ctx, blocks[1].ctx, func() error { return check(op, c.Do(host)) }))
 }
 
 const peerUncapturable = "a copy between devices cannot be captured"
-
-// uncapturable returns the reason why a copy on one device cannot be captured, "" if it can.
-func uncapturable(c *rt.Copy, blocks []*block) string {
-	if c.Kind <= rt.DeviceToHost && len(blocks) == 1 {
-		return "a copy of a Go slice cannot be captured: use a Pinned"
-	}
-	return ""
-}
 
 // forCopy returns the context to make current for a copy. That is usual, with two exceptions.
 // CUDA needs the context of copies that span several mappings of virtual memory. And a captured
@@ -295,11 +319,12 @@ func (b *Buffer[T]) setNow(op string, c rt.Copy) error {
 }
 
 func (b *Buffer[T]) set(op string, s *Stream, c rt.Copy) error {
-	m, err := b.acquire(op)
+	m, err := b.lockable(op)
 	if err != nil {
 		return err
 	}
-	defer m.Release()
 	c.Dst = b.address
-	return s.copy(op, &c, nil, m)
+	err = s.copy(op, &c, nil, m)
+	runtime.KeepAlive(b) // as it is not acquired
+	return err
 }

@@ -247,7 +247,7 @@ func (s *Stream) acquire(op string) (*streamCore, error) {
 	return s.core, nil
 }
 
-// lockable returns the stream for a call that enters it by tryOpen instead of acquiring
+// lockable returns the stream for a call that enters it by enterOpen instead of acquiring
 // it. The caller keeps s alive until then.
 func (s *Stream) lockable(op string) (*streamCore, error) {
 	if s == nil || s.core == nil || s.core.Closed() {

@@ -14,14 +14,22 @@ func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable 
 	if uncapturable != "" && (capture != nil || s.capturing()) {
 		return refuse(op, ErrCapturing, "%s", uncapturable)
 	}
-	for _, b := range blocks {
-		b.note(s)
-		if b.reset() || capture == nil && !b.allocated() {
-			return b.unusable(op)
-		}
-		capture.retains(&b.Handle)
+	if err := s.uses(op, capture, blocks); err != nil {
+		return err
 	}
 	return wrap(op, call())
+}
+
+// uses records the stream, which is entered, as a user of blocks, which need not be acquired: see
+// block.use. In a capture the graph retains them.
+func (s *streamCore) uses(op string, capture *capturing, blocks []*block) error {
+	for _, b := range blocks {
+		b.note(s)
+		if b.Over() || b.reset() || capture == nil && !b.allocated() || !capture.retains(&b.Handle) {
+			return b.unusable(op)
+		}
+	}
+	return nil
 }
 
 // inParts calls enqueue for parts of n pieces of work, with at most so many each that they fit

@@ -204,6 +204,7 @@ var (
 		*access.Location.Id() = 1
 		return driver.CuMemPoolSetAccess(p, &access, 1)
 	}}
+	resetOther = call{name: "cuDevicePrimaryCtxReset_v2", do: func(*stage) error { return driver.CuDevicePrimaryCtxReset(1) }}
 	copyAcross = call{name: "cuMemcpyPeerAsync", do: func(s *stage) error {
 		return peer(func(other driver.CUcontext) error {
 			return driver.CuMemcpyPeerAsync(s.memory, other, s.memory, other, 4, s.a)
@@ -332,6 +333,8 @@ var overlaps = []struct {
 	{"access to a pool and a copy between devices", nothing, accessPool, copyAcross, true},
 	{"peer access and a copy on a device", nothing, enablePeers, set(onA), false},
 	{"two copies between devices", nothing, copyAcross, copyAcross, false},
+	{"reset of a device and a copy to it by a stream of another", nothing, resetOther, copyAcross, true},
+	{"reset of a device and work of another", nothing, resetOther, set(onA), false},
 	{"last release and query", nothing, release, query(onA), true},
 	{"another release and query", retained, release, query(onA), false},
 }

@@ -128,7 +128,7 @@ static bool context(const struct end *e)
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
 {
-	ENTER(0, .does = WORKS, .stream = stream, .across = true);
+	ENTER(0, .does = WORKS, .stream = stream, .between = {p ? p->dst.reserved : 0, p ? p->src.reserved : 0});
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 

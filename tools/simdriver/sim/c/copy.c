@@ -118,7 +118,7 @@ CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext 
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream)
 {
-	ENTER(0, .does = WORKS, .stream = stream, .across = true);
+	ENTER(0, .does = WORKS, .stream = stream, .between = {to, from});
 	struct stream *s;
 	CUresult r = stream_get(stream, &s);
 

@@ -129,9 +129,11 @@ static void of_stream(struct flight *f, struct sight *s)
 /* look finds out what a flight has to do with now. */
 static struct sight look(struct flight *f)
 {
-	struct sight s = {.does = f->does, .pooled = f->pooled, .waits = f->waits, .across = f->across};
+	struct sight s = {.does = f->does, .pooled = f->pooled, .waits = f->waits};
 
 	s.filled = f->pool && pool_filled(f->pool);
+	for (int i = 0; i < 2; i++)
+		s.between[i] = f->between[i] ? handle_find(CONTEXT, f->between[i]) : 0;
 	if (about_stream(f))
 		of_stream(f, &s);
 	else
@@ -198,7 +200,9 @@ static bool destroys(const struct sight *x, const struct sight *y)
 /* resets tells whether a context goes in which another call does something. */
 static bool resets(const struct sight *x, const struct sight *y)
 {
-	return x->does == RESETS && x->context && y->stream && x->context == y->context;
+	if (x->does != RESETS || !x->context)
+		return false;
+	return (y->stream && x->context == y->context) || x->context == y->between[0] || x->context == y->between[1];
 }
 
 /*
@@ -213,7 +217,7 @@ static bool pools(const struct sight *x, const struct sight *y)
 /* grants tells whether a copy between devices begins while access to their memory changes. */
 static bool grants(const struct sight *x, const struct sight *y)
 {
-	return x->does == GRANTS && y->across;
+	return x->does == GRANTS && (y->between[0] || y->between[1]);
 }
 
 static bool clash(const struct sight *x, const struct sight *y)

@@ -48,7 +48,8 @@ struct sight {
 	bool kills;    /* and there are such captures */
 	bool launched; /* the executable was */
 	bool filled;   /* the pool was */
-	bool pooled, waits, across; /* as in the flight */
+	bool pooled, waits; /* as in the flight */
+	struct context *between[2]; /* it copies from one to the other */
 };
 
 /* A flight is a call between its beginning and its end. */
@@ -70,7 +71,7 @@ struct flight {
 	bool global; /* the capture that begins is in mode global */
 	bool pooled; /* it is about memory of pools */
 	bool waits;  /* for work that may have freed memory of pools */
-	bool across; /* it copies between devices */
+	CUcontext between[2]; /* it copies from one to the other */
 	/* the rest is overlap.c's */
 	int thread, at; /* at is its place */
 	unsigned mode;
