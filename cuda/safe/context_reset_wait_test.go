@@ -202,6 +202,35 @@ func TestScopeBesideWaitingReset(t *testing.T) {
 	})
 }
 
+// TestSetAccessBesideWaitingReset: while a reset of another device waits, work of that device that uses
+// an address range can be waited for.
+func TestSetAccessBesideWaitingReset(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		y := second(t)
+		x := open(t, 0)
+		granule := virtual(t, y)
+		r := reserve(t, y, granule)
+		require.NoError(t, x.EnablePeerAccess(y))
+		mapped(t, y, r, 0, granule)
+		require.NoError(t, r.SetAccess(0, granule, readWrite, x.Device()))
+		s, fill, b := stream(t, x), kernel(t, x, "fill"), mappedBuffer[float32](t, r, 0, 1)
+		unstick := stickOn(t, host[uint32](t, x, 1), s)
+		require.NoError(t, fill.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(3)), b.Arg()))
+		require.NoError(t, b.Close())
+		call, reset := waitingReset(t, x, s, nil)
+		set := background(func() {
+			assert.NoError(t, r.SetAccess(0, granule, driver.CU_MEM_ACCESS_FLAGS_PROT_READ, x.Device()))
+		})
+		assert.False(t, closed(set), "it does not wait for the work")
+		unstick()
+		for _, over := range []chan struct{}{call, reset, set} {
+			soon(t, over, "a call does not end")
+		}
+	})
+}
+
 // TestOpenDuringReset: a context that is opened while a reset waits is one of after the reset.
 func TestOpenDuringReset(t *testing.T) {
 	needs(t, "cuCtxGetId")

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -28,9 +29,13 @@ func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_
 	if len(devices) == 0 {
 		devices = []Device{c.ctx.device}
 	}
-	waited := int64(-1)
+	waited, nap := int64(-1), shortNap
 	for {
 		last, err := c.setAccess(op, offset, size, access, devices, &waited)
+		if err == lifetime.ErrLater {
+			nap = nap.take()
+			continue
+		}
 		if last == nil {
 			return err
 		}
@@ -41,7 +46,8 @@ func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_
 }
 
 // setAccess sets the access, or returns work that must complete before the next try. waited is
-// the number of the newest view of the part at the try before, -1 at the first.
+// the number of the newest view of the part at the try before, -1 at the first. It returns
+// lifetime.ErrLater while a reset waits that will end some of the work.
 func (r *rangeCore) setAccess(op string, offset, size uint64, access driver.CUmemAccess_flags, devices []Device, waited *int64) (*pendingWork, error) {
 	list := make([]driver.CUmemAccessDesc, len(devices))
 	for i, d := range devices {
@@ -109,17 +115,23 @@ func (r *rangeCore) unused(op string, part []*mapping, waited *int64) (*pendingW
 	if newest <= *waited {
 		return nil, nil
 	}
-	*waited = newest
-	last := &pendingWork{}
-	switch over := last.over(&r.uses, true); {
-	case over:
-		return nil, nil
-	case last.marked:
-		return last, nil
-	case rt.InCallback():
-		return nil, &Error{Op: op, Err: ErrInCallback}
+	if r.ctx.shared.reset.Load() { // else it would wait for the end of that reset
+		return nil, &Error{Op: op, Err: ErrReset}
 	}
-	return nil, refuse(op, ErrCapturing, "a stream that uses the range is capturing, or is about to be reset, so its work cannot be waited for")
+	markers, err := r.uses.markers(true)
+	switch {
+	case err == rt.CodeCapturing:
+		return nil, refuse(op, ErrCapturing, "a stream that uses the range is capturing, so its work cannot be waited for")
+	case err == rt.CodeCallback, err == lifetime.ErrLater && rt.InCallback():
+		return nil, &Error{Op: op, Err: ErrInCallback}
+	case err == lifetime.ErrLater:
+		return nil, err
+	}
+	*waited = newest
+	if len(markers) == 0 {
+		return nil, nil
+	}
+	return &pendingWork{markers: markers, marked: true}, nil
 }
 
 // Access returns what kernels on a device may do with the memory at an offset. It returns
