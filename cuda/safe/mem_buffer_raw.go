@@ -58,7 +58,7 @@ func foreignBuffer[T any](op string, x *Context, n int, b *block, check func(siz
 		return nil, err
 	}
 	defer c.Release()
-	b.ctx, b.size = c, size
+	b.ctx, b.size, b.foreign = c, size, size > 0
 	if err := c.withCurrent(func() error { return check(size) }); err != nil {
 		return nil, wrap(op, err)
 	}

@@ -63,8 +63,8 @@ func (p *poolCore) grantAccess() error {
 	return p.setAccess(d, fullAccess)
 }
 
-// mayUse reports whether kernels of c can access a block. For memory of a pool on another
-// device it asks the driver.
+// mayUse reports whether kernels of c can access a block. For memory on another device that is, or
+// may be, of a pool, it asks the driver.
 func (c *contextCore) mayUse(b *block) bool {
 	switch {
 	case c.same(b.ctx):
@@ -79,14 +79,19 @@ func (c *contextCore) mayUse(b *block) bool {
 		return slices.Contains(b.peers, c.device)
 	case b.of != nil: // a texture or surface works in its own context only
 		return false
-	case b.home == nil && b.pool == nil:
+	case b.home == nil && b.pool == nil && !b.foreign:
 		return c.reaches(b.ctx)
 	}
 	var flags driver.CUmemAccess_flags
 	err := c.withCurrent(func() error {
 		pool, err := b.poolOf()
-		if err == nil {
+		switch {
+		case err != nil:
+			return err
+		case pool != 0:
 			flags, err = poolAccess(pool, c.device)
+		case c.reaches(b.ctx):
+			flags = fullAccess
 		}
 		return err
 	})

@@ -80,13 +80,16 @@ func TestPoolAccess(t *testing.T) {
 	closing(t, async)
 	own := bufferFrom[float32](t, p, s, n)
 	require.NoError(t, s.Synchronize())
+	borrowed, err := safe.BorrowBuffer[float32](x, own.Raw(), n, own)
+	require.NoError(t, err)
+	closing(t, borrowed)
 	require.NoError(t, y.EnablePeerAccess(x))
 	defer func() { require.NoError(t, y.DisablePeerAccess(x)) }()
 	for _, c := range []struct {
 		name string
 		pool *safe.Pool
 		of   *safe.Buffer[float32]
-	}{{"a pool of our own", p, own}, {"the default pool", byDefault, async}} {
+	}{{"a pool of our own", p, own}, {"the default pool", byDefault, async}, {"borrowed", p, borrowed}} {
 		t.Run(c.name, func(t *testing.T) {
 			launch := func(v float32) error {
 				return fill.Launch(other, perValue(n), safe.Val(uint32(n)), safe.Val(v), c.of.Arg())
