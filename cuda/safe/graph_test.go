@@ -197,11 +197,19 @@ func TestExecUpdateToCopy(t *testing.T) {
 		batch, err := safe.NewBatch(x)
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(safe.BatchCopy(batch, to, from), safe.BatchCopy(batch, from, async), batch.WaitEvent(event(t, x))))
+		borrowed, err := safe.BorrowBuffer[float32](x, async.Raw(), 8, async)
+		require.NoError(t, err)
+		closing(t, borrowed)
+		ofBorrowed, err := safe.NewBatch(x)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(safe.BatchCopy(ofBorrowed, to, borrowed), ofBorrowed.WaitEvent(event(t, x))))
 		for name, f := range map[string]func() error{
 			"copies": func() error {
 				return errors.Join(from.CopyToHostAsync(s, to), from.CopyFromHostAsync(s, to), async.CopyFromAsync(s, from))
 			},
-			"batch": func() error { return batch.Submit(s) },
+			"batch":          func() error { return batch.Submit(s) },
+			"borrowed":       func() error { return borrowed.CopyToHostAsync(s, to) },
+			"borrowed batch": func() error { return ofBorrowed.Submit(s) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				var e *safe.GraphExec

@@ -31,7 +31,7 @@ type block struct {
 	owner   any                // of borrowed memory: kept reachable
 	graph   *graphAllocation   // of memory that the launches of a graph allocate, or nil
 	onHost  bool               // with graph: host memory
-	foreign bool               // other code has allocated it, maybe from a pool
+	foreign bool               // other code has allocated it, maybe in a pool or an address range
 	lent    atomic.Int32       // calls of EnqueueRaw that need the address, also once it is closed
 	peers   []Device           // with graph: other devices that have access
 	last    pendingWork        // the work that a release waits for

@@ -240,17 +240,21 @@ func (s *streamCore) copyEntered(op string, c *rt.Copy, host unsafe.Pointer, cap
 
 const peerUncapturable = "a copy between devices cannot be captured"
 
-// forCopy returns the context to make current for a copy. That is usual, with two exceptions.
-// CUDA needs the context of copies that span several mappings of virtual memory. And a captured
-// copy with memory of a pool takes its context from the thread: without one, an executable that
-// is updated to the copy crashes at its next launch.
+// forCopy returns the context to make current for a copy: usual, unless CUDA needs one.
 func (c *contextCore) forCopy(usual driver.CUcontext, blocks []*block) driver.CUcontext {
 	for _, b := range blocks {
-		if b.view != nil || b.pooled() {
+		if b.copiedInContext() {
 			return c.raw
 		}
 	}
 	return usual
+}
+
+// copiedInContext returns whether copies need a current context: those that span several mappings of
+// virtual memory, and captured ones with memory of a pool. Without it, an executable that is
+// updated to such a captured copy crashes at its next launch.
+func (b *block) copiedInContext() bool {
+	return b.view != nil || b.pooled() || b.pool != nil || b.foreign
 }
 
 // Zero sets all bytes of the Buffer to 0. It waits for all work that uses b, and returns
