@@ -26,7 +26,7 @@ import (
 // contexts: ResetPrimary then returns driver.CUDA_ERROR_NOT_PERMITTED, and destroys nothing. A
 // green context ends after Close and after the last of its streams and their graphs. If one that
 // other code has created is in the way, calls may have returned ErrReset before ResetPrimary
-// returns.
+// returns, but waits that had begun go on.
 //
 // Nothing else may be in flight in the context: CUDA crashes if a call of package driver or of
 // another library coincides with a reset, also in a function of [Context.WithCurrent]. For the
@@ -57,19 +57,11 @@ func (d Device) ResetPrimary() error {
 		s.calls.wait()
 		s.awaitEvents()
 	}
-	poller.pass()
 	revocations.Add(1)
 	for done := false; !done; {
-		if done, err = d.tryReset(); !done {
+		if done, err = d.tryReset(noted); !done {
 			time.Sleep(windowShare * lastWindow)
 		}
-	}
-	outcome := resetDone
-	if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) { // a green context of other code
-		outcome = notReset
-	}
-	for _, s := range noted {
-		s.reset.state.Store(outcome)
 	}
 	revocations.Add(1)
 	return wrap(op, err)
@@ -81,6 +73,7 @@ type resetMark struct{ state atomic.Int32 }
 const (
 	notReset int32 = iota
 	resetNoted
+	resetBegun // the poller queries no events of the context
 	resetDone
 )
 
@@ -88,7 +81,13 @@ const (
 func (m *resetMark) Load() bool { return m.state.Load() != notReset }
 
 // noted returns whether the reset still waits, or is under way.
-func (m *resetMark) noted() bool { return m.state.Load() == resetNoted }
+func (m *resetMark) noted() bool {
+	s := m.state.Load()
+	return s == resetNoted || s == resetBegun
+}
+
+// begun returns whether the reset is under way.
+func (m *resetMark) begun() bool { return m.state.Load() == resetBegun }
 
 // done returns whether the reset is over, and with it all work of the context: after the note, the
 // work runs on for as long as the reset waits.
@@ -96,13 +95,29 @@ func (m *resetMark) done() bool { return m.state.Load() == resetDone }
 
 // tryReset resets the context with the reaper paused, unless launches are in flight. The reaper,
 // which never waits for the turn, goes on while an instantiation has it.
-func (d Device) tryReset() (done bool, err error) {
+func (d Device) tryReset(noted []*contextState) (done bool, err error) {
 	executables.turn.Lock()
 	defer executables.turn.Unlock()
 	lifetime.Paused.Lock()
 	defer lifetime.Paused.Unlock()
-	done = executables.aloneInTurn(lastWindow, func() { err = driver.CuDevicePrimaryCtxReset(d.raw) })
+	done = executables.aloneInTurn(lastWindow, func() {
+		markAll(noted, resetBegun)
+		poller.pass() // only now: until then, waits end with the work
+		err = driver.CuDevicePrimaryCtxReset(d.raw)
+		outcome := resetDone
+		if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) { // a green context of other code
+			outcome = notReset
+		}
+		markAll(noted, outcome)
+		poller.alarm.Wake()
+	})
 	return done, err
+}
+
+func markAll(noted []*contextState, state int32) {
+	for _, s := range noted {
+		s.reset.state.Store(state)
+	}
 }
 
 // betweenResets waits for a reset of the device in progress, and keeps others waiting until leave.
@@ -200,9 +215,7 @@ func (d Device) noteReset(locked []*queue) (noted []*contextState, all bool) {
 		}
 		noted = append(noted, s)
 	}
-	for _, s := range noted {
-		s.reset.state.Store(resetNoted)
-	}
+	markAll(noted, resetNoted)
 	return noted, true
 }
 

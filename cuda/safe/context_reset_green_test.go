@@ -140,6 +140,49 @@ func TestGreenBesideWaitingReset(t *testing.T) {
 	})
 }
 
+// TestWaitBesideRefusedReset: waits in flight go on while a reset waits, and after CUDA has refused it.
+func TestWaitBesideRefusedReset(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	for name, begin := range map[string]func(*safe.Stream, *safe.Event) func() error{
+		"Stream.Synchronize": func(s *safe.Stream, _ *safe.Event) func() error { return s.Synchronize },
+		"Event.Synchronize":  func(_ *safe.Stream, e *safe.Event) func() error { return e.Synchronize },
+		"Completion": func(s *safe.Stream, _ *safe.Event) func() error {
+			f := s.Completion()
+			return func() error { _, err := f.Wait(t.Context()); return err }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x := open(t, 0)
+				s, first, last := stream(t, x), stream(t, x), stream(t, x)
+				var over, unstick []func()
+				for _, of := range []*safe.Stream{first, last, s} {
+					e := event(t, x)
+					unstick = append(unstick, stickOn(t, host[uint32](t, x, 1), of))
+					require.NoError(t, of.Record(e))
+					wait := begin(of, e)
+					ended := background(func() { assert.NoError(t, wait()) })
+					over = append(over, func() { soon(t, ended, "the wait does not end") })
+				}
+				g := rawGreen(t, x)
+				call, reset := waitingReset(t, x, s, driver.CUDA_ERROR_NOT_PERMITTED)
+				unstick[0]()
+				over[0]() // the work runs on
+				assert.False(t, closed(reset))
+				unstick[2]()
+				<-call
+				<-reset
+				unstick[1]()
+				over[1]()
+				over[2]()
+				require.NoError(t, driver.CuGreenCtxDestroy(g))
+				noViolation(t)
+			})
+		})
+	}
+}
+
 // TestCloseBesideRefusedReset: what is closed while a reset waits is destroyed if CUDA then refuses the
 // reset.
 func TestCloseBesideRefusedReset(t *testing.T) {

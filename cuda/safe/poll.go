@@ -2,6 +2,7 @@ package safe
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -130,7 +131,7 @@ func (p *polling) poll(l *waitQueues, seen uint32) int {
 	return rt.Poll(l.entries, &p.alarm, seen)
 }
 
-// pass waits until the poller queries no events of contexts whose reset was noted before.
+// pass waits until the poller queries no events of contexts whose reset has begun before.
 func (p *polling) pass() {
 	p.passing.Add(1)
 	p.alarm.Wake()
@@ -201,16 +202,24 @@ func (l *waitQueues) forget() {
 	}
 }
 
-// afterReset sets the results of events that a reset has destroyed, and returns how many.
+// afterReset sets the results of events that a reset has destroyed, and returns how many. Events of
+// contexts that are being reset are not due: CUDA may yet refuse the reset.
 func (l *waitQueues) afterReset() (n int) {
-	for i := range l.entries {
-		if l.lists[i][0].reset.Load() {
-			l.entries[i].Result = rt.CodeReset
+	for i, list := range l.lists {
+		switch e, reset := &l.entries[i], list[0].reset; {
+		case reset.done():
+			e.Result = rt.CodeReset
 			n++
+		case reset.begun():
+			e.Due = never
+		case e.Due == never:
+			e.Due = 0
 		}
 	}
 	return n
 }
+
+const never = math.MaxInt64
 
 // deliver delivers results. When the first event of a queue has completed, later ones may
 // have as well.
@@ -240,8 +249,11 @@ func (l *waitQueues) deliver() {
 // last event has completed, earlier events need no query.
 func completed(list []*waiter) (codes []driver.CUresult) {
 	ask := func(w *waiter) driver.CUresult {
-		if w.reset.Load() {
+		switch {
+		case w.reset.done():
 			return rt.CodeReset
+		case w.reset.begun():
+			return driver.CUDA_ERROR_NOT_READY
 		}
 		return w.home.EventQuery(w.event)
 	}
