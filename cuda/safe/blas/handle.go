@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
@@ -75,7 +76,10 @@ type Handle struct {
 
 type core struct {
 	lifetime.Handle
-	anchor     *safe.Event // keeps x usable
+	anchor     *safe.Event    // keeps x usable
+	witness    *safe.Resource // closed during a reset, and released after it
+	waits      bool           // for the release of witness; for Destroy
+	released   atomic.Bool    // witness
 	x          *safe.Context
 	capability int // 90 for 9.0
 	full       bool
@@ -132,8 +136,11 @@ func newCore(x *safe.Context, o Options) (*core, error) {
 		return nil, err
 	}
 	c := &core{anchor: anchor, x: anchor.Context(), full: o.FullReduction}
-	if err := c.Handle.Open(c, nil); err != nil {
+	if c.witness, err = safe.NewResource(x, func() { c.released.Store(true) }); err != nil {
 		return nil, errors.Join(err, anchor.Close())
+	}
+	if err := c.Handle.Open(c, nil); err != nil {
+		return nil, errors.Join(err, c.witness.Close(), anchor.Close())
 	}
 	major, minor, err := c.x.Device().ComputeCapability()
 	if err != nil {
@@ -247,6 +254,9 @@ var destroys lifetime.Queue
 
 // Destroy implements lifetime.Object.
 func (c *core) Destroy(wait bool) error {
+	if c.waits && !c.released.Load() {
+		return lifetime.ErrLater
+	}
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &destroys}
 	}
@@ -255,9 +265,14 @@ func (c *core) Destroy(wait bool) error {
 		return lifetime.ErrLater
 	}
 	if errors.Is(err, safe.ErrReset) {
-		err = nil // which has destroyed everything
+		if !c.waits { // CUDA may yet refuse the reset
+			c.waits = true
+			_ = c.witness.Close()
+			return lifetime.ErrLater
+		}
+		err = nil // the reset has destroyed everything
 	}
-	return errors.Join(err, c.workspaces.close(), c.anchor.Close())
+	return errors.Join(err, c.workspaces.close(), c.witness.Close(), c.anchor.Close())
 }
 
 func (c *core) destroy() (err error) {
