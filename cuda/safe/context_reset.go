@@ -63,6 +63,11 @@ func (d Device) ResetPrimary() error {
 			time.Sleep(windowShare * lastWindow)
 		}
 	}
+	for _, s := range noted {
+		if !s.reset.Load() {
+			s.concludeBorrowed()
+		}
+	}
 	revocations.Add(1)
 	return wrap(op, err)
 }

@@ -233,6 +233,40 @@ func TestCloseBesideRefusedReset(t *testing.T) {
 	}
 }
 
+// TestBorrowedBesideRefusedReset: a borrowed stream that is closed while a reset waits, which CUDA then
+// refuses, may be destroyed when both calls have returned.
+func TestBorrowedBesideRefusedReset(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		b := buffer[uint32](t, x, 4)
+		var raw driver.CUstream
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING)) }))
+		s, err := safe.BorrowStream(raw, x, nil)
+		require.NoError(t, err)
+		u := stream(t, x)
+		unstick, unstickOther := stickOn(t, host[uint32](t, x, 1), s), stickOn(t, host[uint32](t, x, 1), u)
+		require.NoError(t, b.ZeroAsync(s))
+		busy, goOn := make(chan struct{}), make(chan struct{})
+		r, err := safe.NewResource(x, func() { close(busy); <-goOn })
+		require.NoError(t, err)
+		simulated.Fail("cuDevicePrimaryCtxReset_v2", 1, uint32(driver.CUDA_ERROR_NOT_PERMITTED))
+		call, reset := waitingReset(t, x, u, driver.CUDA_ERROR_NOT_PERMITTED)
+		require.NoError(t, errors.Join(r.Close(), s.Close()))
+		unstickOther()
+		<-call
+		<-reset
+		<-busy // the reaper, before it gets to the stream
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
+		close(goOn)
+		unstick()
+		assert.NoError(t, b.CopyToHost(make([]uint32, 4)))
+		settle(t)
+		noViolation(t)
+	})
+}
+
 // TestResetInOnErrorAfterGreen: a reset in the function of OnError waits for a dropped green context,
 // which the reaper destroys meanwhile.
 func TestResetInOnErrorAfterGreen(t *testing.T) {

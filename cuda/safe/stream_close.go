@@ -65,14 +65,8 @@ func (s *streamCore) destroy(wait, inTurn bool) error {
 	}
 	defer s.mu.Unlock()
 	shared := s.ctx.shared
-	if !s.over {
-		if err := s.leaveTail(wait); err != nil {
-			return err
-		}
-		if s.owned || s.of == nil && len(shared.others(s)) == 0 {
-			s.forgetBacklog()
-		}
-		s.end()
+	if err := s.conclude(wait); err != nil {
+		return err
 	}
 	if !s.owned {
 		return nil
@@ -97,6 +91,34 @@ func (s *streamCore) destroy(wait, inTurn bool) error {
 	}
 	shared.crowd.now.Add(-1)
 	return s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
+}
+
+// conclude marks the end of the work of a closed stream, and ends the stream. mu is held.
+func (s *streamCore) conclude(wait bool) error {
+	if s.over {
+		return nil
+	}
+	if err := s.leaveTail(wait); err != nil {
+		return err
+	}
+	if s.owned || s.of == nil && len(s.ctx.shared.others(s)) == 0 {
+		s.forgetBacklog()
+	}
+	s.end()
+	return nil
+}
+
+// concludeBorrowed concludes borrowed streams that were closed while a reset waited, which CUDA has
+// refused: the program may destroy them now.
+func (c *contextState) concludeBorrowed() {
+	for _, s := range c.live() {
+		if s.Over() && s.lockForEnd(true) {
+			if !s.owned {
+				_ = s.conclude(false) // else the reaper tries again
+			}
+			s.mu.Unlock()
+		}
+	}
 }
 
 // destroyStream destroys a stream of CUDA with its context current.
