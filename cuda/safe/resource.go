@@ -18,8 +18,9 @@ type Resource struct{ memory *memory }
 // NewResource makes a Resource in the context x. release is called once: when the Resource
 // is closed or dropped, the work that uses it has completed, and the graphs and executables
 // that retain it are closed. Other releases of this package wait for it, so it must return
-// soon: start a goroutine for more. It must not call functions of this package. A panic of
-// release is reported to [OnError].
+// soon: start a goroutine for more. It must not call functions of this package, nor wait for
+// such calls on other goroutines: beside a [Device.ResetPrimary], these may wait for release,
+// as [Graph.Instantiate] does. A panic of release is reported to [OnError].
 //
 // NewResource returns [ErrInvalidArgument] if release is nil, and [ErrClosed] if the
 // context is closed.
