@@ -8,8 +8,8 @@ import (
 // reasons say why one of our ways may be behind the best peer. The first that matches counts. A row
 // that loses without one is a fault, or lacks a line here.
 var reasons = []struct{ way, rows, why string }{
-	{"safe", `^event (record|query)|^stream query`, "The call acquires the stream or the event, so that another goroutine may close it at any time."},
-	{"safe", `^launch, |^100 launches`, "A launch acquires the kernel, its buffers and the stream. A Batch does so once for many launches: see bulk and replay."},
+	{"safe", `^event (record|query)|^stream query`, "The call locks the stream, or counts as a call with the event, so that another goroutine may close either at any time."},
+	{"safe", `^launch, |^100 launches`, "A launch locks the stream, checks the kernel and its buffers, and records the stream as a user of each buffer. A Batch does so once for many launches: see bulk and replay."},
 	{"bulk", `^100 launches`, "Recording checks and copies the arguments of each launch: see replay."},
 	{"safe", `^stream create|^empty graph`, "A Stream and a Graph have a cleanup, which closes them if the program drops them. Go takes about a third of a microsecond to add one and to stop it again."},
 	{"safe", `alloc and free`, "A Buffer has a cleanup, which frees it if the program drops it, and each call checks that the context is alive and that the stream does not capture. Buffers of an Arena need neither: see bulk."},
@@ -18,11 +18,11 @@ var reasons = []struct{ way, rows, why string }{
 	{"bulk", `^graph of \d+: set all of the executable`, "SetAll retains what each node uses for the executable."},
 	{"safe", `^graph of \d+: capture`, "A capture consists of single launches."},
 	{"safe", `^graph of \d+: (instantiate|update)`, "The executable retains the objects that its nodes use."},
-	{"safe", `^graph of \d+: launch$`, "A launch locks the stream and the executable, and counts against the bound on goroutines inside launches."},
+	{"safe", `^graph of \d+: launch$`, "A launch locks the stream and the executable, and keeps executables from being destroyed."},
 	{"safe", `^graph of 1000: launch and wait`, "cudarc and CuPy capture this graph. C, cuda.core, cuda.bindings and package safe build it node by node, and such a graph takes the GPU longer."},
-	{"safe", `^launch and wait, 0 µs|^copy 4 KiB|^graph of (1|10): launch and wait`, "The launch or copy acquires the stream, and the wait locks it and queries it until it is idle, in a crossing of its own."},
+	{"safe", `^launch and wait, 0 µs|^copy 4 KiB|^graph of (1|10): launch and wait`, "The launch or copy locks the stream, and the wait locks it again and queries it until it is idle, in a crossing of its own."},
 	{"safe", `^launch and wait|and wait$`, "After at most 60 µs a wait stops spinning and polls, every 10 µs at first. It returns some microseconds later than a wait that spins, but uses a fraction of the CPU time."},
-	{"safe", `^pipeline`, "A piece is three calls, each of which acquires its objects. A Batch does so once for many pieces: see bulk and replay."},
+	{"safe", `^pipeline`, "A piece is three calls, each of which locks the stream and checks what it uses. A Batch does so once for many pieces: see bulk and replay."},
 	{"replay", `^pipeline, 256`, "The pieces of a stream are submitted together, and the other streams wait meanwhile."},
 	{"bulk", `^pipeline`, "Recording checks and copies what each piece needs: see replay."},
 }
