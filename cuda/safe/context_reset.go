@@ -195,10 +195,11 @@ func (d Device) greens() (greens []*greenCore) {
 	return greens
 }
 
-// primaries returns the states of the device's primary context. states is locked.
+// primaries returns the states of the device's primary context, without those of before a reset.
+// states is locked.
 func (d Device) primaries() (primaries []*contextState) {
 	for _, s := range states.of {
-		if s.primary.Load() && s.device == d.raw {
+		if s.primary.Load() && s.device == d.raw && !s.reset.done() {
 			primaries = append(primaries, s)
 		}
 	}

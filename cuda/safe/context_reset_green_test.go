@@ -267,6 +267,24 @@ func TestBorrowedBesideRefusedReset(t *testing.T) {
 	})
 }
 
+// TestRefusedResetAfterReset: objects that a reset has destroyed are not used if CUDA refuses the next
+// one.
+func TestRefusedResetAfterReset(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		require.NoError(t, err)
+		resetPrimary(t, x)
+		var again driver.CUcontext
+		require.NoError(t, driver.CuDevicePrimaryCtxRetain(&again, x.Device().Raw()))
+		g := rawGreen(t, x)
+		require.ErrorIs(t, x.Device().ResetPrimary(), driver.CUDA_ERROR_NOT_PERMITTED)
+		assert.ErrorIs(t, s.Synchronize(), safe.ErrReset)
+		assert.NoError(t, s.Close())
+		require.NoError(t, errors.Join(driver.CuGreenCtxDestroy(g), driver.CuDevicePrimaryCtxRelease(x.Device().Raw())))
+	})
+}
+
 // TestResetInOnErrorAfterGreen: a reset in the function of OnError waits for a dropped green context,
 // which the reaper destroys meanwhile.
 func TestResetInOnErrorAfterGreen(t *testing.T) {
