@@ -168,6 +168,11 @@ func (c *contextCore) Kind() string { return "Context" }
 func (c *contextCore) Keeps() bool { return c.shared.reset.noted() }
 
 func (c *contextCore) Destroy(wait bool) error {
+	resets := resetting(c.device.raw)
+	if !resets.TryRLock() { // or both would destroy the same
+		return lifetime.ErrLater
+	}
+	defer resets.RUnlock()
 	if !c.left {
 		c.left, c.last = true, c.shared.leave()
 	}

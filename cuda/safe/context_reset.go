@@ -138,7 +138,7 @@ func (d Device) betweenResets(op string) (leave func(), err error) {
 }
 
 // resetting is locked during a reset of the device. It keeps frees of all contexts of the device
-// from running, and contexts from being made, green ones too, that the reset would not know.
+// from running, and contexts from being made, green ones too, or ended: the reset would not know them.
 func resetting(d driver.CUdevice) *sync.RWMutex {
 	of, _ := resettings.LoadOrStore(d, &sync.RWMutex{})
 	return of.(*sync.RWMutex)

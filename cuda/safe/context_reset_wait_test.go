@@ -290,6 +290,31 @@ func TestBorrowDuringReset(t *testing.T) {
 	})
 }
 
+// TestResetBesideCloseOfContext: a reset waits while Close destroys what the context has kept.
+func TestResetBesideCloseOfContext(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x, err := safe.Open(0)
+		require.NoError(t, err)
+		s := stream(t, x)
+		unstick := stickOn(t, host[uint32](t, x, 1), s)
+		wait := background(func() { assert.NoError(t, s.Synchronize()) }) // which creates events
+		unstick()
+		<-wait
+		require.NoError(t, x.CloseAll())
+		settle(t)
+		simulated.Delay("cuEventDestroy_v2", hang)
+		closes := background(func() { assert.NoError(t, x.Close()) })
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		simulated.Reset() // ends the delay
+		<-closes
+		<-reset
+		settle(t)
+		noViolation(t)
+	})
+}
+
 // TestResetInOnError: the function of OnError may reset a device, though the reaper waits for it.
 func TestResetInOnError(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
