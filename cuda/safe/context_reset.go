@@ -2,6 +2,7 @@ package safe
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -149,21 +150,43 @@ var resettings sync.Map // driver.CUdevice -> *sync.RWMutex
 // revoke makes calls on objects in the primary context return ErrReset, and returns the states of
 // the context. Calls that hold the lock of a stream have returned then.
 func (d Device) revoke(op string) (noted []*contextState, err error) {
+	limit := patience
 	for all := false; !all && err == nil; {
 		queues := d.queues()
-		for _, q := range queues {
-			q.mu.second().Lock()
+		if !lockAll(queues, limit) {
+			limit *= 2
+			continue
 		}
 		if slices.ContainsFunc(queues, func(q *queue) bool { return q.capture.Load() != nil }) {
 			err = refuse(op, ErrCapturing, "a stream of %v is capturing", d)
 		} else {
 			noted, all = d.noteReset(queues)
 		}
-		for _, q := range queues {
-			q.mu.Unlock()
-		}
+		unlockAll(queues)
 	}
 	return noted, err
+}
+
+// lockAll locks queues, in order, within limit. If that fails, a call may have a queue locked that waits
+// for calls on the others: lockAll then waits for it with nothing locked, and returns false.
+func lockAll(queues []*queue, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for i, q := range queues {
+		if q.lockContext(ctx, "") != nil {
+			unlockAll(queues[:i])
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return false
+		}
+	}
+	return true
+}
+
+func unlockAll(queues []*queue) {
+	for _, q := range queues {
+		q.mu.Unlock()
+	}
 }
 
 // greensEnded returns an error if a green context is in use, and waits for those that are being

@@ -112,6 +112,26 @@ func TestBesideWaitingReset(t *testing.T) {
 	}
 }
 
+// TestStreamsBesideWaitingReset: while a reset waits for a call that has a stream locked, calls on other
+// streams go on, as the call may wait for them.
+func TestStreamsBesideWaitingReset(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		x := open(t, 0)
+		other, s := stream(t, x), stream(t, x)
+		finish := make(chan struct{})
+		call := background(func() {
+			assert.NoError(t, s.EnqueueRaw(func(driver.CUstream) error { <-finish; return nil }))
+		})
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		soon(t, background(func() { assert.NoError(t, other.Synchronize()) }), "it waits for the call")
+		close(finish)
+		<-call
+		<-reset
+	})
+}
+
 // TestReleaseBesideWaitingReset: while a reset waits, the context's work runs on, and nothing is
 // released that it uses.
 func TestReleaseBesideWaitingReset(t *testing.T) {
