@@ -292,6 +292,17 @@ func (s *contextState) begin(key uintptr) bool {
 
 func (s *contextState) end(key uintptr) { s.calls.of(key).Add(-1) }
 
+// attempt calls f, which returns rt.CodeReset after a reset. waits tells that a reset was only noted: the
+// context's work runs on, and CUDA may refuse the reset, or has done so by now.
+func (s *contextState) attempt(f func() error) (waits bool, err error) {
+	if !s.begin(0) {
+		return !s.reset.done(), rt.CodeReset
+	}
+	defer s.end(0) // until then, a reset that f has met does not go on
+	err = f()
+	return s.reset.noted(), err
+}
+
 // beginFrom is begin for a call in context from that uses an object of c, until endFrom. If both are
 // the same, the caller keeps a reset away by other means.
 func (c *contextCore) beginFrom(from *contextCore, key uintptr) bool {

@@ -8,6 +8,8 @@ package safe_test
 import (
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,6 +284,40 @@ func TestRefusedResetAfterReset(t *testing.T) {
 		assert.ErrorIs(t, s.Synchronize(), safe.ErrReset)
 		assert.NoError(t, s.Close())
 		require.NoError(t, errors.Join(driver.CuGreenCtxDestroy(g), driver.CuDevicePrimaryCtxRelease(x.Device().Raw())))
+	})
+}
+
+// TestScopesBesideRefusedReset: a scope waits for the work of its stream, also if CUDA refuses a reset at
+// the moment when the scope is to tell whether it waits.
+func TestScopesBesideRefusedReset(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGreenCtxStreamCreate")
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, h, g := stream(t, x), host[uint32](t, x, 1), rawGreen(t, x)
+		simulated.Delay("cuDevicePrimaryCtxReset_v2", 300*time.Microsecond)
+		for end := time.Now().Add(stormTime(t)); time.Now().Before(end); {
+			unstick := stickOn(t, h, s)
+			var stuck atomic.Bool
+			stuck.Store(true)
+			var begun, over sync.WaitGroup
+			for range 400 {
+				begun.Add(1)
+				over.Go(func() {
+					assert.NoError(t, s.Scope(func(*safe.Scope) error { begun.Done(); return nil }))
+					assert.False(t, stuck.Load(), "Go memory is no longer pinned")
+				})
+			}
+			begun.Wait()
+			assert.ErrorIs(t, x.Device().ResetPrimary(), driver.CUDA_ERROR_NOT_PERMITTED)
+			time.Sleep(time.Millisecond)
+			stuck.Store(false)
+			unstick()
+			over.Wait()
+		}
+		require.NoError(t, driver.CuGreenCtxDestroy(g))
+		noViolation(t)
 	})
 }
 

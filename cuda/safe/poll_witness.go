@@ -46,12 +46,15 @@ func witness() (again bool) {
 // ask queries CUDA, which returns an error if CUDA is lost or the context was reset. While a reset
 // waits, CUDA still calls the functions.
 func (c *contextCore) ask() {
-	e, err := c.shared.events.get(c)
-	if err == nil {
-		err = check("", c.homeQuery(c.home(), e))
-		c.shared.events.put(e)
-	}
-	if err := wrap("", err); errors.Is(err, ErrReset) && !c.shared.reset.noted() {
+	waits, err := c.shared.attempt(func() error {
+		e, err := c.shared.events.get(c)
+		if err == nil {
+			err = check("", c.homeQuery(c.home(), e))
+			c.shared.events.put(e)
+		}
+		return err
+	})
+	if err := wrap("", err); errors.Is(err, ErrReset) && !waits {
 		abandon(rt.CodeReset, c)
 	} // wrap has noticed a loss
 }

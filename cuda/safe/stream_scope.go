@@ -77,8 +77,8 @@ func (s *streamCore) waitForScope(op string) error {
 	// There is no event, for instance because memory is exhausted, or it cannot be queried:
 	// the driver has to wait. The work runs on while a reset waits.
 	for nap := shortNap; ; nap = nap.take() {
-		err := s.ctx.withCurrent(s.synchronize)
-		if err != rt.CodeReset || !s.ctx.shared.reset.noted() || rt.InCallback() {
+		waits, err := s.ctx.shared.attempt(func() error { return s.ctx.withCurrent(s.synchronize) })
+		if err != rt.CodeReset || !waits || rt.InCallback() {
 			return wrap(op, err)
 		}
 	}
