@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -74,6 +75,25 @@ func (c *contextCore) destroying(op string, f func() error) error {
 		return nil
 	}
 	return wrap(op, err)
+}
+
+// tryDestroy calls f, which destroys an object that a call has made, with the context current. It fails
+// while a reset waits, which CUDA may refuse.
+func (c *contextCore) tryDestroy(f func() error) bool {
+	waits, err := c.shared.attempt(func() error { return c.withCurrent(f) })
+	return err != rt.CodeReset || !waits
+}
+
+// destroyLater has q call tryDestroy until it succeeds. The caller has acquired the context.
+func (c *contextCore) destroyLater(q *lifetime.Queue, f func() error) {
+	c.Retain()
+	q.Add(func() (again bool) {
+		if !c.tryDestroy(f) {
+			return true
+		}
+		c.Release()
+		return false
+	})
 }
 
 // released translates the result of a call of package rt that destroys an object. A reset of

@@ -321,6 +321,28 @@ func TestScopesBesideRefusedReset(t *testing.T) {
 	})
 }
 
+// TestBlockingWaitBesideRefusedReset: a wait whose event is its own destroys that, also while a reset waits
+// for it that CUDA then refuses.
+func TestBlockingWaitBesideRefusedReset(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGreenCtxStreamCreate")
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		s, g := stream(t, x), rawGreen(t, x)
+		require.NoError(t, s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_BLOCKING_SYNC))
+		before := simulated.Live("event")
+		unstick := stickOn(t, host[uint32](t, x, 1), s)
+		call, reset := waitingReset(t, x, s, driver.CUDA_ERROR_NOT_PERMITTED)
+		unstick()
+		<-call
+		<-reset
+		assert.Eventually(t, func() bool { return simulated.Live("event") == before }, atOnce, time.Millisecond)
+		require.NoError(t, driver.CuGreenCtxDestroy(g))
+		noViolation(t)
+	})
+}
+
 // TestResetInOnErrorAfterGreen: a reset in the function of OnError waits for a dropped green context,
 // which the reaper destroys meanwhile.
 func TestResetInOnErrorAfterGreen(t *testing.T) {

@@ -138,12 +138,7 @@ func (c *contextCore) endCopy(blocks []*block) {
 func (c *contextCore) endNow(stream driver.CUstream, blocks []*block) {
 	countCopies(blocks, -1)
 	if !c.shared.copies.put(stream, copying.limit()) {
-		c.Retain()
-		turns.Add(func() bool { // later, as it may wait for an instantiation
-			defer c.Release()
-			_ = c.destroying("", func() error { return destroyStream(stream) })
-			return false
-		})
+		c.destroyLater(&turns, func() error { return destroyStream(stream) }) // it may wait for an instantiation
 	}
 	c.endCopy(blocks)
 	copying.leave()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -206,7 +207,11 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 	}
 	flags := uint32(driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_BLOCKING_SYNC)
 	err = s.ctx.withCurrent(func() error { return driver.CuEventCreate(&e, flags) })
-	return e, func() { s.ctx.withCurrent(func() error { return driver.CuEventDestroy(e) }) }, err
+	return e, func() {
+		if destroy := func() error { return driver.CuEventDestroy(e) }; !s.ctx.tryDestroy(destroy) {
+			s.ctx.destroyLater(&lifetime.Reaper, destroy)
+		}
+	}, err
 }
 
 // Wait waits until the latest record of e has completed. If e is recorded again
