@@ -251,6 +251,32 @@ func TestSetAccessBesideWaitingReset(t *testing.T) {
 	})
 }
 
+// TestLaunchBesideWaitingReset: a launch that allocates memory anew waits until that is released, also on
+// a stream whose reset waits.
+func TestLaunchBesideWaitingReset(t *testing.T) {
+	needsSecond(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		x, y := open(t, 0), open(t, 1)
+		s, other := stream(t, x), stream(t, y)
+		g := newGraph(t, x)
+		b, _, err := safe.AddAlloc[uint32](g, 4)
+		require.NoError(t, err)
+		e := executable(t, g)
+		require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+		unstick := stickOn(t, host[uint32](t, y, 1), other)
+		require.NoError(t, b.FreeAsync(other))
+		call, reset := waitingReset(t, y, other, nil)
+		launch := background(func() { assert.NoError(t, errors.Join(e.Launch(s), s.Synchronize())) })
+		assert.False(t, closed(launch), "it does not wait")
+		unstick()
+		<-call
+		<-reset
+		<-launch
+	})
+}
+
 // TestOpenDuringReset: a context that is opened while a reset waits is one of after the reset.
 func TestOpenDuringReset(t *testing.T) {
 	needs(t, "cuCtxGetId")

@@ -63,9 +63,10 @@ func (p *graphPlace) forgetFree() {
 	p.free = marker{}
 }
 
-// afterFree makes s, which is locked, wait for the release. mu is held.
+// afterFree makes s, which is locked, wait for the release. mu is held. It returns
+// driver.CUDA_ERROR_NOT_READY while a reset of the context of the release waits.
 func (p *graphPlace) afterFree(s *streamCore) driver.CUresult {
-	if p.free.stream == nil || p.free.stream.ctx.shared.reset.Load() {
+	if p.free.stream == nil || p.free.stream.ctx.shared.reset.done() {
 		return 0
 	}
 	return p.free.orders(s)

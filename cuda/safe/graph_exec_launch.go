@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -43,7 +44,16 @@ func (e *GraphExec) once(op string, s *Stream, launches bool, call execCall) err
 	if err != nil {
 		return err
 	}
-	err = c.enqueue(op, sc, launches, call)
+	for nap := shortNap; ; nap = nap.take() {
+		err = c.enqueue(op, sc, launches, call)
+		if err != lifetime.ErrLater {
+			break
+		}
+		if rt.InCallback() {
+			err = &Error{Op: op, Err: ErrInCallback}
+			break
+		}
+	}
 	runtime.KeepAlive(e) // as neither is acquired
 	runtime.KeepAlive(s)
 	return err
@@ -58,7 +68,8 @@ func (e *GraphExec) lockable(op string) (*execCore, error) {
 	return e.core, nil
 }
 
-// enqueue is GraphExec.on for an executable and a stream that are not acquired.
+// enqueue is GraphExec.on for an executable and a stream that are not acquired. It returns
+// lifetime.ErrLater as allocating does.
 func (e *execCore) enqueue(op string, s *streamCore, launches bool, call execCall) error {
 	capture, room, err := s.tryOpen(op, e.work)
 	if err != nil {
@@ -83,7 +94,9 @@ func (e *execCore) enqueueOn(op string, s *streamCore, capture *capturing, launc
 	if capture != nil {
 		err = &Error{Op: op, Err: ErrCapturing}
 	} else if err = e.enter(op, stripe); err == nil {
-		err = e.admitted(op, s, launches, call)
+		if err = e.admitted(op, s, launches, call); err == lifetime.ErrLater {
+			s.giveBack(e.work)
+		}
 		e.leave(stripe)
 	}
 	s.leaveWork(capture) // not deferred, which takes longer
@@ -106,7 +119,8 @@ func (e *execCore) admitted(op string, s *streamCore, launches bool, call execCa
 }
 
 // allocating makes a launch on s that allocates or frees memory, after releases of what the one
-// before has allocated. mu of both is held.
+// before has allocated. mu of both is held. It returns lifetime.ErrLater while a reset waits that will
+// end the work before such a release.
 func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUresult) error {
 	locked := 0
 	defer func() {
@@ -119,7 +133,11 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 			return err
 		}
 		locked++
-		if code := p.afterFree(s); code != 0 {
+		switch code := p.afterFree(s); code {
+		case 0:
+		case driver.CUDA_ERROR_NOT_READY:
+			return lifetime.ErrLater
+		default:
 			return check(op, code)
 		}
 	}
