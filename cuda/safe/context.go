@@ -173,15 +173,19 @@ func (c *contextCore) Destroy(wait bool) error {
 		return lifetime.ErrLater
 	}
 	defer resets.RUnlock()
-	if !c.left {
-		c.left, c.last = true, c.shared.leave()
-	}
 	// The CUDA context may outlive this core, and so may the work of closed streams.
-	if c.last && !c.shared.closed.over() {
+	last := c.last || !c.left && c.shared.alone()
+	if last && !c.shared.closed.over() {
 		return lifetime.ErrLater
 	}
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &c.shared.frees}
+	}
+	if !c.left { // only now: a reset that comes before must know the context
+		c.left, c.last = true, c.shared.leave()
+	}
+	if c.last && !last { // others have left meanwhile
+		return lifetime.ErrLater
 	}
 	if c.last && !c.emptied {
 		c.emptied = true
@@ -241,6 +245,13 @@ func (c *contextCore) shareState() *contextState {
 	}
 	s.cores++
 	return s
+}
+
+// alone returns whether there is one user.
+func (s *contextState) alone() bool {
+	states.Lock()
+	defer states.Unlock()
+	return s.cores == 1
 }
 
 // leave removes a user, and returns whether it was the last.

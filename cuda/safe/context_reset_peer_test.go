@@ -108,6 +108,37 @@ func TestCloseAfterUseByReset(t *testing.T) {
 	}
 }
 
+// TestResetAfterCloseOfContext: a context that was closed, but waits for work on a borrowed stream, asks no
+// event that a reset has destroyed. Drivers before CUDA 12.0 do not tell of the reset.
+func TestResetAfterCloseOfContext(t *testing.T) {
+	needsSimulated(t)
+	for _, version := range []string{"11.8", sim.Newest} {
+		t.Run(version, func(t *testing.T) {
+			withDriver(t, version, func(t *testing.T) {
+				watch(t)
+				other := open(t, 1)
+				x, err := safe.Open(0)
+				require.NoError(t, err)
+				var raw driver.CUstream
+				require.NoError(t, x.WithCurrent(func() error {
+					return driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING))
+				}))
+				s, err := safe.BorrowStream(raw, x, nil)
+				require.NoError(t, err)
+				unstick := stickOn(t, host[uint32](t, other, 1), s)
+				require.NoError(t, errors.Join(s.Close(), x.Close()))
+				time.Sleep(10 * time.Millisecond) // for the reaper to begin
+				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+				unstick()
+				<-reset
+				settle(t)
+				noViolation(t)
+				simulated.Lost() // what went with the context
+			})
+		})
+	}
+}
+
 // TestMemoryOfResetPeer tests that memory which a reset has destroyed reaches the driver from
 // no other context.
 func TestMemoryOfResetPeer(t *testing.T) {
