@@ -181,7 +181,7 @@ func (h *Handle) reap() (again bool) {
 	if by, ok := err.(*Elsewhere); ok {
 		by.Queue.Add(func() bool {
 			if err := h.finish(true); err == ErrLater {
-				Reaper.Add(h.reap)
+				Reaper.Add(afterPause(h.reap))
 			} else if err != nil {
 				Report(err)
 			}
@@ -196,6 +196,19 @@ func (h *Handle) reap() (again bool) {
 		Report(err)
 	}
 	return false
+}
+
+// afterPause returns a function for a Queue, which calls f only after a pause: else two Queues could
+// pass it back and forth without one.
+func afterPause(f func() (again bool)) func() (again bool) {
+	first := true
+	return func() bool {
+		if first {
+			first = false
+			return true
+		}
+		return f()
+	}
 }
 
 // Cleanup closes the Handle when the garbage collector finds owner, which users hold,

@@ -216,3 +216,37 @@ func TestCloseFamilyRace(t *testing.T) {
 	require.NoError(t, root.Close())
 	assert.True(t, root.gone())
 }
+
+// elsewhere is destroyed by a Queue of its own, but not before it is let go.
+type elsewhere struct {
+	Handle
+	queue Queue
+	tries atomic.Int32
+	free  atomic.Bool
+}
+
+func (o *elsewhere) Kind() string { return "elsewhere" }
+
+func (o *elsewhere) Destroy(wait bool) error {
+	switch {
+	case !wait:
+		return &Elsewhere{&o.queue}
+	case o.free.Load():
+		return nil
+	}
+	o.tries.Add(1)
+	return ErrLater
+}
+
+// TestElsewhereLater: a destruction that is put off elsewhere is tried again after a pause.
+func TestElsewhereLater(t *testing.T) {
+	o := &elsewhere{}
+	require.NoError(t, o.Open(o, nil))
+	start := time.Now()
+	o.CloseLater()
+	time.Sleep(20 * Retry)
+	tries := o.tries.Load()
+	assert.LessOrEqual(t, tries, 1+int32(time.Since(start)/Retry))
+	o.free.Store(true)
+	assert.Eventually(t, Idle, time.Minute, time.Millisecond)
+}
