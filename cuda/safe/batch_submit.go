@@ -269,7 +269,7 @@ func (r *submission) lockExec(e *execCore) bool {
 	if r.locked == len(r.execs) || !e.mu.TryLock() {
 		return false
 	}
-	if len(e.allocs) > 0 { // a single call waits for releases
+	if len(e.places) > 0 { // a single call waits for releases, and for launches with the same memory
 		e.mu.Unlock()
 		return false
 	}
@@ -306,10 +306,6 @@ func (r *submission) letGo(n, end, done int) {
 			o.event.gate.leave()
 		case batchWait:
 			r.leaveWait(o.event)
-		case batchGraph:
-			if ok {
-				o.exec.launched()
-			}
 		}
 	}
 	if r.locked > 0 {

@@ -24,13 +24,16 @@ type graphAllocation struct {
 type graphPlace struct {
 	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since; or the claim of FreeAsync
 	owners  atomic.Int32                    // blocks; the last one frees what is left
+	number  uint64                          // in order of creation, in which those of an executable are locked
 
 	mu   mutex[placeRank] // held during launches, and during the release by FreeAsync
 	free marker           // follows the release, until a launch has waited for it
 }
 
+var graphPlaces atomic.Uint64
+
 func newGraphAllocation() *graphAllocation {
-	a := &graphAllocation{place: &graphPlace{}}
+	a := &graphAllocation{place: &graphPlace{number: graphPlaces.Add(1)}}
 	a.place.owners.Store(1)
 	return a
 }

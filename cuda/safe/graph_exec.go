@@ -29,7 +29,7 @@ type execCore struct {
 
 	source *graphCore
 	allocs []*block      // that a launch allocates and leaves allocated, unless it frees it
-	places []*graphPlace // of allocs, each once
+	places []*graphPlace // of allocs and freed, each once, in order
 	freed  []*block      // that nodes of a launch free
 	work   int           // operations that a launch adds to a stream's queue
 

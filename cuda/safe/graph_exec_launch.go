@@ -1,7 +1,9 @@
 package safe
 
 import (
+	"cmp"
 	"runtime"
+	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -128,7 +130,7 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 			p.mu.Unlock()
 		}
 	}()
-	for _, p := range e.places { // CUDA allows one executable of a graph that allocates: no other one locks them
+	for _, p := range e.places { // or the notes of two launches could come in another order than these
 		if err := lock(op, p.mu.second()); err != nil {
 			return err
 		}
@@ -151,13 +153,11 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 // setMemory notes which memory a launch allocates, and which its nodes free. mu is held.
 func (e *execCore) setMemory(allocs, freed []*block) {
 	e.allocs, e.freed, e.places = allocs, freed, nil
-	listed := map[*graphPlace]struct{}{}
-	for _, b := range allocs {
-		if _, ok := listed[b.graph.place]; !ok {
-			listed[b.graph.place] = struct{}{}
-			e.places = append(e.places, b.graph.place)
-		}
+	for _, b := range slices.Concat(allocs, freed) {
+		e.places = append(e.places, b.graph.place)
 	}
+	slices.SortFunc(e.places, func(a, b *graphPlace) int { return cmp.Compare(a.number, b.number) })
+	e.places = slices.Compact(e.places)
 }
 
 // launched notes that a launch has allocated and freed its memory, whose places are locked. mu

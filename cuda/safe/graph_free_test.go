@@ -310,3 +310,35 @@ func TestFreeAsyncTwiceBesideLaunch(t *testing.T) {
 	assert.ErrorIs(t, b.FillAsync(user, 7), safe.ErrNotAllocated)
 	noViolation(t)
 }
+
+// TestFreeNodeInBatch: a launch that follows a free node of a submission still in progress allocates the
+// memory anew.
+func TestFreeNodeInBatch(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	x := open(t, 0)
+	allFreed := unused(t, x)
+	s, side := stream(t, x), stream(t, x)
+	g, frees := newGraph(t, x), newGraph(t, x)
+	b, _, err := safe.AddAlloc[uint32](g, 100)
+	require.NoError(t, err)
+	_, err = frees.Add(safe.FreeNode(b))
+	require.NoError(t, err)
+	e, f := executable(t, g), executable(t, frees)
+	require.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+	batch, freed := newBatch(t, x), make(chan struct{})
+	require.NoError(t, errors.Join(
+		batch.LaunchGraph(f),
+		batch.LaunchHostFunc(func() { close(freed) }, safe.HostFuncOptions{}),
+		safe.BatchFill[uint32](batch, buffer[uint32](t, x, 1), 1),
+	))
+	simulated.Delay("cuMemsetD32Async", 100*time.Millisecond)
+	submitted := background(func() { assert.NoError(t, batch.Submit(side)) })
+	<-freed
+	require.NoError(t, e.Launch(s))
+	<-submitted
+	simulated.Delay("cuMemsetD32Async", 0)
+	assert.NoError(t, errors.Join(b.FillAsync(s, 1), b.FreeAsync(s), s.Synchronize(), side.Synchronize()))
+	allFreed()
+	noViolation(t)
+}
