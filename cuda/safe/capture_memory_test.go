@@ -251,3 +251,17 @@ func TestFreeAfterFailedCapture(t *testing.T) {
 		assert.NoError(t, s.Synchronize())
 	}
 }
+
+// TestScopeCopyInCapture: a copy of Go memory is refused in a capture, which goes on.
+func TestScopeCopyInCapture(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[uint32](t, x, 4)
+	require.NoError(t, s.Scope(func(c *safe.Scope) error {
+		g, err := s.Capture(func() error {
+			assert.ErrorIs(t, safe.CopyFromSlice(c, b, make([]uint32, 4)), safe.ErrCapturing)
+			assert.ErrorIs(t, safe.CopyToSlice(c, make([]uint32, 4), b), safe.ErrCapturing)
+			return b.ZeroAsync(s)
+		})
+		return errors.Join(err, g.Close())
+	}))
+}

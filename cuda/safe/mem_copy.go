@@ -223,22 +223,27 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 
 // copyEntered is copy on a stream that is entered.
 func (s *streamCore) copyEntered(op string, c *rt.Copy, host unsafe.Pointer, capture *capturing, blocks []*block) error {
-	if c.Kind != rt.Peer {
-		if err := s.uses(op, capture, blocks); err != nil {
-			return err
-		}
-		return check(op, c.Do(host))
-	}
-	if capture != nil || s.capturing() {
-		return refuse(op, ErrCapturing, "%s", peerUncapturable)
-	}
-	if err := s.uses(op, capture, blocks); err != nil {
+	if err := s.uses(op, capture, blocks, uncapturable(c, blocks)); err != nil {
 		return err
 	}
-	return wrap(op, copyAcross(s.number, blocks[0].ctx, blocks[1].ctx, func() error { return check(op, c.Do(host)) }))
+	if c.Kind == rt.Peer {
+		return wrap(op, copyAcross(s.number, blocks[0].ctx, blocks[1].ctx, func() error { return check(op, c.Do(host)) }))
+	}
+	return check(op, c.Do(host))
 }
 
 const peerUncapturable = "a copy between devices cannot be captured"
+
+// uncapturable returns the reason why a copy cannot be captured, "" if it can.
+func uncapturable(c *rt.Copy, blocks []*block) string {
+	switch {
+	case c.Kind == rt.Peer:
+		return peerUncapturable
+	case c.Kind <= rt.DeviceToHost && len(blocks) == 1:
+		return "a copy of a Go slice cannot be captured: use a Pinned"
+	}
+	return ""
+}
 
 // forCopy returns the context to make current for a copy: usual, unless CUDA needs one.
 func (c *contextCore) forCopy(usual driver.CUcontext, blocks []*block) driver.CUcontext {

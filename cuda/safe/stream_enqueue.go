@@ -11,18 +11,18 @@ func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable 
 		return err
 	}
 	defer s.leaveWork(capture)
-	if uncapturable != "" && (capture != nil || s.capturing()) {
-		return refuse(op, ErrCapturing, "%s", uncapturable)
-	}
-	if err := s.uses(op, capture, blocks); err != nil {
+	if err := s.uses(op, capture, blocks, uncapturable); err != nil {
 		return err
 	}
 	return wrap(op, call())
 }
 
-// uses records the stream, which is entered, as a user of blocks, which need not be acquired: see
-// block.use. In a capture the graph retains them.
-func (s *streamCore) uses(op string, capture *capturing, blocks []*block) error {
+// uses records the stream, which is entered for work as in enqueue, as a user of the blocks. They
+// need not be acquired: see block.use.
+func (s *streamCore) uses(op string, capture *capturing, blocks []*block, uncapturable string) error {
+	if uncapturable != "" && (capture != nil || s.capturing()) {
+		return refuse(op, ErrCapturing, "%s", uncapturable)
+	}
 	for _, b := range blocks {
 		b.note(s)
 		if b.Over() || b.reset() || capture == nil && !b.allocated() || !capture.retains(&b.Handle) {
