@@ -79,7 +79,7 @@ func (s *streamCore) destroy(wait, inTurn bool) error {
 			o.end() // or it would use the handle later
 		}
 	}
-	if !shared.reset.Load() && s.ctx.home().Check() == 0 && shared.spare.keep(s) {
+	if shared.spare.keep(s) {
 		shared.crowd.now.Add(-1)
 		return nil
 	}

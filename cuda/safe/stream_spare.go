@@ -39,14 +39,18 @@ func (p *spareStreams) take(k streamKind) driver.CUstream {
 	return s
 }
 
-// keep takes over a stream whose work has completed, unless there are enough, the context
-// belongs to the program, or the program may know the stream: by its handle or ID, or by an
-// attribute that it has set.
+// keep takes over a stream whose work has completed, unless there are enough, the context was
+// reset or belongs to the program, or the program may know the stream: by its handle or ID, or by
+// an attribute that it has set.
 func (p *spareStreams) keep(s *streamCore) bool {
 	if s.known.Load() || s.green != nil || !s.ctx.shared.primary.Load() {
 		return false
 	}
-	return p.put(streamKind{s.nonBlocking, s.priority}, s.raw)
+	if !s.ctx.shared.begin(0) {
+		return false
+	}
+	defer s.ctx.shared.end(0)
+	return s.ctx.home().Check() == 0 && p.put(streamKind{s.nonBlocking, s.priority}, s.raw)
 }
 
 // put adds a stream unless there are enough.
