@@ -32,6 +32,7 @@ type block struct {
 	graph   *graphAllocation   // of memory that the launches of a graph allocate, or nil
 	onHost  bool               // with graph: host memory
 	foreign bool               // other code has allocated it, maybe in a pool or an address range
+	global  bool               // a variable of a module, which it retains until the work that uses it has completed
 	lent    atomic.Int32       // calls of EnqueueRaw that need the address, also once it is closed
 	peers   []Device           // with graph: other devices that have access
 	last    pendingWork        // the work that a release waits for
@@ -249,6 +250,9 @@ func (b *block) Destroy(wait bool) error {
 
 func (b *block) destroyMemory(wait bool) error {
 	if b.free == nil {
+		if b.global && !b.last.over(b.known(), wait) { // unloading waits for work of the module's context only
+			return lifetime.ErrLater
+		}
 		b.owner = nil
 		b.view.close()
 		return nil

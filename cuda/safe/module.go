@@ -163,8 +163,8 @@ func (m *Module) acquire(op string) (*moduleCore, error) {
 }
 
 // Close unloads the module, waiting for its running kernels. Its kernels then return
-// [ErrClosed]. Calls in flight, open buffers of [Global], and graphs and executables with
-// its kernels defer the unloading. Further calls do nothing.
+// [ErrClosed]. Calls in flight, buffers of [Global] that are open or that work uses, and graphs
+// and executables with its kernels defer the unloading. Further calls do nothing.
 // Source: cuLibraryUnload, cuModuleUnload.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
@@ -228,9 +228,9 @@ func cName(name string) *byte { return unsafe.StringData(name + "\x00") }
 
 // Global returns the memory of a module's global variable (__device__ or __constant__) as
 // a buffer of values of type T. The memory belongs to the module: closing the buffer does
-// not free it, and the module stays loaded until the buffer is closed. Global returns
-// driver.CUDA_ERROR_NOT_FOUND if the module has no such variable, and [ErrRange] if the
-// variable's size is not a multiple of T's.
+// not free it, and the module stays loaded until the buffer is closed and the work that uses
+// it has completed. Global returns driver.CUDA_ERROR_NOT_FOUND if the module has no such
+// variable, and [ErrRange] if the variable's size is not a multiple of T's.
 // Source: cuLibraryGetGlobal; before CUDA 12.0 cuModuleGetGlobal.
 func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	const op = "Global"
@@ -243,7 +243,7 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 		return nil, err
 	}
 	defer c.Release()
-	b := &block{ctx: c.ctx, owner: m}
+	b := &block{ctx: c.ctx, owner: m, global: true}
 	err = c.ctx.withCurrent(func() error {
 		if c.library != 0 {
 			return driver.CuLibraryGetGlobal(&b.address, &b.size, c.library, c.symbol(name))

@@ -126,3 +126,41 @@ func TestModuleClosedBesideLaunch(t *testing.T) {
 		})
 	}
 }
+
+// TestGlobalClosedBesideCopy: a module stays loaded while work on a stream of another device uses a
+// variable of it, also if both are closed.
+func TestGlobalClosedBesideCopy(t *testing.T) {
+	needsSimulated(t)
+	const enqueues = "cuMemcpyPeerAsync"
+	for name, delayed := range map[string]bool{"pending": false, "in the driver": true} {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, func(t *testing.T, x, y *safe.Context) {
+				s := stream(t, x)
+				unloaded := simulated.Live("module")
+				m, err := safe.LoadFile(y, "testdata/kernels.ptx", safe.LoadOptions{})
+				require.NoError(t, err)
+				table, err := safe.Global[float32](m, "table")
+				require.NoError(t, err)
+				b := buffer[float32](t, x, table.Len())
+				unstick := stick(t, x, s)
+				loaded := simulated.Live("module")
+				copied := make(chan error, 1)
+				if delayed {
+					simulated.Delay(enqueues, 50*time.Millisecond)
+					go func() { copied <- b.CopyFromAsync(s, table) }()
+					require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+				} else {
+					copied <- b.CopyFromAsync(s, table)
+				}
+				require.NoError(t, errors.Join(table.Close(), m.Close()))
+				require.NoError(t, <-copied)
+				assert.Equal(t, loaded, simulated.Live("module"))
+				unstick()
+				assert.NoError(t, s.Synchronize())
+				assert.Eventually(t, func() bool { return simulated.Live("module") < loaded }, atOnce, time.Millisecond)
+				assert.Less(t, unloaded, loaded)
+				simulated.Reset()
+			})
+		})
+	}
+}
