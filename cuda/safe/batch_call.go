@@ -13,13 +13,15 @@ func (r *submission) call(n, count int, chunk bool) (code driver.CUresult, done 
 	if !r.list.across {
 		return r.callPresent(n, count, chunk)
 	}
+	var room [4]*contextState
+	peers := r.beginPeers(room[:0])
 	err := peerCopies.with(r.number, func() error {
-		for _, peer := range r.beginPeers() {
-			defer peer.end(0)
-		}
 		code, done = r.callPresent(n, count, chunk)
 		return nil
 	})
+	for _, peer := range peers {
+		peer.end(0)
+	}
 	if err != nil {
 		return rt.CodeCallback, 0
 	}
@@ -34,9 +36,9 @@ func (r *submission) callPresent(n, count int, chunk bool) (code driver.CUresult
 	return rt.Batch(r.callFor(), r.raw, r.list.words[r.list.ops[n].word:], count, chunk)
 }
 
-// beginPeers begins a call in each other context whose memory the operations use, until its end.
-// present finds the memory of one that was reset.
-func (r *submission) beginPeers() (peers []*contextState) {
+// beginPeers begins a call in each other context whose memory the operations use, until its end, and
+// adds it to peers. present finds the memory of one that was reset.
+func (r *submission) beginPeers(peers []*contextState) []*contextState {
 	for i := range r.list.objects {
 		b := r.list.objects[i].block
 		if b != nil && !b.ctx.same(r.ctx) && !slices.Contains(peers, b.ctx.shared) && b.ctx.shared.begin(0) {
