@@ -68,20 +68,6 @@ func (g *callGate) with(number uint32, f func() error) error {
 	return f()
 }
 
-// copyAcross calls f, which enqueues a copy between the devices of two contexts. A reset of either
-// waits for it.
-func copyAcross(number uint32, a, b *contextCore, f func() error) error {
-	if !a.shared.begin(0) {
-		return rt.CodeReset
-	}
-	defer a.shared.end(0)
-	if !b.shared.begin(0) {
-		return rt.CodeReset
-	}
-	defer b.shared.end(0)
-	return peerCopies.with(number, f)
-}
-
 // whenAlone calls f once no other call is in flight.
 func (g *callGate) whenAlone(f func()) {
 	for !g.alone(lastWindow, f) {

@@ -10,20 +10,24 @@ import (
 // call calls the driver for operations from n on, but not for one with memory that a reset has
 // destroyed meanwhile, nor for those after it.
 func (r *submission) call(n, count int, chunk bool) (code driver.CUresult, done int) {
-	if !r.list.across {
+	if !r.foreign {
 		return r.callPresent(n, count, chunk)
 	}
 	var room [4]*contextState
 	peers := r.beginPeers(room[:0])
-	err := peerCopies.with(r.number, func() error {
+	if r.list.across {
+		err := peerCopies.with(r.number, func() error {
+			code, done = r.callPresent(n, count, chunk)
+			return nil
+		})
+		if err != nil {
+			code, done = rt.CodeCallback, 0
+		}
+	} else {
 		code, done = r.callPresent(n, count, chunk)
-		return nil
-	})
+	}
 	for _, peer := range peers {
 		peer.end(0)
-	}
-	if err != nil {
-		return rt.CodeCallback, 0
 	}
 	return code, done
 }

@@ -359,37 +359,3 @@ func TestCopyOfPeerResetInFlight(t *testing.T) {
 		})
 	}
 }
-
-// TestCopyAcrossBesideReset: a reset waits for the call that enqueues a copy between its device and
-// another, on a stream of the other.
-func TestCopyAcrossBesideReset(t *testing.T) {
-	needsSimulated(t)
-	for name, copy := range map[string]func(w *survivor) error{
-		"CopyFrom":         func(w *survivor) error { return w.mine.CopyFrom(w.other) },
-		"Pitched.CopyFrom": func(w *survivor) error { return w.pitched((*safe.Pitched[uint32]).CopyFrom) },
-		"CopyFromAsync":    func(w *survivor) error { return w.mine.CopyFromAsync(w.s, w.other) },
-		"Pitched.CopyFromAsync": func(w *survivor) error {
-			return w.pitched(func(dst, src *safe.Pitched[uint32]) error { return dst.CopyFromAsync(w.s, src) })
-		},
-		"Batch": func(w *survivor) error {
-			return w.batch(func(b *safe.Batch) error { return safe.BatchCopy[uint32](b, w.mine, w.other) })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withPeer(t, func(t *testing.T, x, y *safe.Context) {
-				w := newSurvivor(t, x, y)
-				for _, call := range []string{"cuMemcpyPeerAsync", "cuMemcpy3DPeerAsync"} {
-					simulated.Delay(call, 100*time.Millisecond)
-					simulated.Fail(call, 1, uint32(driver.CUDA_ERROR_INVALID_VALUE)) // so that no work uses the memory later
-				}
-				copied := make(chan error, 1)
-				go func() { copied <- copy(w) }()
-				require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
-				resetPrimary(t, y)
-				assert.ErrorIs(t, <-copied, driver.CUDA_ERROR_INVALID_VALUE)
-				simulated.Reset()
-				assert.NoError(t, errors.Join(w.mine.Zero(), w.other.Close()))
-			})
-		})
-	}
-}

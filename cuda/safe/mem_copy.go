@@ -226,8 +226,12 @@ func (s *streamCore) copyEntered(op string, c *rt.Copy, host unsafe.Pointer, cap
 	if err := s.uses(op, capture, blocks, uncapturable(c, blocks)); err != nil {
 		return err
 	}
+	if !s.ctx.beginOthers(blocks) { // their resets do not wait for the lock of s
+		return wrap(op, rt.CodeReset)
+	}
+	defer s.ctx.endOthers(blocks)
 	if c.Kind == rt.Peer {
-		return wrap(op, copyAcross(s.number, blocks[0].ctx, blocks[1].ctx, func() error { return check(op, c.Do(host)) }))
+		return wrap(op, peerCopies.with(s.number, func() error { return check(op, c.Do(host)) }))
 	}
 	return check(op, c.Do(host))
 }

@@ -116,21 +116,35 @@ func (c *contextCore) beginCopy(blocks []*block) bool {
 	if !c.shared.begin(0) {
 		return false
 	}
-	for i, b := range blocks {
-		if !b.ctx.beginFrom(c, 0) {
-			c.endCopy(blocks[:i])
-			return false
-		}
+	if !c.beginOthers(blocks) {
+		c.shared.end(0)
+		return false
 	}
 	return true
 }
 
 // endCopy undoes beginCopy.
 func (c *contextCore) endCopy(blocks []*block) {
+	c.endOthers(blocks)
+	c.shared.end(0)
+}
+
+// beginOthers begins a call in the contexts of the blocks other than c, until endOthers, unless one
+// of them was reset.
+func (c *contextCore) beginOthers(blocks []*block) bool {
+	for i, b := range blocks {
+		if !b.ctx.beginFrom(c, 0) {
+			c.endOthers(blocks[:i])
+			return false
+		}
+	}
+	return true
+}
+
+func (c *contextCore) endOthers(blocks []*block) {
 	for _, b := range blocks {
 		b.ctx.endFrom(c, 0)
 	}
-	c.shared.end(0)
 }
 
 // endNow returns the stream to the pool, or has it destroyed if the pool is full: a limiter

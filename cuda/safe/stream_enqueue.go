@@ -14,6 +14,10 @@ func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable 
 	if err := s.uses(op, capture, blocks, uncapturable); err != nil {
 		return err
 	}
+	if !s.ctx.beginOthers(blocks) {
+		return wrap(op, rt.CodeReset)
+	}
+	defer s.ctx.endOthers(blocks)
 	return wrap(op, call())
 }
 
