@@ -28,11 +28,10 @@ type block struct {
 	heap    *heap              // the pool of NewBuffer if it was allocated there, or nil
 	of      *block             // the block that a texture or a surface accesses: retained, and used with it
 	pinner  *runtime.Pinner    // of registered Go memory
-	owner   any                // of borrowed memory: kept reachable
+	owner   any                // of borrowed memory: kept reachable until the work that uses that has completed
 	graph   *graphAllocation   // of memory that the launches of a graph allocate, or nil
 	onHost  bool               // with graph: host memory
 	foreign bool               // other code has allocated it, maybe in a pool or an address range
-	global  bool               // a variable of a module, which it retains until the work that uses it has completed
 	lent    atomic.Int32       // calls of EnqueueRaw that need the address, also once it is closed
 	peers   []Device           // with graph: other devices that have access
 	last    pendingWork        // the work that a release waits for
@@ -250,7 +249,8 @@ func (b *block) Destroy(wait bool) error {
 
 func (b *block) destroyMemory(wait bool) error {
 	if b.free == nil {
-		if b.global && !b.last.over(b.known(), wait) { // unloading waits for work of the module's context only
+		// Until then, the owner, the module or the context may free the memory. A range waits itself.
+		if b.view == nil && b.size > 0 && !b.last.over(b.known(), false) {
 			return lifetime.ErrLater
 		}
 		b.owner = nil

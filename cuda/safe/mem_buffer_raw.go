@@ -5,9 +5,9 @@ import (
 )
 
 // BorrowBuffer wraps n values of device memory that other code has allocated. Close does
-// not free the memory. owner, which may be nil, stays reachable as long as the Buffer is
-// open. It returns [ErrRange] if the allocation at address is too short. If n is 0, the
-// address is not checked.
+// not free the memory, and waits for nothing. owner, which may be nil, stays reachable until the
+// Buffer is closed and the work that uses it has completed. It returns [ErrRange] if the
+// allocation at address is too short. If n is 0, the address is not checked.
 // Source: cuMemGetAddressRange.
 func BorrowBuffer[T any](x *Context, address driver.CUdeviceptr, n int, owner any) (*Buffer[T], error) {
 	const op = "BorrowBuffer"

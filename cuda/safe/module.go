@@ -243,7 +243,7 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 		return nil, err
 	}
 	defer c.Release()
-	b := &block{ctx: c.ctx, owner: m, global: true}
+	b := &block{ctx: c.ctx, owner: m}
 	err = c.ctx.withCurrent(func() error {
 		if c.library != 0 {
 			return driver.CuLibraryGetGlobal(&b.address, &b.size, c.library, c.symbol(name))
