@@ -78,6 +78,7 @@ type contextState struct {
 	streams map[*streamCore]struct{}
 	greens  map[driver.CUgreenCtx]*greenCore
 	known   map[driver.CUevent]*eventCore // an Event for each event of the driver
+	former  []*eventCore                  // closed ones that others have replaced in known, while calls were in flight
 	foreign sync.Mutex                    // held while an Event for an event of other code is made
 	peers   map[*contextState]bool        // whose heaps are shared with this context; true if kernels here may access all their memory
 }

@@ -269,7 +269,7 @@ func (c *callCount) wait() {
 // awaitEvents waits for the calls with events that have not begun one: see Event.quick.
 func (s *contextState) awaitEvents() {
 	s.mu.Lock()
-	events := slices.Collect(maps.Values(s.known))
+	events := slices.AppendSeq(slices.Clone(s.former), maps.Values(s.known))
 	s.mu.Unlock()
 	for _, e := range events {
 		for nap := shortNap; !e.unused(); {
