@@ -1,6 +1,6 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// Calls that enqueue copies of memory of another device, beside its reset. Each test runs in its
+// Calls that enqueue copies and writes of memory of another device, beside its reset. Each test runs in its
 // own process.
 
 package safe_test
@@ -40,6 +40,7 @@ func TestCopyAcrossBesideReset(t *testing.T) {
 		"BatchCopies": func(w *survivor) error {
 			return w.s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[uint32](w.mine, w.pinned)}, safe.BatchCopyOptions{})
 		},
+		"WriteValue": func(w *survivor) error { return safe.WriteValue(w.s, w.pinned.At(0), uint32(1)) },
 		"Batch, pinned": func(w *survivor) error {
 			return w.batch(func(b *safe.Batch) error { return safe.BatchCopy[uint32](b, w.mine, w.pinned) })
 		},
@@ -52,7 +53,7 @@ func TestCopyAcrossBesideReset(t *testing.T) {
 				require.NoError(t, err)
 				for _, call := range []string{
 					"cuMemcpyPeerAsync", "cuMemcpy3DPeerAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async",
-					"cuMemcpy3DAsync_v2", "cuMemcpyBatchAsync_v2",
+					"cuMemcpy3DAsync_v2", "cuMemcpyBatchAsync_v2", "cuStreamWriteValue32_v2",
 				} {
 					simulated.Delay(call, 100*time.Millisecond)
 					simulated.Fail(call, 1, uint32(driver.CUDA_ERROR_INVALID_VALUE)) // so that no work uses the memory later

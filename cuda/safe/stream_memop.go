@@ -159,10 +159,20 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 	if err := c.unseen(op); err != nil {
 		return err
 	}
+	begun := 0
+	defer func() {
+		for i := range ops[:begun] {
+			ops[i].memory.ctx.endFrom(c.ctx, 0)
+		}
+	}()
 	for i := range ops {
 		if err := ops[i].use(op, c, capture); err != nil {
 			return numbered(err, i, len(ops))
 		}
+		if !ops[i].memory.ctx.beginFrom(c.ctx, 0) { // its reset does not wait for the lock of c
+			return numbered(&Error{Op: op, Err: ErrReset}, i, len(ops))
+		}
+		begun++
 	}
 	err = c.ctx.withCurrent(func() error { return enqueue(c.raw, ops) })
 	return wrap(op, explainPooled(err, ops))
