@@ -21,6 +21,7 @@ func TestOwnerOfBorrowedInUse(t *testing.T) {
 	needsSimulated(t)
 	for name, closes := range map[string]bool{"dropped": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
+			startClean(t)
 			x := open(t, 0)
 			s, other, fill := stream(t, x), stream(t, x), kernel(t, x, "fill")
 			unstick := stick(t, x, s)
