@@ -46,6 +46,9 @@ func TestCopyAcrossBesideReset(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "BatchCopies" {
+				needs(t, "cuMemcpyBatchAsync_v2")
+			}
 			withPeer(t, func(t *testing.T, x, y *safe.Context) {
 				w := newSurvivor(t, x, y)
 				var err error
