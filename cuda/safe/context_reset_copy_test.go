@@ -61,9 +61,7 @@ func TestCopyAcrossBesideReset(t *testing.T) {
 					simulated.Delay(call, 100*time.Millisecond)
 					simulated.Fail(call, 1, uint32(driver.CUDA_ERROR_INVALID_VALUE)) // so that no work uses the memory later
 				}
-				copied := make(chan error, 1)
-				go func() { copied <- copy(w) }()
-				require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+				copied := inDriver(t, func() error { return copy(w) })
 				resetPrimary(t, y)
 				assert.Zero(t, simulated.Flying(), "the reset has not waited")
 				assert.ErrorIs(t, <-copied, driver.CUDA_ERROR_INVALID_VALUE)

@@ -28,12 +28,7 @@ func TestResetBesideQueryOfClosedEvent(t *testing.T) {
 		e, err := safe.BorrowEvent(raw, x, nil)
 		require.NoError(t, err)
 		simulated.Delay("cuEventQuery", 200*time.Millisecond)
-		queried := make(chan error, 1)
-		go func() {
-			_, err := e.Query()
-			queried <- err
-		}()
-		require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+		queried := inDriver(t, func() error { _, err := e.Query(); return err })
 		require.NoError(t, e.Close())
 		again, err := safe.BorrowEvent(raw, x, nil)
 		require.NoError(t, err)

@@ -53,7 +53,6 @@ func TestOwnerOfBorrowedInUse(t *testing.T) {
 // borrowed memory of it.
 func TestContextClosedBesideCopy(t *testing.T) {
 	needsSimulated(t)
-	const enqueues = "cuMemcpyPeerAsync"
 	for name, delayed := range map[string]bool{"pending": false, "in the driver": true} {
 		t.Run(name, func(t *testing.T) {
 			withPeer(t, func(t *testing.T, x, y *safe.Context) {
@@ -65,14 +64,7 @@ func TestContextClosedBesideCopy(t *testing.T) {
 				other, err := safe.BorrowBuffer[uint32](own, raw, 4, nil)
 				require.NoError(t, err)
 				unstick := stick(t, x, s)
-				copied := make(chan error, 1)
-				if delayed {
-					simulated.Delay(enqueues, 50*time.Millisecond)
-					go func() { copied <- b.CopyFromAsync(s, other) }()
-					require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
-				} else {
-					copied <- b.CopyFromAsync(s, other)
-				}
+				copied := copyAcross(t, delayed, func() error { return b.CopyFromAsync(s, other) })
 				require.NoError(t, errors.Join(other.Close(), own.Close()))
 				require.NoError(t, <-copied)
 				unstick()

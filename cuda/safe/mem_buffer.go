@@ -51,8 +51,8 @@ func (m *memory) acquire(op string) (*block, error) {
 	return m.block, nil
 }
 
-// lockable returns the block for a call that does not acquire it: see streamCore.uses. The caller
-// keeps m alive until then.
+// lockable returns the block for a call that does not acquire it: see
+// streamCore.enqueueEntered. The caller keeps m alive until then.
 func (m *memory) lockable(op string) (*block, error) {
 	if m == nil || m.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}

@@ -161,7 +161,7 @@ func acquireBoth[T any](op string, a, b Memory[T]) (x, y *block, err error) {
 }
 
 // bothOpen returns the blocks of two buffers for a call that does not acquire them: see
-// streamCore.uses. The caller keeps the buffers alive until then.
+// streamCore.enqueueEntered. The caller keeps the buffers alive until then.
 func bothOpen[T any](op string, a, b Memory[T]) (x, y *block, err error) {
 	if x, err = a.span().memory.lockable(op); err == nil {
 		y, err = b.span().memory.lockable(op)
@@ -216,34 +216,21 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	if err != nil {
 		return err
 	}
-	err = sc.copyEntered(op, c, host, capture, blocks)
+	do := func() error { return check(op, c.Do(host)) }
+	if c.Kind == rt.Peer {
+		err = sc.enqueueEntered(op, capture, blocks, peerUncapturable, func() error { return peerCopies.with(sc.number, do) })
+	} else {
+		err = sc.enqueueEntered(op, capture, blocks, uncapturable(c, blocks), do)
+	}
 	sc.leaveWork(capture) // not deferred, which takes longer
 	return err
 }
 
-// copyEntered is copy on a stream that is entered.
-func (s *streamCore) copyEntered(op string, c *rt.Copy, host unsafe.Pointer, capture *capturing, blocks []*block) error {
-	if err := s.uses(op, capture, blocks, uncapturable(c, blocks)); err != nil {
-		return err
-	}
-	if !s.ctx.beginOthers(blocks) { // their resets do not wait for the lock of s
-		return wrap(op, rt.CodeReset)
-	}
-	defer s.ctx.endOthers(blocks)
-	if c.Kind == rt.Peer {
-		return wrap(op, peerCopies.with(s.number, func() error { return check(op, c.Do(host)) }))
-	}
-	return check(op, c.Do(host))
-}
-
 const peerUncapturable = "a copy between devices cannot be captured"
 
-// uncapturable returns the reason why a copy cannot be captured, "" if it can.
+// uncapturable returns the reason why a copy on one device cannot be captured, "" if it can.
 func uncapturable(c *rt.Copy, blocks []*block) string {
-	switch {
-	case c.Kind == rt.Peer:
-		return peerUncapturable
-	case c.Kind <= rt.DeviceToHost && len(blocks) == 1:
+	if c.Kind <= rt.DeviceToHost && len(blocks) == 1 {
 		return "a copy of a Go slice cannot be captured: use a Pinned"
 	}
 	return ""

@@ -48,9 +48,7 @@ func TestCloseBesideCopy(t *testing.T) {
 			w := newCopied(t, x)
 			require.NoError(t, errors.Join(c.call(w), w.s.Synchronize()))
 			simulated.Delay(c.function, 50*time.Millisecond)
-			done := make(chan error, 1)
-			go func() { done <- c.call(w) }()
-			require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+			done := inDriver(t, func() error { return c.call(w) })
 			require.NoError(t, errors.Join(w.b.Close(), w.src.Close(), w.h.Close(), w.s.Close()))
 			require.NoError(t, <-done)
 			assert.ErrorIs(t, c.call(w), safe.ErrClosed)
@@ -83,4 +81,17 @@ func TestCopyAfterClose(t *testing.T) {
 			noViolation(t)
 		})
 	}
+}
+
+// copyAcross begins a copy between devices. If delayed, the call stays in the driver for a moment;
+// otherwise it has returned.
+func copyAcross(t *testing.T, delayed bool, copy func() error) (copied <-chan error) {
+	t.Helper()
+	if delayed {
+		simulated.Delay("cuMemcpyPeerAsync", 50*time.Millisecond)
+		return inDriver(t, copy)
+	}
+	done := make(chan error, 1)
+	done <- copy()
+	return done
 }

@@ -183,13 +183,10 @@ func instantiating(t *testing.T, g *safe.Graph) (over <-chan error) {
 	t.Helper()
 	simulated.Delay("cuGraphInstantiateWithParams", hang)
 	t.Cleanup(simulated.Reset)
-	done := make(chan error, 1)
-	go func() {
+	return inDriver(t, func() error {
 		e, err := g.Instantiate()
-		done <- errors.Join(err, e.Close())
-	}()
-	require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
-	return done
+		return errors.Join(err, e.Close())
+	})
 }
 
 // TestBesideDestruction: an object whose destruction waits for an instantiation makes nothing else

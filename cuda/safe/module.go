@@ -27,9 +27,7 @@ type moduleCore struct {
 	module  driver.CUmodule
 	names   map[string]string // LoadOptions.Names
 
-	// Of a closed module: the streams that may still be launching one of its kernels.
-	launching []*streamCore
-	asked     bool
+	launching []*streamCore // of a closed module: the streams that may still be launching one of its kernels
 }
 
 // symbol returns the name that the image has for a name of the user.
@@ -138,8 +136,8 @@ func (m *moduleCore) Destroy(wait bool) error {
 // launched returns whether every launch that began before the module was closed has returned. Such
 // a launch holds the lock of its stream.
 func (m *moduleCore) launched() bool {
-	if !m.asked {
-		m.launching, m.asked = m.ctx.shared.live(), true
+	if m.launching == nil {
+		m.launching = m.ctx.shared.live()
 	}
 	m.launching = slices.DeleteFunc(m.launching, func(s *streamCore) bool {
 		free := s.mu.TryLock()

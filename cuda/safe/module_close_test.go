@@ -78,9 +78,7 @@ func TestModuleClosedBesideLaunch(t *testing.T) {
 			for _, f := range []string{"cuLaunchKernel", "cuLaunchKernelEx"} {
 				simulated.Delay(f, 100*time.Millisecond)
 			}
-			done := make(chan error, 1)
-			go func() { done <- k.Launch(s, one) }()
-			require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+			done := inDriver(t, func() error { return k.Launch(s, one) })
 			return func() error { return <-done }
 		}, true},
 		{"waiting for room", func(t *testing.T, k *safe.Kernel) func() error {
@@ -131,7 +129,6 @@ func TestModuleClosedBesideLaunch(t *testing.T) {
 // variable of it, also if both are closed.
 func TestGlobalClosedBesideCopy(t *testing.T) {
 	needsSimulated(t)
-	const enqueues = "cuMemcpyPeerAsync"
 	for name, delayed := range map[string]bool{"pending": false, "in the driver": true} {
 		t.Run(name, func(t *testing.T) {
 			withPeer(t, func(t *testing.T, x, y *safe.Context) {
@@ -144,14 +141,7 @@ func TestGlobalClosedBesideCopy(t *testing.T) {
 				b := buffer[float32](t, x, table.Len())
 				unstick := stick(t, x, s)
 				loaded := simulated.Live("module")
-				copied := make(chan error, 1)
-				if delayed {
-					simulated.Delay(enqueues, 50*time.Millisecond)
-					go func() { copied <- b.CopyFromAsync(s, table) }()
-					require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
-				} else {
-					copied <- b.CopyFromAsync(s, table)
-				}
+				copied := copyAcross(t, delayed, func() error { return b.CopyFromAsync(s, table) })
 				require.NoError(t, errors.Join(table.Close(), m.Close()))
 				require.NoError(t, <-copied)
 				assert.Equal(t, loaded, simulated.Live("module"))

@@ -56,6 +56,15 @@ func startClean(t *testing.T) {
 	simulated.Reset()
 }
 
+// inDriver makes a call, which the driver delays, on another goroutine, and waits until the driver has it.
+func inDriver(t *testing.T, call func() error) (over <-chan error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	require.Eventually(t, func() bool { return simulated.Flying() == 1 }, hang, time.Millisecond)
+	return done
+}
+
 // nothingAlive waits for the reaper and checks that it has left nothing.
 func nothingAlive(t *testing.T, what string) {
 	t.Helper()

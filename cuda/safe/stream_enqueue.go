@@ -11,18 +11,23 @@ func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable 
 		return err
 	}
 	defer s.leaveWork(capture)
+	return s.enqueueEntered(op, capture, blocks, uncapturable, call)
+}
+
+// enqueueEntered is enqueue on a stream that is entered. The blocks need not be acquired: see
+// block.use.
+func (s *streamCore) enqueueEntered(op string, capture *capturing, blocks []*block, uncapturable string, call func() error) error {
 	if err := s.uses(op, capture, blocks, uncapturable); err != nil {
 		return err
 	}
-	if !s.ctx.beginOthers(blocks) {
+	if !s.ctx.beginOthers(blocks) { // their resets do not wait for the lock of s
 		return wrap(op, rt.CodeReset)
 	}
 	defer s.ctx.endOthers(blocks)
 	return wrap(op, call())
 }
 
-// uses records the stream, which is entered for work as in enqueue, as a user of the blocks. They
-// need not be acquired: see block.use.
+// uses records the stream as a user of the blocks.
 func (s *streamCore) uses(op string, capture *capturing, blocks []*block, uncapturable string) error {
 	if uncapturable != "" && (capture != nil || s.capturing()) {
 		return refuse(op, ErrCapturing, "%s", uncapturable)
