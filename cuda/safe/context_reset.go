@@ -21,8 +21,9 @@ import (
 // package that were made in the context then return [ErrReset], and closing them does
 // nothing. Contexts opened afterwards are new.
 //
-// ResetPrimary waits for calls of this package in flight, with objects of the context and with
-// executables, and for pending destruction of closed or dropped objects. It returns
+// ResetPrimary waits for the work of the context, as CUDA does: it cannot end a kernel that
+// hangs. It also waits for calls of this package in flight, with objects of the context and
+// with executables, and for pending destruction of closed or dropped objects. It returns
 // [ErrCapturing] while a stream of the device is capturing. CUDA resets no device that has green
 // contexts: ResetPrimary then returns driver.CUDA_ERROR_NOT_PERMITTED, and destroys nothing. A
 // green context ends after Close and after the last of its streams and their graphs. If one that
@@ -34,7 +35,7 @@ import (
 // same reason, synchronize every stream and then close every object before you reset the context
 // by other means: the release of an object whose work is pending follows in the background. Work on
 // other devices that uses memory of the context must have completed, or it faults.
-// Source: cuDevicePrimaryCtxReset.
+// Source: cuCtxSynchronize, cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"
 	if err := rt.Init(); err != nil {
@@ -57,6 +58,7 @@ func (d Device) ResetPrimary() error {
 	for _, s := range noted {
 		s.calls.wait()
 		s.awaitEvents()
+		s.awaitWork()
 	}
 	revocations.Add(1)
 	for done := false; !done; {
@@ -276,6 +278,19 @@ func (s *contextState) awaitEvents() {
 			nap = nap.take()
 		}
 	}
+}
+
+// awaitWork waits for the work of the context. CUDA would do so in the reset, but launches of executables
+// and releases on every device would then wait, too.
+func (s *contextState) awaitWork() {
+	c := &contextCore{raw: s.raw, id: s.id, shared: s}
+	leave, err := enterGates(c)
+	if err != nil {
+		return // a capture of mode GLOBAL is open on another device
+	}
+	defer leave()
+	// What other work there is, and an error, the reset meets again.
+	_ = c.onThread(rt.Relaxed, func() error { return hostWaits.with(0, driver.CuCtxSynchronize) })
 }
 
 // begin counts a call until end: a reset waits for it, so it must not wait for one. The key is an

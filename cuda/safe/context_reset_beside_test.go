@@ -12,6 +12,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -103,6 +104,45 @@ func TestResetBesideCallsElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			needsSecond(t)
 			(&objectsAtReset{}).resets(t, call)
+		})
+	}
+}
+
+// TestElsewhereBesideStuckReset: a reset waits for the work of its device, and holds up nothing on
+// other devices meanwhile.
+func TestElsewhereBesideStuckReset(t *testing.T) {
+	needsSecond(t)
+	needs(t, "cuCtxGetId")
+	for name, call := range map[string]func(*testing.T, *safe.Stream, *safe.Graph, *safe.GraphExec){
+		"launch": func(t *testing.T, s *safe.Stream, _ *safe.Graph, e *safe.GraphExec) {
+			assert.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+		},
+		"instantiate and close": func(t *testing.T, _ *safe.Stream, g *safe.Graph, _ *safe.GraphExec) {
+			e, err := g.Instantiate()
+			assert.NoError(t, errors.Join(err, e.Close()))
+		},
+		"release": func(t *testing.T, s *safe.Stream, _ *safe.Graph, _ *safe.GraphExec) {
+			r, gone := resource(t, s.Context())
+			assert.NoError(t, r.Close())
+			<-gone
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				t.Cleanup(func() { wentWithContext(t) })
+				x, y := open(t, 0), open(t, 1)
+				s, other, g := stream(t, x), stream(t, y), newGraph(t, y)
+				e := executable(t, g)
+				unstick := stickOn(t, host[uint32](t, y, 1), s)
+				defer unstick()
+				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+				over := background(func() { call(t, other, g, e) })
+				soon(t, over, "the call waits for the reset")
+				assert.False(t, closed(reset))
+				unstick()
+				<-reset
+			})
 		})
 	}
 }

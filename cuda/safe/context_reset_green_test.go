@@ -134,8 +134,8 @@ func TestGreenBesideWaitingReset(t *testing.T) {
 			assert.NoError(t, except(x.Device().ResetPrimary(), driver.CUDA_ERROR_NOT_PERMITTED, nil))
 		})
 		simulated.Reset() // ends the delay
-		<-made
 		unstick()
+		<-made
 		<-call
 		<-reset
 		resetPrimary(t, x)
@@ -157,6 +157,7 @@ func TestWaitBesideRefusedReset(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {
 				watch(t)
 				x := open(t, 0)
+				g := rawGreen(t, x) // now, as cuGreenCtxCreate waits for the work of its device
 				s, first, last := stream(t, x), stream(t, x), stream(t, x)
 				var over, unstick []func()
 				for _, of := range []*safe.Stream{first, last, s} {
@@ -167,15 +168,14 @@ func TestWaitBesideRefusedReset(t *testing.T) {
 					ended := background(func() { assert.NoError(t, wait()) })
 					over = append(over, func() { soon(t, ended, "the wait does not end") })
 				}
-				g := rawGreen(t, x)
 				call, reset := waitingReset(t, x, s, driver.CUDA_ERROR_NOT_PERMITTED)
 				unstick[0]()
 				over[0]() // the work runs on
-				assert.False(t, closed(reset))
 				unstick[2]()
 				<-call
-				<-reset
+				assert.False(t, closed(reset), "it does not wait for the other work")
 				unstick[1]()
+				<-reset
 				over[1]()
 				over[2]()
 				require.NoError(t, driver.CuGreenCtxDestroy(g))
@@ -258,11 +258,11 @@ func TestBorrowedBesideRefusedReset(t *testing.T) {
 		require.NoError(t, errors.Join(r.Close(), s.Close()))
 		unstickOther()
 		<-call
+		unstick()
 		<-reset
 		<-busy // the reaper, before it gets to the stream
 		require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 		close(goOn)
-		unstick()
 		assert.NoError(t, b.CopyToHost(make([]uint32, 4)))
 		settle(t)
 		noViolation(t)
@@ -310,10 +310,12 @@ func TestScopesBesideRefusedReset(t *testing.T) {
 				})
 			}
 			begun.Wait()
+			over.Go(func() {
+				time.Sleep(time.Millisecond)
+				stuck.Store(false)
+				unstick()
+			})
 			assert.ErrorIs(t, x.Device().ResetPrimary(), driver.CUDA_ERROR_NOT_PERMITTED)
-			time.Sleep(time.Millisecond)
-			stuck.Store(false)
-			unstick()
 			over.Wait()
 		}
 		require.NoError(t, driver.CuGreenCtxDestroy(g))

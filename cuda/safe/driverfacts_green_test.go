@@ -6,7 +6,9 @@
 package safe_test
 
 import (
+	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -92,6 +94,62 @@ func TestFactGreenCapture(t *testing.T) {
 				assert.ErrorIs(t, driver.CuStreamEndCapture(s, &graph), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
 				return driver.CuStreamDestroy(s)
 			}))
+		})
+	}
+}
+
+// TestFactGreenCreateWaits: creating a green context waits for the work of its device's primary
+// context, and holds up nothing else.
+func TestFactGreenCreateWaits(t *testing.T) {
+	x := open(t, 0)
+	needs(t, "cuGreenCtxStreamCreate")
+	s, other := stream(t, x), stream(t, x)
+	unstick := stickOn(t, host[uint32](t, x, 1), s)
+	defer unstick()
+	var g driver.CUgreenCtx
+	created := background(func() { g = rawGreen(t, x) })
+	require.NoError(t, errors.Join(buffer[uint32](t, x, 4).ZeroAsync(other), other.Record(event(t, x)), other.Synchronize()))
+	assert.False(t, closed(created))
+	unstick()
+	<-created
+	assert.NoError(t, driver.CuGreenCtxDestroy(g))
+}
+
+// TestFactGreenQueue: a record of a green context's work takes a place in the queues of its streams if
+// it takes the time.
+func TestFactGreenQueue(t *testing.T) {
+	for name, flags := range map[string]driver.CUevent_flags{"records": driver.CU_EVENT_DEFAULT, "records without time": driver.CU_EVENT_DISABLE_TIMING} {
+		t.Run(name, func(t *testing.T) {
+			needs(t, "cuGreenCtxStreamCreate")
+			w := newFacts(t)
+			g := rawGreen(t, w.x)
+			var raw driver.CUstream
+			require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+			s, err := safe.BorrowStream(raw, w.x, nil)
+			require.NoError(t, err)
+			var e driver.CUevent
+			require.NoError(t, w.x.WithCurrent(func() error { e = rawEvent(t, w, flags); return nil }))
+			open := stickOn(t, host[uint32](t, w.x, 1), s)
+			defer open()
+			var made atomic.Int64
+			launched := background(func() {
+				_ = w.x.WithCurrent(func() error {
+					for range 5000 {
+						assert.NoError(t, w.launch(raw))
+						made.Add(1)
+					}
+					return nil
+				})
+			})
+			t.Logf("%d launches are queued", untilBlocked(&made))
+			recorded := background(func() { assert.NoError(t, driver.CuGreenCtxRecordEvent(g, e)) })
+			assert.Equal(t, flags == driver.CU_EVENT_DISABLE_TIMING, closed(recorded))
+			open()
+			<-launched
+			<-recorded
+			require.NoError(t, errors.Join(s.SynchronizeBlocking(), s.Close()))
+			require.NoError(t, w.x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
+			require.NoError(t, driver.CuGreenCtxDestroy(g))
 		})
 	}
 }

@@ -259,7 +259,8 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 
 // Record captures the current work of all streams of the green context in e: e completes
 // when that work has. It returns [ErrContextMismatch] if e belongs to another primary
-// context than g, and [ErrCapturing] while one of the streams is capturing. Source:
+// context than g, and [ErrCapturing] while one of the streams is capturing. With an event that takes
+// the time, Record waits while the queue of one of the streams is full. Source:
 // cuGreenCtxRecordEvent.
 func (g *GreenContext) Record(e *Event) error {
 	const op = "GreenContext.Record"
@@ -268,10 +269,18 @@ func (g *GreenContext) Record(e *Event) error {
 		return err
 	}
 	defer v.Release()
-	return g.do(op, func(c *greenCore) error {
-		if !v.ctx.same(c.ctx) {
-			return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the green context to one of %v", v.ctx.device, c.ctx.device)
-		}
+	c, err := g.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if !v.ctx.same(c.ctx) {
+		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the green context to one of %v", v.ctx.device, c.ctx.device)
+	}
+	if err := c.awaitRoom(op, v.work()); err != nil {
+		return err
+	}
+	return wrap(op, c.withCurrent(func() error {
 		if v.gate.enter() {
 			defer v.gate.leave()
 			v.recorded.Store(true)
@@ -284,7 +293,23 @@ func (g *GreenContext) Record(e *Event) error {
 			}
 			return err
 		})
-	})
+	}))
+}
+
+// awaitRoom counts work on each stream of the green context once the stream's queue has room for it.
+func (g *greenCore) awaitRoom(op string, work int) error {
+	if work == 0 {
+		return nil
+	}
+	for _, s := range g.ctx.shared.liveOf(g) {
+		capture, err := s.enterOpen(op, work)
+		if err == nil {
+			s.leaveWork(capture)
+		} else if !errors.Is(err, ErrClosed) { // a stream that is closed meanwhile
+			return err
+		}
+	}
+	return nil
 }
 
 // record records an event. The context must be current.

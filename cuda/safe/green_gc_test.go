@@ -6,7 +6,9 @@
 package safe_test
 
 import (
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +75,36 @@ func TestGreenClosedBusy(t *testing.T) {
 	got := make([]float32, 10)
 	require.NoError(t, b.CopyToHost(got))
 	assert.EqualValues(t, 7, got[9])
+}
+
+// TestGreenRecordAwaitsRoom: records of a green context that has a stuck stream wait with nothing locked.
+func TestGreenRecordAwaitsRoom(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	x := open(t, 0)
+	watch(t)
+	g := green(t, x, splitInto(t, 1)...)
+	s, e := greenStream(t, g), event(t, x)
+	unstick := stickOn(t, host[uint32](t, x, 1), s)
+	defer unstick()
+	var made atomic.Int64
+	recorded := background(func() {
+		for range 1500 {
+			assert.NoError(t, g.Record(e))
+			made.Add(1)
+		}
+	})
+	t.Logf("%d records are queued", untilBlocked(&made))
+	assert.False(t, closed(recorded))
+	asked := background(func() {
+		_, err := g.ID()
+		other, eventErr := safe.NewEvent(x, safe.EventOptions{})
+		u, streamErr := g.NewStream(safe.StreamOptions{NonBlocking: true})
+		assert.NoError(t, errors.Join(err, eventErr, streamErr, other.Close(), u.Close()))
+	})
+	soon(t, asked, "other calls wait for the record")
+	unstick()
+	<-recorded
+	assert.NoError(t, s.Synchronize())
 }
 
 // TestGreenGoroutines uses green contexts and their streams from many goroutines.

@@ -63,12 +63,15 @@ CUresult cuEventDestroy_v2(CUevent handle)
 	return sim.dead;
 }
 
+/* event_room is how much room a record takes, for the time. */
+int event_room(const struct event *e) { return !(e->flags & DISABLE_TIMING); }
+
 /* event_record puts a record on a stream that does not capture. */
 CUresult event_record(struct event *e, struct stream *s)
 {
 	struct item *i = item_new(RECORD);
 
-	i->room = !(e->flags & 2); /* for the time */
+	i->room = event_room(e);
 	i->mark = mark_new();
 	i->mark->refs++; /* the event's and the item's */
 	edges_clear(&e->deps);

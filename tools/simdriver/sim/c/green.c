@@ -37,6 +37,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc description, CUd
 	if (!device_get(d) || part->inner.device != (unsigned)d)
 		return INVALID_DEVICE;
 	c = context_retain(device_get(d));
+	context_wait(c);
 	c->greens++;
 	g = calloc(1, sizeof *g);
 	g->part = *part;
@@ -145,12 +146,13 @@ CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long *id)
 
 /* -- their streams -- */
 
-/* behind makes a stream wait for what is on another one. */
-static CUresult behind(struct stream *s, struct stream *other)
+/* behind makes a stream wait for what is on another one, where that takes some room. */
+static CUresult behind(struct stream *s, struct stream *other, int room)
 {
 	struct item *record = item_new(RECORD), *wait = item_new(WAIT);
 	CUresult r;
 
+	record->room = room;
 	record->mark = wait->mark = mark_new();
 	wait->mark->refs++;
 	r = enqueue(other, record);
@@ -164,7 +166,7 @@ void green_join(struct stream *s, struct green *g)
 {
 	s->green = g;
 	if (stream_busy(g->waits))
-		behind(s, g->waits);
+		behind(s, g->waits, 0);
 }
 
 CUresult cuGreenCtxStreamCreate(CUstream *handle, CUgreenCtx green, unsigned flags, int priority)
@@ -196,12 +198,25 @@ static bool captures(struct green *g)
 	return some;
 }
 
+/* await_room waits until a record in all streams of a green context has room. */
+static void await_room(struct green *g, int room)
+{
+	struct item record = {.work = RECORD, .room = room};
+
+	for (struct stream *s = g->view.of->streams; s;)
+		if (s->green == g && queue_room(s, &record))
+			s = g->view.of->streams; /* the list may be another now */
+		else
+			s = s->next;
+}
+
 CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event)
 {
 	ENTER(0, .does = SWEEPS, .green = handle, .event = event);
 	struct green *g = get(handle);
 	struct event *e = handle_get(EVENT, event);
 	CUresult r = OK;
+	int room;
 
 	if (!g)
 		return INVALID_CONTEXT;
@@ -209,9 +224,10 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event)
 		return INVALID_HANDLE;
 	if (captures(g))
 		return CAPTURE_UNSUPPORTED;
+	await_room(g, room = event_room(e));
 	for (struct stream *s = g->view.of->streams; s && !r; s = s->next)
 		if (s->green == g && stream_busy(s))
-			r = behind(g->records, s);
+			r = behind(g->records, s, room);
 	return r ? r : event_record(e, g->records);
 }
 

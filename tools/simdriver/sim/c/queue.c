@@ -17,10 +17,10 @@ static int fills(const struct item *i)
 	}
 }
 
-void queue_room(struct stream *s, const struct item *i)
+bool queue_room(struct stream *s, const struct item *i)
 {
 	if (!fills(i) || s->filled + fills(i) <= ROOM)
-		return;
+		return false;
 	flight_rest();
 	s->waiting++;
 	s->blocked++;
@@ -31,6 +31,7 @@ void queue_room(struct stream *s, const struct item *i)
 	s->blocked--;
 	s->waiting--;
 	changed(); /* for those whom this held up */
+	return true;
 }
 
 void queue_add(struct stream *s, const struct item *i) { s->filled += fills(i); }

@@ -314,8 +314,8 @@ bool attribute_valid(unsigned id, const CUstreamAttrValue *v, int device);
 void attributes_begin(struct stream *s);
 /* enqueue puts an item on a stream, or into the graph that the stream captures. */
 CUresult enqueue(struct stream *s, struct item *i);
-/* queue_room waits until a stream has room for an item; queue.c. */
-void queue_room(struct stream *s, const struct item *i);
+/* queue_room waits until a stream has room for an item, and tells whether it had none; queue.c. */
+bool queue_room(struct stream *s, const struct item *i);
 void queue_add(struct stream *s, const struct item *i);
 void queue_remove(struct stream *s, const struct item *i);
 /* queue_pass waits while a call waits for room on a stream, queue_pass_all on any of a context. */
@@ -356,6 +356,7 @@ struct event {
 	struct edges deps;
 };
 CUresult event_record(struct event *e, struct stream *s);
+int event_room(const struct event *e);
 /* event_stale tells whether an event has no state since its capture ended. */
 bool event_stale(struct event *e);
 
