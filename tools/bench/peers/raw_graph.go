@@ -15,11 +15,13 @@ type rawNode struct {
 	params  driver.CUDA_KERNEL_NODE_PARAMS
 }
 
-// rawChain is two graphs of as many kernels, each after the one before, and an executable.
+// rawChain is two graphs of as many kernels, each after the one before, and
+// executables.
 type rawChain struct {
 	kernels int
 	graphs  [2]driver.CUgraph
-	exec    driver.CUgraphExec
+	exec    driver.CUgraphExec   // to change
+	fresh   driver.CUgraphExec   // to launch
 	nodes   []driver.CUgraphNode // of the first graph
 }
 
@@ -37,7 +39,7 @@ func (r *raw) graphItems() map[string]item {
 			return func() { f(&r.chain) }
 		}}
 	}
-	launch := with(func(c *rawChain) { check(driver.CuGraphLaunch(c.exec, r.stream)) })
+	launch := with(func(c *rawChain) { check(driver.CuGraphLaunch(c.fresh, r.stream)) })
 	launch.queue = graphQueue
 	return map[string]item{
 		"graph_empty":   always(func() { check(driver.CuGraphDestroy(r.build(0, nil))) }),
@@ -57,7 +59,7 @@ func (r *raw) graphItems() map[string]item {
 		}),
 		"graph_launch": launch,
 		"graph_wait": with(func(c *rawChain) {
-			check(driver.CuGraphLaunch(c.exec, r.stream))
+			check(driver.CuGraphLaunch(c.fresh, r.stream))
 			check(driver.CuStreamSynchronize(r.stream))
 		}),
 	}
@@ -74,12 +76,13 @@ func (r *raw) prepare(kernels int) {
 	}
 	if c.kernels > 0 {
 		check(driver.CuGraphExecDestroy(c.exec))
+		check(driver.CuGraphExecDestroy(c.fresh))
 		check(driver.CuGraphDestroy(c.graphs[0]))
 		check(driver.CuGraphDestroy(c.graphs[1]))
 	}
 	c.kernels, c.nodes = kernels, make([]driver.CUgraphNode, kernels)
 	c.graphs[0], c.graphs[1] = r.build(kernels, c.nodes), r.build(kernels, nil)
-	c.exec = instantiateRaw(c.graphs[0])
+	c.exec, c.fresh = instantiateRaw(c.graphs[0]), instantiateRaw(c.graphs[0])
 }
 
 // build fills out with the nodes, unless it is nil.

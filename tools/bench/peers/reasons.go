@@ -19,7 +19,6 @@ var reasons = []struct{ way, rows, why string }{
 	{"safe", `^graph of \d+: capture`, "A capture consists of single launches."},
 	{"safe", `^graph of \d+: (instantiate|update)`, "The executable retains the objects that its nodes use."},
 	{"safe", `^graph of \d+: launch$`, "A launch locks the stream and the executable, and keeps executables from being destroyed."},
-	{"safe", `^graph of 1000: launch and wait`, "cudarc and CuPy capture this graph. C, cuda.core, cuda.bindings and package safe build it node by node, and such a graph takes the GPU longer."},
 	{"safe", `^launch and wait, 0 µs|^copy 4 KiB|^graph of (1|10): launch and wait`, "The launch or copy locks the stream, and the wait locks it again and queries it until it is idle, in a crossing of its own."},
 	{"safe", `^launch and wait|and wait$`, "After at most 60 µs a wait stops spinning and polls, every 10 µs at first. It returns some microseconds later than a wait that spins, but uses a fraction of the CPU time."},
 	{"safe", `^pipeline`, "A piece is three calls, each of which locks the stream and checks what it uses. A Batch does so once for many pieces: see bulk and replay."},

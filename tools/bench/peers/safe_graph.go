@@ -2,12 +2,14 @@ package main
 
 import "github.com/cudabind/cudabind/cuda/safe"
 
-// safeChain is two graphs of as many kernels, each after the one before, and an executable.
+// safeChain is two graphs of as many kernels, each after the one before, and
+// executables.
 type safeChain struct {
 	kernels int
 	graphs  [2]*safe.Graph
-	exec    *safe.GraphExec
-	nodes   []safe.Node // of the first graph
+	exec    *safe.GraphExec // to change
+	fresh   *safe.GraphExec // to launch
+	nodes   []safe.Node     // of the first graph
 
 	specs   []safe.NodeSpec   // of a chain
 	changes []safe.NodeChange // of its nodes
@@ -27,7 +29,7 @@ func (p *safely) chained(f func(c *safeChain)) item {
 
 // graphItems make one call for each node.
 func (p *safely) graphItems() map[string]item {
-	launch := p.chained(func(c *safeChain) { check(c.exec.Launch(p.stream)) })
+	launch := p.chained(func(c *safeChain) { check(c.fresh.Launch(p.stream)) })
 	launch.queue = graphQueue
 	return map[string]item{
 		"graph_empty":   always(func() { check(must(safe.NewGraph(p.ctx)).Close()) }),
@@ -47,7 +49,7 @@ func (p *safely) graphItems() map[string]item {
 		}),
 		"graph_launch": launch,
 		"graph_wait": p.chained(func(c *safeChain) {
-			check(c.exec.Launch(p.stream))
+			check(c.fresh.Launch(p.stream))
 			check(p.stream.Synchronize())
 		}),
 	}
@@ -83,12 +85,13 @@ func (p *safely) prepare(kernels int) {
 	}
 	if c.kernels > 0 {
 		check(c.exec.Close())
+		check(c.fresh.Close())
 		check(c.graphs[0].Close())
 		check(c.graphs[1].Close())
 	}
 	*c = safeChain{kernels: kernels, nodes: make([]safe.Node, kernels)}
 	c.graphs[0], c.graphs[1] = p.build(kernels, c.nodes), p.build(kernels, nil)
-	c.exec = must(c.graphs[0].Instantiate())
+	c.exec, c.fresh = must(c.graphs[0].Instantiate()), must(c.graphs[0].Instantiate())
 	for i, n := range c.nodes {
 		spec := safe.NodeSpec{}
 		if i > 0 {

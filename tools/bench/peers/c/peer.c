@@ -142,11 +142,11 @@ static void d2h(void)
 	CHECK(cuStreamSynchronize(s));
 }
 
-// A chain of kernels, twice, and an executable of it.
+// A chain of kernels, twice, and executables of it: one to change, and one to launch.
 static struct {
 	long kernels;
 	CUgraph graphs[2];
-	CUgraphExec exec;
+	CUgraphExec exec, fresh;
 	CUgraphNode *nodes; // of the first graph
 	CUDA_KERNEL_NODE_PARAMS params;
 	CUdeviceptr a;
@@ -200,6 +200,7 @@ static void prepare(void)
 		return;
 	if (chain.kernels) {
 		CHECK(cuGraphExecDestroy(chain.exec));
+		CHECK(cuGraphExecDestroy(chain.fresh));
 		CHECK(cuGraphDestroy(chain.graphs[0]));
 		CHECK(cuGraphDestroy(chain.graphs[1]));
 	}
@@ -207,13 +208,14 @@ static void prepare(void)
 	chain.graphs[0] = build(arg, chain.nodes);
 	chain.graphs[1] = build(arg, 0);
 	chain.exec = instantiate(chain.graphs[0]);
+	chain.fresh = instantiate(chain.graphs[0]);
 	chain.kernels = arg;
 }
 
 static void graph_empty(void) { CHECK(cuGraphDestroy(build(0, 0))); }
 static void graph_build(void) { CHECK(cuGraphDestroy(build(arg, 0))); }
 static void graph_inst(void) { CHECK(cuGraphExecDestroy(instantiate(chain.graphs[0]))); }
-static void graph_launch(void) { CHECK(cuGraphLaunch(chain.exec, s)); }
+static void graph_launch(void) { CHECK(cuGraphLaunch(chain.fresh, s)); }
 
 static void graph_capture(void)
 {
@@ -248,7 +250,7 @@ static void graph_node_set(void)
 
 static void graph_wait(void)
 {
-	CHECK(cuGraphLaunch(chain.exec, s));
+	CHECK(cuGraphLaunch(chain.fresh, s));
 	CHECK(cuStreamSynchronize(s));
 }
 

@@ -152,12 +152,14 @@ class Bindings(Peer):
     def make_graphs(self):
         if self.have:
             self.ck(self.d.cuGraphExecDestroy(self.ex))
+            self.ck(self.d.cuGraphExecDestroy(self.fresh))
             self.ck(self.d.cuGraphDestroy(self.g1))
             self.ck(self.d.cuGraphDestroy(self.g2))
         self.nodes = []
         self.g1 = self.build(self.nodes)
         self.g2 = self.build()
         self.ex = self.inst(self.g1)
+        self.fresh = self.inst(self.g1)
 
     def inst(self, g):
         return self.ck(self.d.cuGraphInstantiate(g, 0))
@@ -192,10 +194,10 @@ class Bindings(Peer):
             self.ck(self.d.cuGraphExecKernelNodeSetParams(self.ex, n, self.kp))
 
     def graph_launch(self):
-        self.ck(self.d.cuGraphLaunch(self.ex, self.s))
+        self.ck(self.d.cuGraphLaunch(self.fresh, self.s))
 
     def graph_wait(self):
-        self.ck(self.d.cuGraphLaunch(self.ex, self.s))
+        self.ck(self.d.cuGraphLaunch(self.fresh, self.s))
         self.ck(self.d.cuStreamSynchronize(self.s))
 
     def pipe(self, chunks, size):

@@ -126,15 +126,16 @@ class Core(Peer):
 
     def make_graphs(self):
         self.nodes = []
-        self.ex = None
+        self.ex = self.fresh = None
         try:
             self.g1 = self.build(self.nodes)
             self.g2 = self.build()
             self.ex = self.g1.instantiate()
+            self.fresh = self.g1.instantiate()
         except Exception as e:
             self.g1 = None
             self.why = repr(e)
-            self.ex = self.captured()
+            self.fresh = self.ex = self.captured()
 
     def graph_empty(self):
         self.c.graph.GraphDefinition()
@@ -174,10 +175,10 @@ class Core(Peer):
             self.ex[n].update(config=self.one, kernel=k, args=(self.mem, self.u1, self.f2))
 
     def graph_launch(self):
-        self.ex.launch(self.s)
+        self.fresh.launch(self.s)
 
     def graph_wait(self):
-        self.ex.launch(self.s)
+        self.fresh.launch(self.s)
         self.s.sync()
 
     def pipe(self, chunks, size):
