@@ -55,6 +55,7 @@ type contextState struct {
 	raw      driver.CUcontext
 	id       uint64
 	cores    int
+	retained int // how often the cores that have left retained the primary context
 	events   eventPool
 	copies   streamPool // for synchronous copies
 	releases streamPool // for memory that is freed once its uses have completed
@@ -183,7 +184,7 @@ func (c *contextCore) Destroy(wait bool) error {
 		return &lifetime.Elsewhere{Queue: &c.shared.frees}
 	}
 	if !c.left { // only now: a reset that comes before must know the context
-		c.left, c.last = true, c.shared.leave()
+		c.left, c.last = true, c.shared.leave(c.kind)
 	}
 	if c.last && !last { // others have left meanwhile
 		return lifetime.ErrLater
@@ -199,6 +200,10 @@ func (c *contextCore) Destroy(wait bool) error {
 		}
 		c.err = errors.Join(c.err, err)
 	}
+	if !c.last {
+		c.owner = nil
+		return c.err
+	}
 	err := c.releases.try(&executables, true, c.giveUp)
 	if err == lifetime.ErrLater {
 		return err
@@ -206,16 +211,22 @@ func (c *contextCore) Destroy(wait bool) error {
 	return errors.Join(c.err, wrap("Context.Close", err))
 }
 
-// giveUp releases or destroys CUDA's context, unless others still need it.
-func (c *contextCore) giveUp() error {
+// giveUp releases or destroys CUDA's context, which no other core uses.
+func (c *contextCore) giveUp() (err error) {
 	c.owner = nil
 	switch {
-	case c.kind == retainedContext:
-		return driver.CuDevicePrimaryCtxRelease(c.device.raw)
-	case c.kind == createdContext && c.shared == nil, c.last && c.shared.created:
+	case c.kind == createdContext && c.shared == nil, c.shared != nil && c.shared.created:
 		return c.destroyCreated()
+	case c.shared == nil: // it was not adopted
+		if c.kind == retainedContext {
+			err = driver.CuDevicePrimaryCtxRelease(c.device.raw)
+		}
+		return err
 	}
-	return nil
+	for ; c.shared.retained > 0; c.shared.retained-- {
+		err = errors.Join(err, driver.CuDevicePrimaryCtxRelease(c.device.raw))
+	}
+	return err
 }
 
 // states holds the state of every context in use.
@@ -255,10 +266,14 @@ func (s *contextState) alone() bool {
 	return s.cores == 1
 }
 
-// leave removes a user, and returns whether it was the last.
-func (s *contextState) leave() (last bool) {
+// leave removes a user, and returns whether it was the last. The last one releases the primary context for
+// all: borrowed contexts may ask for the end of their work after Close of the one that has retained it.
+func (s *contextState) leave(kind contextKind) (last bool) {
 	states.Lock()
 	defer states.Unlock()
+	if kind == retainedContext {
+		s.retained++
+	}
 	if s.cores--; s.cores > 0 {
 		return false
 	}
@@ -308,7 +323,7 @@ func (x *Context) do(op string, f func() error) error {
 
 // Close releases the context. Streams, memory and modules that are still open keep
 // working; CUDA's context is released, or destroyed if [NewContext] created it, after the
-// last of them is closed. To close these too, call [Context.CloseAll] first. Closing again
+// last of them, and of other Contexts of it, is closed. To close these too, call [Context.CloseAll] first. Closing again
 // does nothing. Source: cuDevicePrimaryCtxRelease, cuCtxDestroy.
 func (x *Context) Close() error {
 	if x == nil || x.core == nil || x.view {
@@ -410,4 +425,7 @@ type greenCore struct {
 	gate gate       // for calls that see the captures of all its streams
 	mu   sync.Mutex // one thread at a time may use the handle
 	raw  driver.CUgreenCtx
+
+	recent int            // records that take the time, since the last mark
+	mark   driver.CUevent // recorded after the ones before
 }

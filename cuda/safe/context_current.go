@@ -26,11 +26,6 @@ func (c *contextCore) withCurrentMode(mode rt.Mode, f func() error) error {
 	if c.shared != nil && c.shared.reset.Load() {
 		return rt.CodeReset
 	}
-	return c.onThread(mode, f)
-}
-
-// onThread is withCurrentMode that knows only of resets by other code.
-func (c *contextCore) onThread(mode rt.Mode, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var scope rt.Scope

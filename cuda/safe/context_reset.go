@@ -27,15 +27,16 @@ import (
 // [ErrCapturing] while a stream of the device is capturing. CUDA resets no device that has green
 // contexts: ResetPrimary then returns driver.CUDA_ERROR_NOT_PERMITTED, and destroys nothing. A
 // green context ends after Close and after the last of its streams and their graphs. If one that
-// other code has created is in the way, calls may have returned ErrReset before ResetPrimary
-// returns, but waits that had begun go on.
+// other code has created is in the way, calls have returned ErrReset until ResetPrimary returns, but
+// waits that had begun go on.
 //
 // Nothing else may be in flight in the context: CUDA crashes if a call of package driver or of
 // another library coincides with a reset, also in a function of [Context.WithCurrent]. For the
 // same reason, synchronize every stream and then close every object before you reset the context
 // by other means: the release of an object whose work is pending follows in the background. Work on
-// other devices that uses memory of the context must have completed, or it faults.
-// Source: cuCtxSynchronize, cuDevicePrimaryCtxReset.
+// other devices that uses memory of the context must have completed, or it faults. While other code
+// has work in the context, launches of executables wait for it, too, on every device.
+// Source: cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"
 	if err := rt.Init(); err != nil {
@@ -280,17 +281,33 @@ func (s *contextState) awaitEvents() {
 	}
 }
 
-// awaitWork waits for the work of the context. CUDA would do so in the reset, but launches of executables
-// and releases on every device would then wait, too.
+// awaitWork waits for the work of the context's streams. CUDA would do so in the reset, but launches of
+// executables and releases on every device would then wait, too.
 func (s *contextState) awaitWork() {
-	c := &contextCore{raw: s.raw, id: s.id, shared: s}
-	leave, err := enterGates(c)
-	if err != nil {
-		return // a capture of mode GLOBAL is open on another device
+	for _, c := range append(s.live(), s.closed.all()...) {
+		for nap := shortNap; c.working(); {
+			nap = nap.take()
+		}
 	}
-	defer leave()
-	// What other work there is, and an error, the reset meets again.
-	_ = c.onThread(rt.Relaxed, func() error { return hostWaits.with(0, driver.CuCtxSynchronize) })
+}
+
+// working returns whether the stream has work, also while a reset waits.
+func (s *streamCore) working() bool {
+	if !s.mu.TryLock() {
+		return true
+	}
+	defer s.mu.Unlock()
+	if s.home().Check() != 0 { // a reset by other code
+		return false
+	}
+	var code driver.CUresult
+	switch {
+	case !s.over:
+		code = rt.Query(s.callContext, s.raw, 0)
+	case s.tail != 0:
+		code = rt.EventQuery(s.callContext, s.tail, 0)
+	}
+	return code == driver.CUDA_ERROR_NOT_READY
 }
 
 // begin counts a call until end: a reset waits for it, so it must not wait for one. The key is an

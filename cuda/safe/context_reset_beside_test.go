@@ -113,18 +113,22 @@ func TestResetBesideCallsElsewhere(t *testing.T) {
 func TestElsewhereBesideStuckReset(t *testing.T) {
 	needsSecond(t)
 	needs(t, "cuCtxGetId")
-	for name, call := range map[string]func(*testing.T, *safe.Stream, *safe.Graph, *safe.GraphExec){
-		"launch": func(t *testing.T, s *safe.Stream, _ *safe.Graph, e *safe.GraphExec) {
-			assert.NoError(t, errors.Join(e.Launch(s), s.Synchronize()))
+	global := safe.CaptureOptions{Mode: safe.CaptureGlobal}
+	launches := func(_ *testing.T, s *safe.Stream, g *safe.Graph) error {
+		e, err := g.Instantiate()
+		return errors.Join(err, e.Launch(s), s.Synchronize(), e.Close())
+	}
+	for name, call := range map[string]func(t *testing.T, s *safe.Stream, g *safe.Graph) error{
+		"launch":                  launches,
+		"beside a global capture": launches,
+		"global capture": func(t *testing.T, s *safe.Stream, _ *safe.Graph) error {
+			g, err := s.CaptureContext(t.Context(), global, func() error { return nil })
+			return errors.Join(err, g.Close())
 		},
-		"instantiate and close": func(t *testing.T, _ *safe.Stream, g *safe.Graph, _ *safe.GraphExec) {
-			e, err := g.Instantiate()
-			assert.NoError(t, errors.Join(err, e.Close()))
-		},
-		"release": func(t *testing.T, s *safe.Stream, _ *safe.Graph, _ *safe.GraphExec) {
+		"release": func(t *testing.T, s *safe.Stream, _ *safe.Graph) error {
 			r, gone := resource(t, s.Context())
-			assert.NoError(t, r.Close())
-			<-gone
+			defer func() { <-gone }()
+			return r.Close()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,13 +136,22 @@ func TestElsewhereBesideStuckReset(t *testing.T) {
 				watch(t)
 				t.Cleanup(func() { wentWithContext(t) })
 				x, y := open(t, 0), open(t, 1)
-				s, other, g := stream(t, x), stream(t, y), newGraph(t, y)
-				e := executable(t, g)
+				s, u, other, g := stream(t, x), stream(t, x), stream(t, y), newGraph(t, y)
+				if name == "beside a global capture" {
+					c, err := stream(t, y).BeginCaptureContext(t.Context(), global)
+					require.NoError(t, err)
+					defer func() {
+						g, err := c.End()
+						assert.NoError(t, errors.Join(err, g.Close()))
+					}()
+				}
 				unstick := stickOn(t, host[uint32](t, y, 1), s)
 				defer unstick()
 				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
-				over := background(func() { call(t, other, g, e) })
+				over := background(func() { assert.NoError(t, call(t, other, g)) })
 				soon(t, over, "the call waits for the reset")
+				_, err := u.BeginCapture()
+				assert.ErrorIs(t, err, safe.ErrReset)
 				assert.False(t, closed(reset))
 				unstick()
 				<-reset

@@ -74,9 +74,17 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 // enterWhole admits a call that would invalidate the captures of all streams of the
 // contexts.
 func enterWhole(op string, contexts ...*contextCore) (leave func(), err error) {
-	leave, err = enterGates(contexts...)
-	if err != nil {
+	gates := []*gate{&synchronizing}
+	for _, c := range contexts {
+		gates = append(gates, &c.shared.whole)
+	}
+	if err := enterLong(gates...); err != nil {
 		return nil, err
+	}
+	leave = func() {
+		for _, g := range gates {
+			g.leaveLong()
+		}
 	}
 	for _, c := range contexts {
 		if err := c.uncaptured(op); err != nil {
@@ -85,22 +93,6 @@ func enterWhole(op string, contexts ...*contextCore) (leave func(), err error) {
 		}
 	}
 	return leave, nil
-}
-
-// enterGates is enterWhole that knows only of captures that this package began.
-func enterGates(contexts ...*contextCore) (leave func(), err error) {
-	gates := []*gate{&synchronizing}
-	for _, c := range contexts {
-		gates = append(gates, &c.shared.whole)
-	}
-	if err := enterLong(gates...); err != nil {
-		return nil, err
-	}
-	return func() {
-		for _, g := range gates {
-			g.leaveLong()
-		}
-	}, nil
 }
 
 // uncaptured returns an error if a stream of the context is in a capture that this package

@@ -107,6 +107,10 @@ func (c *contextCore) primary(op string) error {
 func (g *greenCore) Kind() string { return "GreenContext" }
 
 func (g *greenCore) Destroy(bool) error {
+	if g.mark != 0 {
+		g.ctx.shared.events.put(g.mark)
+		g.mark = 0
+	}
 	err := g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
 	shared := g.ctx.shared
 	shared.mu.Lock()
@@ -255,103 +259,6 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 		return driver.CuStreamGetGreenCtx(c.raw, &raw)
 	})
 	return raw, err
-}
-
-// Record captures the current work of all streams of the green context in e: e completes
-// when that work has. It returns [ErrContextMismatch] if e belongs to another primary
-// context than g, and [ErrCapturing] while one of the streams is capturing. With an event that takes
-// the time, Record waits while the queue of one of the streams is full. Source:
-// cuGreenCtxRecordEvent.
-func (g *GreenContext) Record(e *Event) error {
-	const op = "GreenContext.Record"
-	v, err := e.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer v.Release()
-	c, err := g.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer c.Release()
-	if !v.ctx.same(c.ctx) {
-		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the green context to one of %v", v.ctx.device, c.ctx.device)
-	}
-	if err := c.awaitRoom(op, v.work()); err != nil {
-		return err
-	}
-	return wrap(op, c.withCurrent(func() error {
-		if v.gate.enter() {
-			defer v.gate.leave()
-			v.recorded.Store(true)
-			return c.record(op, v.raw)
-		}
-		return v.exclude(op, nil, func() error {
-			err := c.record(op, v.raw)
-			if err == nil {
-				v.setCaptured(false, nil)
-			}
-			return err
-		})
-	}))
-}
-
-// awaitRoom counts work on each stream of the green context once the stream's queue has room for it.
-func (g *greenCore) awaitRoom(op string, work int) error {
-	if work == 0 {
-		return nil
-	}
-	for _, s := range g.ctx.shared.liveOf(g) {
-		capture, err := s.enterOpen(op, work)
-		if err == nil {
-			s.leaveWork(capture)
-		} else if !errors.Is(err, ErrClosed) { // a stream that is closed meanwhile
-			return err
-		}
-	}
-	return nil
-}
-
-// record records an event. The context must be current.
-func (g *greenCore) record(op string, e driver.CUevent) error {
-	return g.uncaptured(op, func() error { return driver.CuGreenCtxRecordEvent(g.raw, e) })
-}
-
-// WaitEvent makes later work of all streams of the green context wait for the latest
-// record of e: see [Stream.WaitEvent]. It returns [ErrCapturing] while one of the streams
-// is capturing, or if e was last recorded in a capture. Source: cuGreenCtxWaitEvent.
-func (g *GreenContext) WaitEvent(e *Event) error {
-	const op = "GreenContext.WaitEvent"
-	v, err := e.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer v.Release()
-	return g.do(op, func(c *greenCore) error {
-		if !v.enter() {
-			return refuse(op, ErrCapturing, "the event was last recorded in a capture")
-		}
-		defer v.gate.leave()
-		return v.existing(func(raw driver.CUevent) error {
-			return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, raw) })
-		})
-	})
-}
-
-// uncaptured calls f, which would invalidate captures on streams of the green context, if
-// there is none. No capture begins meanwhile.
-func (g *greenCore) uncaptured(op string, f func() error) error {
-	captures := !g.gate.enter()
-	if !captures {
-		defer g.gate.leave()
-	}
-	for _, s := range g.ctx.shared.liveOf(g) { // some may be in captures that this package did not begin
-		captures = captures || s.look()
-	}
-	if captures {
-		return refuse(op, ErrCapturing, "a stream of the green context is capturing")
-	}
-	return f()
 }
 
 // Wait waits until the current work of all streams of the green context has completed:

@@ -77,34 +77,43 @@ func TestGreenClosedBusy(t *testing.T) {
 	assert.EqualValues(t, 7, got[9])
 }
 
-// TestGreenRecordAwaitsRoom: records of a green context that has a stuck stream wait with nothing locked.
+// TestGreenRecordAwaitsRoom: records of a green context that has a stuck stream wait with nothing locked,
+// and use no stream that the program has closed.
 func TestGreenRecordAwaitsRoom(t *testing.T) {
 	needs(t, "cuGreenCtxStreamCreate")
-	x := open(t, 0)
-	watch(t)
-	g := green(t, x, splitInto(t, 1)...)
-	s, e := greenStream(t, g), event(t, x)
-	unstick := stickOn(t, host[uint32](t, x, 1), s)
-	defer unstick()
-	var made atomic.Int64
-	recorded := background(func() {
-		for range 1500 {
-			assert.NoError(t, g.Record(e))
-			made.Add(1)
-		}
-	})
-	t.Logf("%d records are queued", untilBlocked(&made))
-	assert.False(t, closed(recorded))
-	asked := background(func() {
-		_, err := g.ID()
-		other, eventErr := safe.NewEvent(x, safe.EventOptions{})
-		u, streamErr := g.NewStream(safe.StreamOptions{NonBlocking: true})
-		assert.NoError(t, errors.Join(err, eventErr, streamErr, other.Close(), u.Close()))
-	})
-	soon(t, asked, "other calls wait for the record")
-	unstick()
-	<-recorded
-	assert.NoError(t, s.Synchronize())
+	for name, closes := range map[string]bool{"open stream": false, "closed stream": true} {
+		t.Run(name, func(t *testing.T) {
+			watch(t)
+			x := open(t, 0)
+			g := green(t, x, splitInto(t, 1)...)
+			s, e := greenStream(t, g), event(t, x)
+			unstick := stickOn(t, host[uint32](t, x, 1), s)
+			defer unstick()
+			if closes {
+				require.NoError(t, s.Close())
+			}
+			var made atomic.Int64
+			recorded := background(func() {
+				for range 1500 {
+					assert.NoError(t, g.Record(e))
+					made.Add(1)
+				}
+			})
+			t.Logf("%d records are queued", untilBlocked(&made))
+			assert.False(t, closed(recorded))
+			asked := background(func() {
+				_, err := g.ID()
+				other, eventErr := safe.NewEvent(x, safe.EventOptions{})
+				u, streamErr := g.NewStream(safe.StreamOptions{NonBlocking: true})
+				assert.NoError(t, errors.Join(err, eventErr, streamErr, other.Close(), u.Close()))
+			})
+			soon(t, asked, "other calls wait for the record")
+			unstick()
+			<-recorded
+			assert.NoError(t, g.Synchronize())
+			noViolation(t)
+		})
+	}
 }
 
 // TestGreenGoroutines uses green contexts and their streams from many goroutines.

@@ -331,6 +331,13 @@ func (t *closedStreams) over() bool {
 	return len(t.list) == 0
 }
 
+// all returns the streams.
+func (t *closedStreams) all() []*streamCore {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.list)
+}
+
 // forget removes streams whose work has completed. mu is held.
 func (t *closedStreams) forget() {
 	t.list = slices.DeleteFunc(t.list, func(s *streamCore) bool {

@@ -1,0 +1,125 @@
+package safe
+
+import (
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// Record captures the current work of all streams of the green context in e: e completes
+// when that work has. It returns [ErrContextMismatch] if e belongs to another primary
+// context than g, and [ErrCapturing] while one of the streams is capturing. With an event that takes
+// the time, Record waits while 48 such records are pending. Source: cuGreenCtxRecordEvent.
+func (g *GreenContext) Record(e *Event) error {
+	const op = "GreenContext.Record"
+	v, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer v.Release()
+	c, err := g.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if !v.ctx.same(c.ctx) {
+		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the green context to one of %v", v.ctx.device, c.ctx.device)
+	}
+	for nap := shortNap; ; nap = nap.take() {
+		full := false
+		err := c.withCurrent(func() (err error) {
+			if full, err = c.full(op, v); err != nil || full {
+				return err
+			}
+			if v.gate.enter() {
+				defer v.gate.leave()
+				v.recorded.Store(true)
+				return c.record(op, v.raw)
+			}
+			return v.exclude(op, nil, func() error {
+				err := c.record(op, v.raw)
+				if err == nil {
+					v.setCaptured(false, nil)
+				}
+				return err
+			})
+		})
+		if !full {
+			return wrap(op, err)
+		}
+	}
+}
+
+// record records an event. The context must be current.
+func (g *greenCore) record(op string, e driver.CUevent) error {
+	return g.uncaptured(op, func() error { return driver.CuGreenCtxRecordEvent(g.raw, e) })
+}
+
+// greenRoom is how many records that take the time may be pending: each has a place in the queues of all
+// streams of the green context, beside queueRoom.
+const greenRoom = 48
+
+// full returns whether a record of the event has to wait, and counts it otherwise. A mark is recorded after
+// each half of the records: it does not take the time, so that it needs no place.
+func (g *greenCore) full(op string, e *eventCore) (bool, error) {
+	if e.untimed {
+		return false, nil
+	}
+	if g.recent == greenRoom/2 {
+		pool := &g.ctx.shared.events
+		if g.mark != 0 {
+			if rt.EventQuery(g.ctx.raw, g.mark, 0) == driver.CUDA_ERROR_NOT_READY {
+				return true, nil
+			}
+			pool.put(g.mark)
+			g.mark = 0
+		}
+		mark, err := pool.get(g.ctx)
+		if err != nil {
+			return false, err
+		}
+		if err := g.record(op, mark); err != nil {
+			pool.put(mark)
+			return false, err
+		}
+		g.mark, g.recent = mark, 0
+	}
+	g.recent++
+	return false, nil
+}
+
+// WaitEvent makes later work of all streams of the green context wait for the latest
+// record of e: see [Stream.WaitEvent]. It returns [ErrCapturing] while one of the streams
+// is capturing, or if e was last recorded in a capture. Source: cuGreenCtxWaitEvent.
+func (g *GreenContext) WaitEvent(e *Event) error {
+	const op = "GreenContext.WaitEvent"
+	v, err := e.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer v.Release()
+	return g.do(op, func(c *greenCore) error {
+		if !v.enter() {
+			return refuse(op, ErrCapturing, "the event was last recorded in a capture")
+		}
+		defer v.gate.leave()
+		return v.existing(func(raw driver.CUevent) error {
+			return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, raw) })
+		})
+	})
+}
+
+// uncaptured calls f, which would invalidate captures on streams of the green context, if
+// there is none. No capture begins meanwhile.
+func (g *greenCore) uncaptured(op string, f func() error) error {
+	captures := !g.gate.enter()
+	if !captures {
+		defer g.gate.leave()
+	}
+	for _, s := range g.ctx.shared.liveOf(g) { // some may be in captures that this package did not begin
+		captures = captures || s.look()
+	}
+	if captures {
+		return refuse(op, ErrCapturing, "a stream of the green context is capturing")
+	}
+	return f()
+}
