@@ -35,6 +35,8 @@ type contextCore struct {
 	shared *contextState
 	view   *Context
 
+	retains int // of the primary context, that Destroy releases
+
 	left, last, emptied bool // progress of Destroy
 	err                 error
 	releases            destruction
@@ -55,7 +57,8 @@ type contextState struct {
 	raw      driver.CUcontext
 	id       uint64
 	cores    int
-	retained int // how often the cores that have left retained the primary context
+	holders  int // cores that retain the primary context
+	retains  int // of a core that has left, for the last one to release
 	events   eventPool
 	copies   streamPool // for synchronous copies
 	releases streamPool // for memory that is freed once its uses have completed
@@ -101,7 +104,7 @@ func Open(ordinal int) (*Context, error) {
 		return nil, err
 	}
 	defer leave()
-	core := &contextCore{device: d}
+	core := &contextCore{device: d, retains: 1}
 	if err := driver.CuDevicePrimaryCtxRetain(&core.raw, d.raw); err != nil {
 		return nil, wrap(op, err)
 	}
@@ -176,17 +179,14 @@ func (c *contextCore) Destroy(wait bool) error {
 	}
 	defer resets.RUnlock()
 	// The CUDA context may outlive this core, and so may the work of closed streams.
-	last := c.last || !c.left && c.shared.alone()
-	if last && !c.shared.closed.over() {
+	alone := c.last || !c.left && c.shared.alone()
+	if alone && !c.shared.closed.over() {
 		return lifetime.ErrLater
 	}
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &c.shared.frees}
 	}
-	if !c.left { // only now: a reset that comes before must know the context
-		c.left, c.last = true, c.shared.leave(c.kind)
-	}
-	if c.last && !last { // others have left meanwhile
+	if !c.left && !c.leave(alone) { // only now: a reset that comes before must know the context
 		return lifetime.ErrLater
 	}
 	if c.last && !c.emptied {
@@ -200,10 +200,6 @@ func (c *contextCore) Destroy(wait bool) error {
 		}
 		c.err = errors.Join(c.err, err)
 	}
-	if !c.last {
-		c.owner = nil
-		return c.err
-	}
 	err := c.releases.try(&executables, true, c.giveUp)
 	if err == lifetime.ErrLater {
 		return err
@@ -211,19 +207,13 @@ func (c *contextCore) Destroy(wait bool) error {
 	return errors.Join(c.err, wrap("Context.Close", err))
 }
 
-// giveUp releases or destroys CUDA's context, which no other core uses.
+// giveUp releases or destroys CUDA's context, unless others still need it.
 func (c *contextCore) giveUp() (err error) {
 	c.owner = nil
-	switch {
-	case c.kind == createdContext && c.shared == nil, c.shared != nil && c.shared.created:
+	if c.kind == createdContext && c.shared == nil || c.last && c.shared.created {
 		return c.destroyCreated()
-	case c.shared == nil: // it was not adopted
-		if c.kind == retainedContext {
-			err = driver.CuDevicePrimaryCtxRelease(c.device.raw)
-		}
-		return err
 	}
-	for ; c.shared.retained > 0; c.shared.retained-- {
+	for ; c.retains > 0; c.retains-- {
 		err = errors.Join(err, driver.CuDevicePrimaryCtxRelease(c.device.raw))
 	}
 	return err
@@ -256,6 +246,9 @@ func (c *contextCore) shareState() *contextState {
 		s.created = true
 	}
 	s.cores++
+	if c.retains > 0 {
+		s.holders++
+	}
 	return s
 }
 
@@ -266,17 +259,28 @@ func (s *contextState) alone() bool {
 	return s.cores == 1
 }
 
-// leave removes a user, and returns whether it was the last. The last one releases the primary context for
-// all: borrowed contexts may ask for the end of their work after Close of the one that has retained it.
-func (s *contextState) leave(kind contextKind) (last bool) {
+// leave removes c from the users of its context, unless others have left since c was not alone. If only
+// borrowed contexts are left, the last of them releases the primary context: they may still ask for the end
+// of their work.
+func (c *contextCore) leave(alone bool) bool {
 	states.Lock()
 	defer states.Unlock()
-	if kind == retainedContext {
-		s.retained++
-	}
-	if s.cores--; s.cores > 0 {
+	s := c.shared
+	if s.cores == 1 && !alone {
 		return false
 	}
+	c.left = true
+	if c.retains > 0 {
+		s.holders--
+	}
+	if s.cores--; s.cores > 0 {
+		if s.holders == 0 && s.retains == 0 && !s.reset.done() {
+			s.retains, c.retains = c.retains, 0
+		}
+		return true
+	}
+	c.last = true
+	c.retains += s.retains
 	if states.of[s.raw] == s {
 		delete(states.of, s.raw)
 	}

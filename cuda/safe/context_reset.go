@@ -112,7 +112,7 @@ func (d Device) tryReset(noted []*contextState) (done bool, err error) {
 	done = executables.aloneInTurn(lastWindow, func() {
 		markAll(noted, resetBegun)
 		poller.pass() // only now: until then, waits end with the work
-		err = driver.CuDevicePrimaryCtxReset(d.raw)
+		err = hostWaits.with(0, func() error { return driver.CuDevicePrimaryCtxReset(d.raw) })
 		outcome := resetDone
 		if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) { // a green context of other code
 			outcome = notReset
@@ -302,7 +302,7 @@ func (s *streamCore) working() bool {
 	}
 	var code driver.CUresult
 	switch {
-	case !s.over:
+	case !s.over && (s.owned || s.used || !s.Closed()): // the program may have destroyed others
 		code = rt.Query(s.callContext, s.raw, 0)
 	case s.tail != 0:
 		code = rt.EventQuery(s.callContext, s.tail, 0)

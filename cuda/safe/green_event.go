@@ -25,19 +25,16 @@ func (g *GreenContext) Record(e *Event) error {
 		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the green context to one of %v", v.ctx.device, c.ctx.device)
 	}
 	for nap := shortNap; ; nap = nap.take() {
-		full := false
+		var full bool
 		err := c.withCurrent(func() (err error) {
-			if full, err = c.full(op, v); err != nil || full {
-				return err
-			}
 			if v.gate.enter() {
 				defer v.gate.leave()
-				v.recorded.Store(true)
-				return c.record(op, v.raw)
+				full, err = c.recordInRoom(op, v)
+				return err
 			}
 			return v.exclude(op, nil, func() error {
-				err := c.record(op, v.raw)
-				if err == nil {
+				full, err = c.recordInRoom(op, v)
+				if err == nil && !full {
 					v.setCaptured(false, nil)
 				}
 				return err
@@ -49,42 +46,56 @@ func (g *GreenContext) Record(e *Event) error {
 	}
 }
 
-// record records an event. The context must be current.
+// record records an event that takes no time. The context must be current.
 func (g *greenCore) record(op string, e driver.CUevent) error {
 	return g.uncaptured(op, func() error { return driver.CuGreenCtxRecordEvent(g.raw, e) })
+}
+
+// recordInRoom is record for any event, unless that has to wait for room in the queues of the streams.
+func (g *greenCore) recordInRoom(op string, e *eventCore) (full bool, err error) {
+	if e.untimed {
+		e.recorded.Store(true)
+		return false, g.record(op, e.raw)
+	}
+	err = g.uncaptured(op, func() error {
+		if full = !g.hasRoom(); full {
+			return nil
+		}
+		g.recent++
+		e.recorded.Store(true)
+		return driver.CuGreenCtxRecordEvent(g.raw, e.raw)
+	})
+	return full, err
 }
 
 // greenRoom is how many records that take the time may be pending: each has a place in the queues of all
 // streams of the green context, beside queueRoom.
 const greenRoom = 48
 
-// full returns whether a record of the event has to wait, and counts it otherwise. A mark is recorded after
-// each half of the records: it does not take the time, so that it needs no place.
-func (g *greenCore) full(op string, e *eventCore) (bool, error) {
-	if e.untimed {
-		return false, nil
+// hasRoom returns whether the driver has room for a record that takes the time. A mark is recorded after
+// each half of the records: it does not take the time, so that it needs no place. Records after which it
+// cannot be set, for instance because memory is exhausted, are no longer counted.
+func (g *greenCore) hasRoom() bool {
+	if g.recent < greenRoom/2 {
+		return true
 	}
-	if g.recent == greenRoom/2 {
-		pool := &g.ctx.shared.events
-		if g.mark != 0 {
-			if rt.EventQuery(g.ctx.raw, g.mark, 0) == driver.CUDA_ERROR_NOT_READY {
-				return true, nil
-			}
-			pool.put(g.mark)
+	pool := &g.ctx.shared.events
+	if g.mark != 0 {
+		if rt.EventQuery(g.ctx.raw, g.mark, 0) == driver.CUDA_ERROR_NOT_READY {
+			return false
+		}
+		pool.put(g.mark)
+		g.mark = 0
+	}
+	g.recent = 0
+	if mark, err := pool.get(g.ctx); err == nil {
+		g.mark = mark
+		if driver.CuGreenCtxRecordEvent(g.raw, mark) != nil {
+			pool.put(mark)
 			g.mark = 0
 		}
-		mark, err := pool.get(g.ctx)
-		if err != nil {
-			return false, err
-		}
-		if err := g.record(op, mark); err != nil {
-			pool.put(mark)
-			return false, err
-		}
-		g.mark, g.recent = mark, 0
 	}
-	g.recent++
-	return false, nil
+	return true
 }
 
 // WaitEvent makes later work of all streams of the green context wait for the latest

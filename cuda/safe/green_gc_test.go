@@ -116,6 +116,29 @@ func TestGreenRecordAwaitsRoom(t *testing.T) {
 	}
 }
 
+// TestGreenRecordBesideCapture: records that are refused take no room.
+func TestGreenRecordBesideCapture(t *testing.T) {
+	needs(t, "cuGreenCtxStreamCreate")
+	x := open(t, 0)
+	watch(t)
+	g := green(t, x, splitInto(t, 1)...)
+	s, u, e := greenStream(t, g), greenStream(t, g), event(t, x)
+	unstick := stickOn(t, host[uint32](t, x, 1), s)
+	defer unstick()
+	for range 25 {
+		require.NoError(t, g.Record(e))
+	}
+	c, err := u.BeginCapture()
+	require.NoError(t, err)
+	for range 100 {
+		require.ErrorIs(t, g.Record(e), safe.ErrCapturing)
+	}
+	captured, err := c.End()
+	require.NoError(t, errors.Join(err, captured.Close(), g.Record(e)))
+	unstick()
+	assert.NoError(t, g.Synchronize())
+}
+
 // TestGreenGoroutines uses green contexts and their streams from many goroutines.
 func TestGreenGoroutines(t *testing.T) {
 	x := open(t, 0)

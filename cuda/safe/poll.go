@@ -22,7 +22,8 @@ type polling struct {
 	mu        sync.Mutex
 	fresh     []*waiter
 	running   bool
-	abandoned atomic.Bool // some waits were abandoned
+	abandoned atomic.Bool   // some waits were abandoned
+	rounds    atomic.Uint32 // after which those are forgotten
 
 	asking  sync.Mutex   // held while events are queried
 	passing atomic.Int32 // calls of pass
@@ -112,6 +113,7 @@ func (p *polling) run() {
 		if abandoned {
 			l.forget()
 		}
+		p.rounds.Add(1)
 		if len(l.entries) > 0 && p.poll(&l, seen) > 0 {
 			l.deliver()
 		}
@@ -129,6 +131,20 @@ func (p *polling) poll(l *waitQueues, seen uint32) int {
 		return n
 	}
 	return rt.Poll(l.entries, &p.alarm, seen)
+}
+
+// sweep waits until the poller has forgotten the waits that were given up before.
+func (p *polling) sweep() {
+	const enough = 2 // the present round may have begun before
+	for from, nap := p.rounds.Load(), shortNap; p.rounds.Load()-from < enough; nap = nap.take() {
+		p.mu.Lock()
+		running := p.running
+		p.mu.Unlock()
+		if !running {
+			return
+		}
+		p.alarm.Wake()
+	}
 }
 
 // pass waits until the poller queries no events of contexts whose reset has begun before.

@@ -113,7 +113,10 @@ func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing)
 	}
 	return e.exclude(op, capture, func() error {
 		captures := capture != nil || s.capturing()
-		if captures && !patiently(true, e.unawaited) { // the poller soon forgets a wait that was given up
+		if captures && !e.unawaited() {
+			poller.sweep()
+		}
+		if captures && !patiently(true, e.unawaited) {
 			return refuse(op, ErrCapturing, "the event cannot be recorded in a capture during a wait for it")
 		}
 		code := rt.RecordWith(s.callContext, e.raw, s.raw, 0)
