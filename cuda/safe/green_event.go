@@ -53,15 +53,10 @@ func (g *greenCore) record(op string, e driver.CUevent) error {
 
 // recordInRoom is record for any event, unless that has to wait for room in the queues of the streams.
 func (g *greenCore) recordInRoom(op string, e *eventCore) (full bool, err error) {
-	if e.untimed {
-		e.recorded.Store(true)
-		return false, g.record(op, e.raw)
-	}
 	err = g.uncaptured(op, func() error {
-		if full = !g.hasRoom(); full {
+		if full = !g.hasRoom(e.work()); full {
 			return nil
 		}
-		g.recent++
 		e.recorded.Store(true)
 		return driver.CuGreenCtxRecordEvent(g.raw, e.raw)
 	})
@@ -72,29 +67,29 @@ func (g *greenCore) recordInRoom(op string, e *eventCore) (full bool, err error)
 // streams of the green context, beside queueRoom.
 const greenRoom = 48
 
-// hasRoom returns whether the driver has room for a record that takes the time. A mark is recorded after
-// each half of the records: it does not take the time, so that it needs no place. Records after which it
-// cannot be set, for instance because memory is exhausted, are no longer counted.
-func (g *greenCore) hasRoom() bool {
-	if g.recent < greenRoom/2 {
-		return true
-	}
-	pool := &g.ctx.shared.events
-	if g.mark != 0 {
-		if rt.EventQuery(g.ctx.raw, g.mark, 0) == driver.CUDA_ERROR_NOT_READY {
-			return false
-		}
-		pool.put(g.mark)
-		g.mark = 0
-	}
-	g.recent = 0
-	if mark, err := pool.get(g.ctx); err == nil {
-		g.mark = mark
-		if driver.CuGreenCtxRecordEvent(g.raw, mark) != nil {
-			pool.put(mark)
+// hasRoom counts the work of a record, if there is room for it. A mark is recorded after each half of
+// greenRoom: it does not take the time, so that it needs no place. Work after which it cannot be set, for
+// instance because memory is exhausted, is no longer counted.
+func (g *greenCore) hasRoom(work int) bool {
+	if g.recent+work > greenRoom/2 {
+		pool := &g.ctx.shared.events
+		if g.mark != 0 {
+			if rt.EventQuery(g.ctx.raw, g.mark, 0) == driver.CUDA_ERROR_NOT_READY {
+				return false
+			}
+			pool.put(g.mark)
 			g.mark = 0
 		}
+		g.recent = 0
+		if mark, err := pool.get(g.ctx); err == nil {
+			if driver.CuGreenCtxRecordEvent(g.raw, mark) == nil {
+				g.mark = mark
+			} else {
+				pool.put(mark)
+			}
+		}
 	}
+	g.recent += work
 	return true
 }
 
