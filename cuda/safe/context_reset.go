@@ -112,7 +112,9 @@ func (d Device) tryReset(noted []*contextState) (done bool, err error) {
 	done = executables.aloneInTurn(lastWindow, func() {
 		markAll(noted, resetBegun)
 		poller.pass() // only now: until then, waits end with the work
-		err = hostWaits.with(0, func() error { return driver.CuDevicePrimaryCtxReset(d.raw) })
+		err = hostWaits.with(0, func() error {
+			return inMode("", CaptureRelaxed, func() error { return driver.CuDevicePrimaryCtxReset(d.raw) })
+		})
 		outcome := resetDone
 		if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) { // a green context of other code
 			outcome = notReset

@@ -103,12 +103,12 @@ func TestFactGreenCapture(t *testing.T) {
 func TestFactGreenCreateWaits(t *testing.T) {
 	x := open(t, 0)
 	needs(t, "cuGreenCtxStreamCreate")
-	s, other := stream(t, x), stream(t, x)
+	s, other, b, e := stream(t, x), stream(t, x), buffer[uint32](t, x, 4), event(t, x)
 	unstick := stickOn(t, host[uint32](t, x, 1), s)
 	defer unstick()
 	var g driver.CUgreenCtx
 	created := background(func() { g = rawGreen(t, x) })
-	require.NoError(t, errors.Join(buffer[uint32](t, x, 4).ZeroAsync(other), other.Record(event(t, x)), other.Synchronize()))
+	require.NoError(t, errors.Join(b.ZeroAsync(other), other.Record(e), other.Synchronize()))
 	assert.False(t, closed(created))
 	unstick()
 	<-created
@@ -142,7 +142,9 @@ func TestFactGreenQueue(t *testing.T) {
 				})
 			})
 			t.Logf("%d launches are queued", untilBlocked(&made))
-			recorded := background(func() { assert.NoError(t, driver.CuGreenCtxRecordEvent(g, e)) })
+			recorded := background(func() {
+				assert.NoError(t, w.x.WithCurrent(func() error { return driver.CuGreenCtxRecordEvent(g, e) }))
+			})
 			assert.Equal(t, flags == driver.CU_EVENT_DISABLE_TIMING, closed(recorded))
 			open()
 			<-launched
