@@ -327,8 +327,8 @@ func (x *Context) do(op string, f func() error) error {
 
 // Close releases the context. Streams, memory and modules that are still open keep
 // working; CUDA's context is released, or destroyed if [NewContext] created it, after the
-// last of them, and of other Contexts of it, is closed. To close these too, call [Context.CloseAll] first. Closing again
-// does nothing. Source: cuDevicePrimaryCtxRelease, cuCtxDestroy.
+// last of them, and of other Contexts of it, is closed. To close these too, call
+// [Context.CloseAll] first. Closing again does nothing. Source: cuDevicePrimaryCtxRelease, cuCtxDestroy.
 func (x *Context) Close() error {
 	if x == nil || x.core == nil || x.view {
 		return nil

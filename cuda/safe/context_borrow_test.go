@@ -16,6 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// rawStream creates a non-blocking stream through package driver.
+func rawStream(t *testing.T, x *safe.Context) (s driver.CUstream) {
+	t.Helper()
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)) }))
+	return s
+}
+
 // TestOpenClosedBeforeBorrowed: a primary context is released after the last of its Contexts, also one
 // that was borrowed and still asks for the end of its work when it is closed.
 func TestOpenClosedBeforeBorrowed(t *testing.T) {
@@ -26,16 +33,12 @@ func TestOpenClosedBeforeBorrowed(t *testing.T) {
 		require.NoError(t, err)
 		h, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
 		require.NoError(t, err)
-		var raw driver.CUstream
+		raw := rawStream(t, x)
 		var memory driver.CUdeviceptr
-		require.NoError(t, x.WithCurrent(func() error {
-			return errors.Join(driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING)), driver.CuMemAlloc(&memory, 16))
-		}))
-		busy, goOn := make(chan struct{}), make(chan struct{})
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuMemAlloc(&memory, 16) }))
 		y, err := safe.Open(1)
 		require.NoError(t, err)
-		r, err := safe.NewResource(y, func() { close(busy); <-goOn })
-		require.NoError(t, err)
+		r, busy, goOn := holding(t, y)
 
 		b, err := safe.BorrowContext(x.Raw(), nil)
 		require.NoError(t, err)
@@ -93,13 +96,10 @@ func TestBorrowedStreamDestroyedBeforeReset(t *testing.T) {
 		watch(t)
 		t.Cleanup(func() { wentWithContext(t) })
 		x := open(t, 0)
-		var raw driver.CUstream
-		require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING)) }))
+		raw := rawStream(t, x)
 		s, err := safe.BorrowStream(raw, x, nil)
 		require.NoError(t, err)
-		busy, goOn := make(chan struct{}), make(chan struct{})
-		r, err := safe.NewResource(open(t, 1), func() { close(busy); <-goOn })
-		require.NoError(t, err)
+		r, busy, goOn := holding(t, open(t, 1))
 		require.NoError(t, r.Close())
 		<-busy // the reaper
 		finish := make(chan struct{})

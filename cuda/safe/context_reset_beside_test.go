@@ -118,18 +118,21 @@ func TestElsewhereBesideStuckReset(t *testing.T) {
 		e, err := g.Instantiate()
 		return errors.Join(err, e.Launch(s), s.Synchronize(), e.Close())
 	}
-	for name, call := range map[string]func(t *testing.T, s *safe.Stream, g *safe.Graph) error{
-		"launch":                  launches,
-		"beside a global capture": launches,
-		"global capture": func(t *testing.T, s *safe.Stream, _ *safe.Graph) error {
+	for name, c := range map[string]struct {
+		call   func(t *testing.T, s *safe.Stream, g *safe.Graph) error
+		beside bool // a capture of mode GLOBAL
+	}{
+		"launch":                         {call: launches},
+		"launch beside a global capture": {call: launches, beside: true},
+		"global capture": {call: func(t *testing.T, s *safe.Stream, _ *safe.Graph) error {
 			g, err := s.CaptureContext(t.Context(), global, func() error { return nil })
 			return errors.Join(err, g.Close())
-		},
-		"release": func(t *testing.T, s *safe.Stream, _ *safe.Graph) error {
+		}},
+		"release": {call: func(t *testing.T, s *safe.Stream, _ *safe.Graph) error {
 			r, gone := resource(t, s.Context())
 			defer func() { <-gone }()
 			return r.Close()
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {
@@ -138,18 +141,18 @@ func TestElsewhereBesideStuckReset(t *testing.T) {
 				x, y := open(t, 0), open(t, 1)
 				s, u, other, g := stream(t, x), stream(t, x), stream(t, y), newGraph(t, y)
 				end := func() {}
-				if name == "beside a global capture" {
-					c, err := stream(t, y).BeginCaptureContext(t.Context(), global)
+				if c.beside {
+					capture, err := stream(t, y).BeginCaptureContext(t.Context(), global)
 					require.NoError(t, err)
 					end = func() {
-						g, err := c.End()
+						g, err := capture.End()
 						assert.NoError(t, errors.Join(err, g.Close()))
 					}
 				}
 				unstick := stickOn(t, host[uint32](t, y, 1), s)
 				defer unstick()
 				reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
-				over := background(func() { assert.NoError(t, call(t, other, g)) })
+				over := background(func() { assert.NoError(t, c.call(t, other, g)) })
 				soon(t, over, "the call waits for the reset")
 				_, err := u.BeginCapture()
 				assert.ErrorIs(t, err, safe.ErrReset)

@@ -119,10 +119,7 @@ func TestResetAfterCloseOfContext(t *testing.T) {
 				other := open(t, 1)
 				x, err := safe.Open(0)
 				require.NoError(t, err)
-				var raw driver.CUstream
-				require.NoError(t, x.WithCurrent(func() error {
-					return driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING))
-				}))
+				raw := rawStream(t, x)
 				s, err := safe.BorrowStream(raw, x, nil)
 				require.NoError(t, err)
 				unstick := stickOn(t, host[uint32](t, other, 1), s)

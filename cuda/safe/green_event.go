@@ -71,25 +71,27 @@ const greenRoom = 48
 // greenRoom: it does not take the time, so that it needs no place. Work after which it cannot be set, for
 // instance because memory is exhausted, is no longer counted.
 func (g *greenCore) hasRoom(work int) bool {
-	if g.recent+work > greenRoom/2 {
-		pool := &g.ctx.shared.events
-		if g.mark != 0 {
-			if rt.EventQuery(g.ctx.raw, g.mark, 0) == driver.CUDA_ERROR_NOT_READY {
-				return false
-			}
-			pool.put(g.mark)
-			g.mark = 0
-		}
-		g.recent = 0
-		if mark, err := pool.get(g.ctx); err == nil {
-			if driver.CuGreenCtxRecordEvent(g.raw, mark) == nil {
-				g.mark = mark
-			} else {
-				pool.put(mark)
-			}
-		}
+	if g.recent+work <= greenRoom/2 {
+		g.recent += work
+		return true
 	}
-	g.recent += work
+	pool := &g.ctx.shared.events
+	if g.mark != 0 {
+		if rt.EventQuery(g.ctx.raw, g.mark, 0) == driver.CUDA_ERROR_NOT_READY {
+			return false
+		}
+		pool.put(g.mark)
+		g.mark = 0
+	}
+	g.recent = work
+	mark, err := pool.get(g.ctx)
+	switch {
+	case err != nil:
+	case driver.CuGreenCtxRecordEvent(g.raw, mark) == nil:
+		g.mark = mark
+	default:
+		pool.put(mark)
+	}
 	return true
 }
 

@@ -24,6 +24,15 @@ func resource(t *testing.T, x *safe.Context) (*safe.Resource, chan struct{}) {
 	return r, gone
 }
 
+// holding makes a Resource whose release keeps the reaper busy until goOn is closed.
+func holding(t *testing.T, x *safe.Context) (r *safe.Resource, busy, goOn chan struct{}) {
+	t.Helper()
+	busy, goOn = make(chan struct{}), make(chan struct{})
+	r, err := safe.NewResource(x, func() { close(busy); <-goOn })
+	require.NoError(t, err)
+	return r, busy, goOn
+}
+
 func closed(c chan struct{}) bool {
 	select {
 	case <-c:

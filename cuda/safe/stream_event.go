@@ -114,10 +114,10 @@ func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing)
 	return e.exclude(op, capture, func() error {
 		captures := capture != nil || s.capturing()
 		if captures && !e.unawaited() {
-			poller.sweep()
-		}
-		if captures && !patiently(true, e.unawaited) {
-			return refuse(op, ErrCapturing, "the event cannot be recorded in a capture during a wait for it")
+			poller.sweep() // a wait that was given up may still be there
+			if !patiently(true, e.unawaited) {
+				return refuse(op, ErrCapturing, "the event cannot be recorded in a capture during a wait for it")
+			}
 		}
 		code := rt.RecordWith(s.callContext, e.raw, s.raw, 0)
 		if code != 0 && code != rt.CodeCaptured {
