@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -99,7 +100,7 @@ func TestFactGreenCapture(t *testing.T) {
 }
 
 // TestFactGreenCreateWaits: creating a green context waits for the work of its device's primary
-// context, and holds up nothing else.
+// context. Calls for other streams return meanwhile, but their work does not begin.
 func TestFactGreenCreateWaits(t *testing.T) {
 	x := open(t, 0)
 	needs(t, "cuGreenCtxStreamCreate")
@@ -108,10 +109,15 @@ func TestFactGreenCreateWaits(t *testing.T) {
 	defer unstick()
 	var g driver.CUgreenCtx
 	created := background(func() { g = rawGreen(t, x) })
-	require.NoError(t, errors.Join(b.ZeroAsync(other), other.Record(e), other.Synchronize()))
+	require.NoError(t, errors.Join(b.ZeroAsync(other), other.Record(e)))
+	time.Sleep(150 * time.Millisecond)
 	assert.False(t, closed(created))
+	done, err := e.Query()
+	require.NoError(t, err)
+	assert.False(t, done)
 	unstick()
 	<-created
+	require.NoError(t, other.Synchronize())
 	assert.NoError(t, driver.CuGreenCtxDestroy(g))
 }
 

@@ -28,6 +28,9 @@ type GreenContext struct {
 // or if one has no multiprocessors, and [ErrContextMismatch] if a part belongs to another
 // device, or if x is not the primary context. It waits for a [Device.ResetPrimary] in progress.
 //
+// CUDA waits for all work of the primary context, and starts no work that streams of the
+// context enqueue meanwhile. So create green contexts before that work.
+//
 // CUDA retains a description of the parts until the process exits, so reuse green
 // contexts instead of creating them repeatedly. It returns [ErrNotSupported] with a
 // driver before CUDA 12.4. Source: cuDevResourceGenerateDesc, cuGreenCtxCreate.

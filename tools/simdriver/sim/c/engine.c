@@ -37,7 +37,7 @@ static bool ready(struct stream *s, struct item *i)
 
 	if (i->started)
 		return true;
-	if (sim.held && !of_pool(i))
+	if ((sim.held || (c->barrier && i->order >= c->barrier)) && !of_pool(i))
 		return false;
 	if (s->flags & 1)
 		return true;

@@ -25,6 +25,18 @@ static struct green *get(CUgreenCtx handle)
 CUcontext green_view(struct green *g) { return g->view.handle; }
 struct context *green_context(struct green *g) { return g->view.of; }
 
+/* drain waits for the work of a primary context. What is enqueued meanwhile begins afterwards. */
+static void drain(struct context *c)
+{
+	while (c->barrier && !sim.dead)
+		await_change();
+	c->barrier = sim.order + 1;
+	context_wait(c);
+	c->barrier = 0;
+	changed();
+	engine_wake();
+}
+
 CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc description, CUdevice d, unsigned flags)
 {
 	ENTER(0);
@@ -37,7 +49,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc description, CUd
 	if (!device_get(d) || part->inner.device != (unsigned)d)
 		return INVALID_DEVICE;
 	c = context_retain(device_get(d));
-	context_wait(c);
+	drain(c);
 	c->greens++;
 	g = calloc(1, sizeof *g);
 	g->part = *part;

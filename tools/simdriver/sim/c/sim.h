@@ -141,6 +141,7 @@ struct context {
 	struct stream *streams;
 	int blocked;          /* calls that wait for room on a stream */
 	int greens;           /* green contexts that retain this one */
+	unsigned long long barrier; /* from this order on, work waits for a green context that is being created; 0: none is */
 	struct green *green;  /* of the context that stands for a green one: that, */
 	struct context *of;   /* and the primary context, in which all it has lives */
 };
