@@ -56,20 +56,43 @@ ended() { # name, exit status, log, what to say
 	failures=$((failures + 1))
 	test "$status" = 124 && what=": it took too long$what"
 	echo "$name: FAILED, exit status $status$what"
-	grep -B 20 -e '--- FAIL' -e '^panic' -e '^fatal' "$log" | head -n 200
+	grep -B 20 -e '--- FAIL' -e '^panic' -e '^fatal' -e '^SIGQUIT' "$log" | head -n 200
 	tail -n 20 "$log"
 }
 
+# attempt appends the output of a test binary, without the tests named in skip, to the log. It
+# ends the binary if that is silent for 3 minutes.
+attempt() { # flags
+	(cd "$here/tests/$binary" && exec timeout 900 "./$binary.test" -test.v -test.timeout=880s ${skip:+"-test.skip=^($skip)\$"} "$@") >>"$log" 2>&1 &
+	child=$! size=-1 silent=0
+	while kill -0 $child 2>/dev/null; do
+		sleep 1
+		silent=$((silent + 1)) before=$size size=$(wc -c <"$log")
+		test "$size" = "$before" || silent=0
+		test $silent = 180 && kill -QUIT $child # Go prints what each goroutine does
+	done
+	wait $child
+}
+
 # tests runs a test binary in its folder: its own name, the name of the
-# results, and flags.
+# results, the tests to skip, and flags. A test that hangs or crashes ends the
+# binary, which then runs once more, without the tests that have begun.
 tests() {
-	binary=$1 as=$2
+	binary=$1 as=$2 skip=$3
 	shift 2
+	test $# = 0 || shift
 	log=$results/$as.log
-	(cd "$here/tests/$binary" && timeout 900 "./$binary.test" -test.v -test.timeout=880s "$@") >"$log" 2>&1
-	status=$?
+	: >"$log"
+	attempt "$@"
+	status=$? twice=
+	if [ $status -gt 1 ]; then # 1: a test failed
+		twice=", in two runs"
+		begun=$(sed -n 's/^=== RUN *\([^/]*\)$/\1/p' "$log" | sort -u | paste -s -d '|' -)
+		skip=${skip:+$skip|}$begun
+		attempt "$@" || status=$?
+	fi
 	list "$log" >"$results/$as.tests"
-	ended "$as" $status "$log" ": $(count PASS "$results/$as.tests") tests passed, $(count FAIL "$results/$as.tests") failed, $(count SKIP "$results/$as.tests") skipped"
+	ended "$as" $status "$log" ": $(count PASS "$results/$as.tests") tests passed, $(count FAIL "$results/$as.tests") failed, $(count SKIP "$results/$as.tests") skipped$twice"
 	reasons "$log"
 }
 
@@ -86,7 +109,7 @@ if [ "$1" = -simulated ]; then
 	CUDABIND_SIM=$here/simulated/libcuda.so.1
 	export CUDABIND_SIM
 	# The older drivers have tests of their own, which build them.
-	tests safe safe-simulated -test.skip='^TestSimOtherDrivers$'
+	tests safe safe-simulated TestSimOtherDrivers
 	exit $failures
 fi
 
@@ -112,10 +135,10 @@ if python3 -c 'import torch' 2>/dev/null; then
 	program matmul.py # what the benchmarks of package blas measure
 fi
 tests driver driver
-tests runtime runtime -test.skip='^TestDocs$' # reads the sources
+tests runtime runtime TestDocs # reads the sources
 tests safe safe
 tests compile compile
-tests blas blas -test.bench=.
+tests blas blas '' -test.bench=.
 tests collective collective
 tests tour tour
 tests images images
