@@ -92,9 +92,7 @@ func TestBorrowedKeepsNoNewContext(t *testing.T) {
 // destroyed.
 func TestBorrowedStreamDestroyedBeforeReset(t *testing.T) {
 	needsSimulated(t)
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		x := open(t, 0)
 		raw := rawStream(t, x)
 		s, err := safe.BorrowStream(raw, x, nil)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -135,9 +134,7 @@ func TestElsewhereBesideStuckReset(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				t.Cleanup(func() { wentWithContext(t) })
+			besideResets(t, func(t *testing.T) {
 				x, y := open(t, 0), open(t, 1)
 				s, u, other, g := stream(t, x), stream(t, x), stream(t, y), newGraph(t, y)
 				end := func() {}
@@ -169,9 +166,7 @@ func TestElsewhereBesideStuckReset(t *testing.T) {
 func (w *objectsAtReset) resets(t *testing.T, call func(*objectsAtReset) error) {
 	t.Helper()
 	needs(t, "cuCtxGetId")
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) }) // after all is closed
+	besideResets(t, func(t *testing.T) {
 		if devices, err := safe.Devices(); len(devices) > 1 {
 			require.NoError(t, err)
 			y := open(t, 1)

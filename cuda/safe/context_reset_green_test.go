@@ -117,9 +117,7 @@ func TestResetAfterGreen(t *testing.T) {
 func TestGreenBesideWaitingReset(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuGreenCtxStreamCreate")
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		x := open(t, 0)
 		s := stream(t, x)
 		unstick := stickOn(t, host[uint32](t, x, 1), s)

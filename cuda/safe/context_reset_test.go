@@ -44,6 +44,16 @@ func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 	})
 }
 
+// besideResets runs f in its own process, with wentWithContext after all is closed.
+func besideResets(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		t.Cleanup(func() { wentWithContext(t) })
+		f(t)
+	})
+}
+
 // wentWithContext checks what calls beside a reset did, and forgets the objects that it destroyed.
 func wentWithContext(t *testing.T) {
 	t.Helper()

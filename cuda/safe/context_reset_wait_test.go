@@ -93,9 +93,7 @@ func TestBesideWaitingReset(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				t.Cleanup(func() { wentWithContext(t) })
+			besideResets(t, func(t *testing.T) {
 				y := second(t)
 				x := open(t, 0)
 				s := stream(t, x)
@@ -115,9 +113,7 @@ func TestBesideWaitingReset(t *testing.T) {
 // TestStreamsBesideWaitingReset: while a reset waits for a call that has a stream locked, calls on other
 // streams go on, as the call may wait for them.
 func TestStreamsBesideWaitingReset(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		x := open(t, 0)
 		other, s := stream(t, x), stream(t, x)
 		finish := make(chan struct{})
@@ -160,9 +156,7 @@ func TestReleaseBesideWaitingReset(t *testing.T) {
 		"memory of a closed stream": {use: registered, elsewhere: true, closed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				watch(t)
-				t.Cleanup(func() { wentWithContext(t) })
+			besideResets(t, func(t *testing.T) {
 				y, x := open(t, 1), open(t, 0)
 				s := stream(t, x)
 				unstick := stickOn(t, host[uint32](t, x, 1), s)
@@ -201,9 +195,7 @@ func TestReleaseBesideWaitingReset(t *testing.T) {
 // it, even if another wait wakes the poller.
 func TestScopeBesideWaitingReset(t *testing.T) {
 	needsSecond(t)
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		y, x := open(t, 1), open(t, 0)
 		other, s := stream(t, y), stream(t, x)
 		unstickOther := stickOn(t, host[uint32](t, y, 1), other)
@@ -225,9 +217,7 @@ func TestScopeBesideWaitingReset(t *testing.T) {
 // TestSetAccessBesideWaitingReset: while a reset of another device waits, work of that device that uses
 // an address range can be waited for.
 func TestSetAccessBesideWaitingReset(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		y := second(t)
 		x := open(t, 0)
 		granule := virtual(t, y)
@@ -255,9 +245,7 @@ func TestSetAccessBesideWaitingReset(t *testing.T) {
 // a stream whose reset waits.
 func TestLaunchBesideWaitingReset(t *testing.T) {
 	needsSecond(t)
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		x, y := open(t, 0), open(t, 1)
 		s, other := stream(t, x), stream(t, y)
 		g := newGraph(t, x)
@@ -280,9 +268,7 @@ func TestLaunchBesideWaitingReset(t *testing.T) {
 // TestOpenDuringReset: a context that is opened while a reset waits is one of after the reset.
 func TestOpenDuringReset(t *testing.T) {
 	needs(t, "cuCtxGetId")
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		x := open(t, 0)
 		s := stream(t, x)
 		h := host[uint32](t, x, 1)
@@ -309,9 +295,7 @@ func TestOpenDuringReset(t *testing.T) {
 // TestBorrowDuringReset: the reset does not miss a context that is borrowed while it waits.
 func TestBorrowDuringReset(t *testing.T) {
 	needs(t, "cuCtxGetId")
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		x := open(t, 0)
 		s := stream(t, x)
 		h := host[uint32](t, x, 1)

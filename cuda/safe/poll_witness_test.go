@@ -96,9 +96,7 @@ func TestHostFuncReset(t *testing.T) {
 // asks and finds no event to ask about.
 func TestHostFuncBesideWaitingReset(t *testing.T) {
 	needsSimulated(t)
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
+	besideResets(t, func(t *testing.T) {
 		x := open(t, 0)
 		s := stream(t, x)
 		simulated.Hold(true)
