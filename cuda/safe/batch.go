@@ -286,9 +286,10 @@ type hostCore struct {
 
 // A hostCall is a host function in a Batch.
 type hostCall struct {
-	core *hostCore
-	f    func()
-	o    HostFuncOptions
+	core    *hostCore
+	f       func()
+	o       HostFuncOptions
+	cleanup lifetime.Cleanup
 }
 
 func newHostCall(f func(), o HostFuncOptions) (*hostCall, error) {
@@ -298,8 +299,8 @@ func newHostCall(f func(), o HostFuncOptions) (*hostCall, error) {
 	}
 	h.Untracked()
 	h.token = (&closure{host: f, repeat: true}).keep()
-	u := &hostCall{h, f, o}
-	lifetime.Cleanup(u, &h.Handle)
+	u := &hostCall{core: h, f: f, o: o}
+	u.cleanup.Watch(&h.Handle)
 	return u, nil
 }
 

@@ -80,7 +80,7 @@ func (c *capturing) retainsGreen(s *streamCore) {
 type Capture struct {
 	c       *capturing
 	into    *Graph // nil for a new graph
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 // Capture calls f and returns a graph of the work that f enqueues on the stream. The
@@ -244,7 +244,7 @@ func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *t
 		runtime.UnlockOSThread()
 	}
 	if handed {
-		capture.cleanup = lifetime.Cleanup(capture, &c.Handle)
+		capture.cleanup.Watch(&c.Handle)
 	}
 	return capture, nil
 }

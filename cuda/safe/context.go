@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,7 +18,7 @@ import (
 // depend on, as it was.
 type Context struct {
 	core    *contextCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 	view    bool // what the Context methods of objects return: usable as long as the core
 }
 
@@ -159,7 +158,7 @@ func (c *contextCore) adopt(op string) (*Context, error) {
 	}
 	c.view = &Context{core: c, view: true}
 	x := &Context{core: c}
-	x.cleanup = lifetime.Cleanup(x, &c.Handle)
+	x.cleanup.Watch(&c.Handle)
 	return x, nil
 }
 

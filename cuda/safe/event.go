@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,7 @@ import (
 // goroutines may use an event at once.
 type Event struct {
 	core    *eventCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type eventCore struct {
@@ -226,7 +225,7 @@ func (e *eventCore) adopt(op string, parent *lifetime.Handle) (*Event, error) {
 	}
 	e.ctx.shared.addEvent(e)
 	u := &Event{core: e}
-	u.cleanup = lifetime.Cleanup(u, &e.Handle)
+	u.cleanup.Watch(&e.Handle)
 	return u, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -16,7 +15,7 @@ import (
 // may use a graph at once.
 type Graph struct {
 	core    *graphCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type graphCore struct {
@@ -74,7 +73,7 @@ func (g *graphCore) adopt(op string) (*Graph, error) {
 // user makes the Graph for a core that is open.
 func (g *graphCore) user() *Graph {
 	u := &Graph{core: g}
-	u.cleanup = lifetime.Cleanup(u, &g.Handle)
+	u.cleanup.Watch(&g.Handle)
 	return u
 }
 

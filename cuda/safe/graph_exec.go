@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -16,7 +15,7 @@ import (
 // streams.
 type GraphExec struct {
 	core    *execCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type execCore struct {
@@ -101,7 +100,7 @@ func (g *graphCore) executable(op string, o InstantiateOptions) (*GraphExec, err
 		return nil, wrap(op, errors.Join(err, e.Destroy(true)))
 	}
 	u := &GraphExec{core: e}
-	u.cleanup = lifetime.Cleanup(u, &e.Handle)
+	u.cleanup.Watch(&e.Handle)
 	return u, nil
 }
 

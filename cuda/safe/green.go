@@ -3,7 +3,6 @@ package safe
 import (
 	"context"
 	"errors"
-	"runtime"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -19,7 +18,7 @@ import (
 // multiprocessor: they share memory, caches and hardware queues.
 type GreenContext struct {
 	core    *greenCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 // NewGreenContext creates a green context with the multiprocessors of parts. x must be
@@ -74,7 +73,7 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 		return nil, wrap(op, errors.Join(err, g.Destroy(true)))
 	}
 	u := &GreenContext{core: g}
-	u.cleanup = lifetime.Cleanup(u, &g.Handle)
+	u.cleanup.Watch(&g.Handle)
 	return u, nil
 }
 

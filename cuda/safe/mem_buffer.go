@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"runtime"
 	"sync"
 	"unsafe"
 
@@ -32,14 +31,15 @@ type Buffer[T any] struct {
 // when none of them is reachable any more.
 type memory struct {
 	*block
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 func newMemory(b *block) *memory { return new(memory).own(b) }
 
 // own makes the memory that of a block.
 func (m *memory) own(b *block) *memory {
-	m.block, m.cleanup = b, lifetime.Cleanup(m, &b.Handle)
+	m.block = b
+	m.cleanup.Watch(&b.Handle)
 	return m
 }
 

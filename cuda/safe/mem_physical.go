@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"os"
-	"runtime"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -15,7 +14,7 @@ import (
 // several addresses. Any number of goroutines may use it at once.
 type PhysicalMemory struct {
 	core    *physicalCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type physicalCore struct {
@@ -144,7 +143,7 @@ func (p *physicalCore) adopt(op string) (*PhysicalMemory, error) {
 		return nil, wrap(op, errors.Join(err, p.Destroy(true)))
 	}
 	u := &PhysicalMemory{core: p}
-	u.cleanup = lifetime.Cleanup(u, &p.Handle)
+	u.cleanup.Watch(&p.Handle)
 	return u, nil
 }
 

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +23,7 @@ import (
 // refused.
 type Pool struct {
 	core    *poolCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type poolCore struct {
@@ -166,7 +165,7 @@ func (p *poolCore) adopt(op string) (*Pool, error) {
 		pools.Unlock()
 	}
 	u := &Pool{core: p}
-	u.cleanup = lifetime.Cleanup(u, &p.Handle)
+	u.cleanup.Watch(&p.Handle)
 	return u, nil
 }
 

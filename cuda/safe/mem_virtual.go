@@ -17,7 +17,7 @@ import (
 // map the memory that you need now, and map more after it later. Addresses never change.
 type AddressRange struct {
 	core    *rangeCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type rangeCore struct {
@@ -89,7 +89,7 @@ func ReserveAddress(x *Context, size uint64, o ReserveOptions) (*AddressRange, e
 		return nil, wrap(op, errors.Join(err, r.Destroy(true)))
 	}
 	u := &AddressRange{core: r}
-	u.cleanup = lifetime.Cleanup(u, &r.Handle)
+	u.cleanup.Watch(&r.Handle)
 	return u, nil
 }
 
@@ -203,7 +203,7 @@ func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
 		return wrap(op, err)
 	}
 	m.Untracked() // a leak of the range is reported once
-	m.cleanup = lifetime.Cleanup(r, &m.Handle)
+	m.cleanup = lifetime.CloseWith(r, &m.Handle)
 	return nil
 }
 

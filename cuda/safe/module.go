@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"unsafe"
 
@@ -17,7 +16,7 @@ import (
 // goroutines may use it at once.
 type Module struct {
 	core    *moduleCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type moduleCore struct {
@@ -72,7 +71,7 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 		return nil, wrap(op, errors.Join(err, m.Destroy(true)))
 	}
 	u := &Module{core: m}
-	u.cleanup = lifetime.Cleanup(u, &m.Handle)
+	u.cleanup.Watch(&m.Handle)
 	return u, nil
 }
 

@@ -3,7 +3,6 @@ package safe
 import (
 	"bytes"
 	"errors"
-	"runtime"
 	"sync"
 	"unsafe"
 
@@ -16,7 +15,7 @@ import (
 // after another.
 type Linker struct {
 	core    *linkerCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type linkerCore struct {
@@ -53,7 +52,7 @@ func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 		return nil, wrap(op, errors.Join(err, l.Destroy(true)))
 	}
 	u := &Linker{core: l}
-	u.cleanup = lifetime.Cleanup(u, &l.Handle)
+	u.cleanup.Watch(&l.Handle)
 	return u, nil
 }
 

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -36,7 +35,7 @@ func Retain(uses ...Arg) (release func(), err error) {
 		return nil, wrap(op, err)
 	}
 	h := &heldRetention{retention: r}
-	h.cleanup = lifetime.Cleanup(h, &r.Handle)
+	h.cleanup.Watch(&r.Handle)
 	return h.release, nil
 }
 
@@ -49,7 +48,7 @@ type retention struct {
 // heldRetention is what the program holds of a retention.
 type heldRetention struct {
 	*retention
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 func (h *heldRetention) release() {

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"runtime"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -15,7 +14,7 @@ import (
 // Any number of goroutines may use a stream at once.
 type Stream struct {
 	core    *streamCore
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 type streamCore struct {
@@ -135,7 +134,7 @@ func (s *streamCore) adopt(op string) (*Stream, error) {
 		return nil, err
 	}
 	u := &Stream{core: s}
-	u.cleanup = lifetime.Cleanup(u, &s.Handle)
+	u.cleanup.Watch(&s.Handle)
 	return u, nil
 }
 

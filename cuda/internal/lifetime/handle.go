@@ -5,7 +5,6 @@ package lifetime
 import (
 	"errors"
 	"math"
-	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -19,7 +18,7 @@ import (
 // retains its parent as long as it lives, so that closing a context before its streams
 // destroys it after the last stream.
 //
-// Users may drop their value without Close: a cleanup then closes the core, which is why
+// Users may drop their value without Close: a Cleanup then closes the core, which is why
 // the core never points back to the value.
 type Handle struct {
 	state  atomic.Int64 // references, and the sign bit once closed
@@ -209,15 +208,6 @@ func afterPause(f func() (again bool)) func() (again bool) {
 		}
 		return f()
 	}
-}
-
-// Cleanup closes the Handle when the garbage collector finds owner, which users hold,
-// dropped without Close. CloseFamily closes it too.
-func Cleanup[T any](owner *T, h *Handle) runtime.Cleanup {
-	if h.parent != nil {
-		h.family.add(h)
-	}
-	return runtime.AddCleanup(owner, (*Handle).dropped, h)
 }
 
 // dropped runs on the garbage collector's goroutine and must not wait.

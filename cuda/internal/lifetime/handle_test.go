@@ -99,7 +99,64 @@ func TestHandleParentLater(t *testing.T) {
 }
 
 // owner is what a user would hold.
-type owner struct{ o *object }
+type owner struct {
+	o       *object
+	cleanup Cleanup
+}
+
+func owned(o *object) *owner {
+	u := &owner{o: o}
+	u.cleanup.Watch(&o.Handle)
+	return u
+}
+
+// TestCleanupAfterStop: what watched an object that was closed watches another one, while the first
+// is still held.
+func TestCleanupAfterStop(t *testing.T) {
+	first, second := live(t, nil), live(t, nil)
+	held := owned(first)
+	held.cleanup.Stop()
+	held.cleanup.Stop()
+	owned(second)
+	runtime.GC()
+	require.Eventually(t, second.gone, time.Minute, time.Millisecond)
+	assert.False(t, first.Closed(), "stopped")
+	runtime.KeepAlive(held)
+	require.NoError(t, first.Close())
+}
+
+// TestCleanupRace: values are closed and dropped on many goroutines.
+func TestCleanupRace(t *testing.T) {
+	var all sync.WaitGroup
+	var objects [4][]*object
+	for i := range objects {
+		for range 500 {
+			objects[i] = append(objects[i], live(t, nil))
+		}
+		all.Go(func() {
+			for j, o := range objects[i] {
+				u := owned(o)
+				if j%2 == 0 {
+					u.cleanup.Stop()
+				}
+				if j%100 == 0 {
+					runtime.GC()
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range objects {
+		for j, o := range objects[i] {
+			if j%2 == 0 {
+				assert.False(t, o.Closed())
+				require.NoError(t, o.Close())
+				continue
+			}
+			require.Eventually(t, func() bool { runtime.GC(); return o.gone() }, time.Minute, time.Millisecond)
+		}
+	}
+}
 
 func TestHandleDropped(t *testing.T) {
 	reports := make(chan error, 10)
@@ -110,8 +167,7 @@ func TestHandleDropped(t *testing.T) {
 	o := live(t, nil)
 	o.err = errors.New("refused")
 	func() {
-		u := &owner{o}
-		Cleanup(u, &o.Handle)
+		owned(o)
 	}()
 	runtime.GC()
 	require.Eventually(t, o.gone, time.Minute, time.Millisecond)
@@ -163,7 +219,7 @@ func TestCloseFamily(t *testing.T) {
 	made := func(name string, parent *Handle) *object {
 		o := live(t, parent)
 		o.closes = func() { order = append(order, name) }
-		Cleanup(&owner{o}, &o.Handle)
+		owned(o)
 		return o
 	}
 	child := made("child", &root.Handle)
@@ -198,8 +254,7 @@ func TestCloseFamilyRace(t *testing.T) {
 		all.Go(func() {
 			for range 200 {
 				o := live(t, &root.Handle)
-				u := &owner{o}
-				Cleanup(u, &o.Handle)
+				u := owned(o)
 				assert.NoError(t, o.Close())
 				assert.True(t, o.Closed())
 				runtime.KeepAlive(u)

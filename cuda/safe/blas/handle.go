@@ -3,7 +3,6 @@ package blas
 import (
 	"errors"
 	"math"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -71,7 +70,7 @@ type Handle struct {
 	math Math
 	view bool // of With: Close does nothing
 	root *Handle
-	stop runtime.Cleanup
+	stop lifetime.Cleanup
 }
 
 type core struct {
@@ -126,7 +125,7 @@ func Open(x *safe.Context, o Options) (*Handle, error) {
 		return nil, fail(op, errors.Join(err, c.Close()))
 	}
 	h := &Handle{core: c, math: o.Math}
-	h.stop = lifetime.Cleanup(h, &c.Handle)
+	h.stop.Watch(&c.Handle)
 	return h, nil
 }
 

@@ -20,7 +20,7 @@ import (
 type Comm struct {
 	core    *core
 	calls   *Calls // that operations join: see In
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 	whole   *Comm // with calls: the one that the program holds
 }
 
@@ -91,7 +91,7 @@ func newCore(op string, x *safe.Context, s *session, rank, size int) (*core, err
 // user returns what the program gets.
 func (c *core) user() *Comm {
 	u := &Comm{core: c}
-	u.cleanup = lifetime.Cleanup(u, &c.Handle)
+	u.cleanup.Watch(&c.Handle)
 	return u
 }
 

@@ -18,7 +18,7 @@ import (
 // of goroutines may use it at once.
 type Registration struct {
 	core    *registration
-	cleanup runtime.Cleanup
+	cleanup lifetime.Cleanup
 }
 
 // Register registers a buffer, or the part that a slice covers, with the communicator of
@@ -54,7 +54,7 @@ func Register[T any](c *Comm, b *safe.Buffer[T]) (*Registration, error) {
 		return nil, named(op, err)
 	}
 	u := &Registration{core: r}
-	u.cleanup = lifetime.Cleanup(u, &r.Handle)
+	u.cleanup.Watch(&r.Handle)
 	return u, nil
 }
 
