@@ -32,7 +32,7 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 		c.mu.Unlock()
 		return Node{}, notCapturing(op)
 	}
-	k, err := takenInCapture(op, p, into.graph)
+	k, err := takenInCapture(op, &p, into.graph)
 	if err != nil {
 		c.mu.Unlock()
 		return Node{}, err
@@ -57,8 +57,8 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 }
 
 // takenInCapture is taken for a graph whose nodes cannot be destroyed.
-func takenInCapture(op string, p NodeParams, into *graphCore) (*retained, error) {
-	if k, ok := p.(*kernelNode); ok && k.attributed() {
+func takenInCapture(op string, p *NodeParams, into *graphCore) (*retained, error) {
+	if p.other == nil && p.kernel.attributed() {
 		return nil, refuse(op, ErrInvalidArgument, "a kernel with launch attributes; capture it with Kernel.Launch")
 	}
 	return taken(op, p, into)

@@ -94,7 +94,7 @@ func TestCaptureAddNodeRefuses(t *testing.T) {
 			node safe.NodeParams
 			is   error
 		}{
-			"no node":      {s, nil, safe.ErrInvalidArgument},
+			"no node":      {s, safe.NodeParams{}, safe.ErrInvalidArgument},
 			"closed":       {s, safe.ZeroNode(closed), safe.ErrClosed},
 			"attributes":   {s, safe.KernelNode(kernel(t, x, "nothing"), priority), safe.ErrInvalidArgument},
 			"nil graph":    {s, safe.ChildGraphNode(nil), safe.ErrClosed},

@@ -97,12 +97,14 @@ func NewGraph(x *Context) (*Graph, error) {
 	return g.adopt(op)
 }
 
-// lock locks the graph, or returns lifetime.ErrLater if it would have to wait and may not.
-func (g *graphCore) lock(wait bool) error {
-	if wait {
-		g.mu.Lock()
-	} else if !g.mu.TryLock() {
-		return lifetime.ErrLater
+// enter locks the graph for a call that does not acquire it, if it is open: Destroy locks it, too.
+func (g *graphCore) enter(op string) error {
+	if err := lock(op, g.mu); err != nil {
+		return err
+	}
+	if g.top().Closed() {
+		g.mu.Unlock()
+		return &Error{Op: op, Err: ErrClosed}
 	}
 	return nil
 }
@@ -110,8 +112,8 @@ func (g *graphCore) lock(wait bool) error {
 func (g *graphCore) Kind() string { return "Graph" }
 
 func (g *graphCore) Destroy(wait bool) error {
-	if err := g.lock(wait); err != nil {
-		return err
+	if !g.mu.TryLock() { // a call has entered, which Close does not wait for
+		return lifetime.ErrLater
 	}
 	defer g.mu.Unlock()
 	if err := executables.take(wait); err != nil {

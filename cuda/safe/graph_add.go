@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -14,22 +15,20 @@ import (
 // [ErrCapturing] while a stream captures into the graph, and the errors that w documents.
 func (g *Graph) Add(w NodeParams, deps ...Node) (Node, error) {
 	const op = "Graph.Add"
-	c, err := g.acquire(op)
-	if err != nil {
-		return Node{}, err
+	if g == nil || g.core == nil {
+		return Node{}, &Error{Op: op, Err: ErrClosed}
 	}
-	defer c.Release()
-	return c.addNode(op, w, deps)
+	defer runtime.KeepAlive(g) // as it is not acquired
+	return g.core.addNode(op, &w, deps)
 }
 
-// addNode is Add for an acquired graph.
-func (g *graphCore) addNode(op string, w NodeParams, deps []Node) (Node, error) {
+func (g *graphCore) addNode(op string, w *NodeParams, deps []Node) (Node, error) {
 	k, err := taken(op, w, g)
 	if err != nil {
 		return Node{}, err
 	}
 	defer w.release()
-	if err := lock(op, g.mu); err != nil {
+	if err := g.enter(op); err != nil {
 		k.release()
 		return Node{}, err
 	}
@@ -47,10 +46,7 @@ func (g *graphCore) addNode(op string, w NodeParams, deps []Node) (Node, error) 
 }
 
 // taken retains what w uses, before the graph is locked. Unless it fails, w must be released.
-func taken(op string, w NodeParams, into *graphCore) (*retained, error) {
-	if w == nil {
-		return nil, refuse(op, ErrInvalidArgument, "the NodeParams are nil")
-	}
+func taken(op string, w *NodeParams, into *graphCore) (*retained, error) {
 	k := newRetained()
 	if err := w.take(op, k, into); err != nil {
 		k.release()
@@ -59,7 +55,7 @@ func taken(op string, w NodeParams, into *graphCore) (*retained, error) {
 	return k, nil
 }
 
-func (g *graphCore) add(op string, w NodeParams, deps []Node) (n Node, err error) {
+func (g *graphCore) add(op string, w *NodeParams, deps []Node) (n Node, err error) {
 	if err := g.changeable(op); err != nil {
 		return n, err
 	}
@@ -73,35 +69,33 @@ func (g *graphCore) add(op string, w NodeParams, deps []Node) (n Node, err error
 // Set changes the node's parameters. Existing executables of the graph do not change: see
 // [GraphExec.Set] and [GraphExec.Update]. It returns [ErrInvalidArgument] if w is for
 // another type of node, or if CUDA cannot change nodes of this type.
-func (n Node) Set(w NodeParams) error { return n.set("Node.Set", w) }
+func (n Node) Set(w NodeParams) error { return n.set("Node.Set", &w) }
 
-func (n Node) set(op string, w NodeParams) error {
-	g := n.of
-	if g == nil || !g.Acquire() {
+func (n Node) set(op string, w *NodeParams) error {
+	if n.of == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	defer g.Release()
-	if kernel, ok := w.(*kernelNode); ok {
-		return n.setKernel(op, kernel)
+	if w.other == nil {
+		return n.setKernel(op, w)
 	}
 	return n.setOther(op, w)
 }
 
-// setOther is set for a node of a graph that is acquired.
-func (n Node) setOther(op string, w NodeParams) error {
+// setOther is set for any node but kernels.
+func (n Node) setOther(op string, w *NodeParams) error {
 	g := n.of
 	k, err := taken(op, w, g)
 	if err != nil {
 		return err
 	}
 	defer w.release()
-	if err := lock(op, g.mu); err != nil {
+	if err := g.enter(op); err != nil {
 		k.release()
 		return err
 	}
 	defer g.mu.Unlock()
-	if err = errors.Join(g.changeable(op), n.fits(op, w)); err == nil {
-		err = w.set(n)
+	if err = errors.Join(g.changeable(op), n.fits(op, w.kind())); err == nil {
+		err = w.other.set(n)
 	}
 	if err != nil {
 		k.release()
@@ -111,30 +105,30 @@ func (n Node) setOther(op string, w NodeParams) error {
 	return nil
 }
 
-// setKernel is set for a kernel node of a graph that is acquired.
-func (n Node) setKernel(op string, w *kernelNode) error {
+// setKernel is set for a kernel node.
+func (n Node) setKernel(op string, w *NodeParams) error {
 	var listed objectList
-	if err := w.each(op, listed.add); err != nil {
+	if err := w.kernel.each(op, listed.add); err != nil {
 		return err
 	}
-	if err := lock(op, n.of.mu); err != nil {
+	if err := n.of.enter(op); err != nil {
 		return err
 	}
 	defer n.of.mu.Unlock()
-	err := errors.Join(n.of.changeable(op), n.fits(op, w))
+	err := errors.Join(n.of.changeable(op), n.fits(op, w.kind()))
 	if err == nil {
-		err = w.change(op, n, n.of.kept, &listed, func() error { return w.set(n) }, (*retained).release)
+		err = w.changeKernel(op, n, n.of.kept, &listed, func() error { return w.kernel.set(n) }, (*retained).release)
 	}
 	return wrap(op, err)
 }
 
 // fits refuses parameters of another type than the node's, and any for a destroyed node.
-func (n Node) fits(op string, w NodeParams) error {
+func (n Node) fits(op string, kind driver.CUgraphNodeType) error {
 	if n.isGone() {
 		return refuse(op, ErrClosed, "the node was destroyed")
 	}
-	if w.kind() != n.kind {
-		return refuse(op, ErrInvalidArgument, "parameters of type %v for node %v", w.kind(), n)
+	if kind != n.kind {
+		return refuse(op, ErrInvalidArgument, "parameters of type %v for node %v", kind, n)
 	}
 	return nil
 }
@@ -293,5 +287,5 @@ func ChildGraphNode(child *Graph) NodeParams {
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 		return c.copied(adding, func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
 	}
-	return w
+	return NodeParams{other: w}
 }

@@ -139,7 +139,7 @@ func TestGraphAddRefuses(t *testing.T) {
 		deps []safe.Node
 		is   error
 	}{
-		{"no work", nil, nil, safe.ErrInvalidArgument},
+		{"no work", safe.NodeParams{}, nil, safe.ErrInvalidArgument},
 		{"closed buffer", safe.FillNode(closed, 1), nil, safe.ErrClosed},
 		{"nil buffer", safe.ZeroNode((*safe.Buffer[int])(nil)), nil, safe.ErrClosed},
 		{"closed argument", saxpyWork(saxpy, 1, closed, y), nil, safe.ErrClosed},

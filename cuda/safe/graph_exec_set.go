@@ -1,32 +1,36 @@
 package safe
 
 import (
+	"runtime"
+
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
 // node calls f for a node of the graph that e was instantiated from, with both locked.
 func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
-	c, err := e.acquire(op)
+	c, err := e.lockable(op)
 	if err != nil {
 		return err
 	}
-	defer c.Release()
+	defer runtime.KeepAlive(e)
 	if n.of == nil || n.of.top() != c.source {
 		return refuse(op, ErrForeignNode, "the executable was instantiated from another graph than the node's")
 	}
-	if !n.of.Acquire() {
-		return refuse(op, ErrClosed, "the node's graph is closed")
-	}
-	defer n.of.Release()
 	return c.node(op, n, f)
 }
 
-// node is GraphExec.node for an executable and a graph that are acquired.
+// node is GraphExec.node for an executable that is not acquired.
 func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 	if err := lock(op, n.of.mu); err != nil {
 		return err
 	}
 	defer n.of.mu.Unlock()
+	switch { // Destroy of both locks the graph, too
+	case e.Closed():
+		return &Error{Op: op, Err: ErrClosed}
+	case n.of.top().Closed():
+		return refuse(op, ErrClosed, "the node's graph is closed")
+	}
 	if err := n.of.usable(op); err != nil {
 		return err
 	}
@@ -47,25 +51,30 @@ func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 //
 // It returns [ErrForeignNode] for a node of another graph, and [ErrInvalidArgument] if w is
 // for another type of node or CUDA cannot change nodes of this type in an executable.
-func (e *GraphExec) Set(n Node, w NodeParams) error { return e.set("GraphExec.Set", n, w) }
+func (e *GraphExec) Set(n Node, w NodeParams) error { return e.set("GraphExec.Set", n, &w) }
 
-func (e *GraphExec) set(op string, n Node, w NodeParams) error {
+func (e *GraphExec) set(op string, n Node, w *NodeParams) error {
 	if n.of == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	if kernel, ok := w.(*kernelNode); ok {
-		return e.setKernel(op, n, kernel)
+	if w.other == nil {
+		return e.setKernel(op, n, w)
 	}
+	return e.setOther(op, n, w)
+}
+
+// setOther is set for any node but kernels.
+func (e *GraphExec) setOther(op string, n Node, w *NodeParams) error {
 	k, err := taken(op, w, n.of)
 	if err != nil {
 		return err
 	}
 	defer w.release()
 	err = e.node(op, n, func(c *execCore) error {
-		if err := n.fits(op, w); err != nil {
+		if err := n.fits(op, w.kind()); err != nil {
 			return err
 		}
-		if err := w.setExec(c.raw, n); err != nil {
+		if err := w.other.setExec(c.raw, n); err != nil {
 			return err
 		}
 		if before := c.kept.set(n.raw, k); before != nil && k.sameObjects(before) {
@@ -82,16 +91,16 @@ func (e *GraphExec) set(op string, n Node, w NodeParams) error {
 }
 
 // setKernel is set for a kernel node.
-func (e *GraphExec) setKernel(op string, n Node, w *kernelNode) error {
+func (e *GraphExec) setKernel(op string, n Node, w *NodeParams) error {
 	var listed objectList
-	if err := w.each(op, listed.add); err != nil {
+	if err := w.kernel.each(op, listed.add); err != nil {
 		return err
 	}
 	return e.node(op, n, func(c *execCore) error {
-		if err := n.fits(op, w); err != nil {
+		if err := n.fits(op, w.kind()); err != nil {
 			return err
 		}
-		return w.change(op, n, c.kept, &listed, func() error { return w.setExec(c.raw, n) }, c.replaced)
+		return w.changeKernel(op, n, c.kept, &listed, func() error { return w.kernel.setExec(c.raw, n) }, c.replaced)
 	})
 }
 

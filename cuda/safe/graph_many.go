@@ -47,7 +47,7 @@ func (g *Graph) AddAll(specs ...NodeSpec) ([]Node, error) {
 // addSome adds as many nodes as it can at once, or one.
 func (g *graphCore) addSome(op string, specs []NodeSpec, nodes []Node) ([]Node, error) {
 	from := len(nodes)
-	r, err := takeNodes(op, len(specs)-from, func(i int) NodeParams { return specs[from+i].Params }, g)
+	r, err := takeNodes(op, len(specs)-from, func(i int) *NodeParams { return &specs[from+i].Params }, g)
 	if err != nil {
 		return nodes, err
 	}
@@ -91,7 +91,7 @@ func (g *graphCore) addSingle(op string, spec *NodeSpec, nodes []Node) ([]Node, 
 		}
 		deps = append(deps, nodes[i])
 	}
-	n, err := g.addNode(op, spec.Params, deps)
+	n, err := g.addNode(op, &spec.Params, deps)
 	if err != nil {
 		return nodes, err
 	}
@@ -156,14 +156,14 @@ func (g *graphCore) setSome(op string, changes []NodeChange) (done int, err erro
 	if changes[0].Node.of != g {
 		return 0, &Error{Op: op, Err: ErrForeignNode}
 	}
-	r, err := takeNodes(op, len(changes), func(i int) NodeParams { return changes[i].Params }, g)
+	r, err := takeNodes(op, len(changes), func(i int) *NodeParams { return &changes[i].Params }, g)
 	if err != nil {
 		return 0, err
 	}
 	defer r.over()
 	if len(r.works) == 0 {
 		r.kept.release()
-		if err := changes[0].Node.set(op, changes[0].Params); err != nil {
+		if err := changes[0].Node.set(op, &changes[0].Params); err != nil {
 			return 0, err
 		}
 		return 1, nil
@@ -203,14 +203,14 @@ func (e *GraphExec) setSome(op string, changes []NodeChange) (done int, err erro
 	if n.of == nil {
 		return 0, &Error{Op: op, Err: ErrClosed}
 	}
-	r, err := takeNodes(op, len(changes), func(i int) NodeParams { return changes[i].Params }, n.of)
+	r, err := takeNodes(op, len(changes), func(i int) *NodeParams { return &changes[i].Params }, n.of)
 	if err != nil {
 		return 0, err
 	}
 	defer r.over()
 	if len(r.works) == 0 {
 		r.kept.release()
-		if err := e.set(op, n, changes[0].Params); err != nil {
+		if err := e.set(op, n, &changes[0].Params); err != nil {
 			return 0, err
 		}
 		return 1, nil
@@ -255,16 +255,17 @@ type nodeRun struct {
 
 // takeNodes retains what the first of n nodes use, as far as one crossing can add or change them:
 // kernel nodes of one context without launch attributes.
-func takeNodes(op string, n int, params func(i int) NodeParams, into *graphCore) (*nodeRun, error) {
+func takeNodes(op string, n int, params func(i int) *NodeParams, into *graphCore) (*nodeRun, error) {
 	r := nodeRuns.Get().(*nodeRun)
 	r.kept = newRetained()
 	for i := range n {
-		w, ok := params(i).(*kernelNode)
-		if !ok || w.attributed() {
+		p := params(i)
+		w := &p.kernel
+		if p.other != nil || w.attributed() {
 			break
 		}
 		r.taken++
-		if err := w.take(op, r.kept, into); err != nil {
+		if err := w.take(op, r.kept); err != nil {
 			if len(r.works) > 0 {
 				break // the next call returns the error
 			}
@@ -272,7 +273,7 @@ func takeNodes(op string, n int, params func(i int) NodeParams, into *graphCore)
 			r.over()
 			return nil, err
 		}
-		if len(r.works) > 0 && w.kernel.module.core.ctx.raw != r.context().raw {
+		if len(r.works) > 0 && w.context().raw != r.context().raw {
 			break
 		}
 		r.works = append(r.works, w)
@@ -294,7 +295,7 @@ func (r *nodeRun) keptBy(done int) *retained {
 	return k
 }
 
-func (r *nodeRun) context() *contextCore { return r.works[0].kernel.module.core.ctx }
+func (r *nodeRun) context() *contextCore { return r.works[0].context() }
 
 // add adds a node to the list.
 func (r *nodeRun) add(w *kernelNode) {
@@ -310,7 +311,7 @@ func (r *nodeRun) addChanges(op string, changes []NodeChange) error {
 		n := changes[i].Node
 		var err error
 		if n.of == changes[0].Node.of {
-			err = n.fits(op, w)
+			err = n.fits(op, driver.CU_GRAPH_NODE_TYPE_KERNEL)
 		} else if i > 0 {
 			err = ErrForeignNode
 		}

@@ -38,7 +38,7 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 // [ErrInvalidArgument] if b is any other buffer. Source: cuGraphAddMemFreeNode.
 func FreeNode[T any](b *Buffer[T]) NodeParams {
 	var kept *retained
-	return &funcNode{
+	return NodeParams{other: &funcNode{
 		typ: driver.CU_GRAPH_NODE_TYPE_MEM_FREE,
 		takes: func(op string, k *retained, _ *graphCore) error {
 			kept = k
@@ -54,7 +54,7 @@ func FreeNode[T any](b *Buffer[T]) NodeParams {
 			}
 			return err
 		},
-	}
+	}}
 }
 
 // ofGraph refuses memory that no graph allocates, and slices of buffers.

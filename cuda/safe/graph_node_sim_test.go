@@ -76,6 +76,52 @@ func TestSimRefusedAttributes(t *testing.T) {
 	}
 }
 
+// TestCloseBesideNode: a graph and its executable are destroyed after a call that adds or changes a
+// node has returned, and Close does not wait for it.
+func TestCloseBesideNode(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	store, b := kernel(t, x, "store"), buffer[uint64](t, x, 4)
+	kernelNode := func() safe.NodeParams { return safe.KernelNode(store, one, b.Arg(), safe.Val(uint64(1))) }
+	fillNode := func() safe.NodeParams { return safe.ZeroNode(b) }
+	add := func(g *safe.Graph, _ *safe.GraphExec, _ safe.Node, w safe.NodeParams) error { _, err := g.Add(w); return err }
+	set := func(_ *safe.Graph, _ *safe.GraphExec, n safe.Node, w safe.NodeParams) error { return n.Set(w) }
+	setExec := func(_ *safe.Graph, e *safe.GraphExec, n safe.Node, w safe.NodeParams) error { return e.Set(n, w) }
+	for _, c := range []struct {
+		name, function string
+		params         func() safe.NodeParams
+		call           func(*safe.Graph, *safe.GraphExec, safe.Node, safe.NodeParams) error
+	}{
+		{"add a kernel", "cuGraphAddKernelNode", kernelNode, add},
+		{"add a fill", "cuGraphAddMemsetNode", fillNode, add},
+		{"set a kernel", "cuGraphKernelNodeSetParams", kernelNode, set},
+		{"set a fill", "cuGraphMemsetNodeSetParams", fillNode, set},
+		{"set a kernel of an executable", "cuGraphExecKernelNodeSetParams", kernelNode, setExec},
+		{"set a fill of an executable", "cuGraphExecMemsetNodeSetParams", fillNode, setExec},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer simulated.Reset()
+			g, err := safe.NewGraph(x)
+			require.NoError(t, err)
+			n := addNode(t, g, c.params())
+			e, err := g.Instantiate()
+			require.NoError(t, err)
+			simulated.Delay(c.function, hang)
+			simulated.Delay(c.function+"_v2", hang) // which drivers for CUDA 12 have
+			done := inDriver(t, func() error { return c.call(g, e, n, c.params()) })
+			require.NoError(t, g.Close())
+			require.NoError(t, e.Close())
+			assert.Empty(t, done, "neither has waited")
+			simulated.Reset() // ends the delay
+			require.NoError(t, <-done)
+			assert.ErrorIs(t, c.call(g, e, n, c.params()), safe.ErrClosed)
+			settle(t)
+			noViolation(t)
+		})
+	}
+}
+
 // TestSimNodesOfCapture tests that nodes cannot be changed while their graph is captured.
 func TestSimNodesOfCapture(t *testing.T) {
 	needsSimulated(t)

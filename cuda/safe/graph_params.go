@@ -12,22 +12,45 @@ import (
 // Functions such as [KernelNode] and [CopyNode] make them; pass them to [Graph.Add],
 // [Node.Set] or [GraphExec.Set], for any number of nodes. Graphs and executables retain the
 // objects that their nodes use. To read the parameters of a node, see [Node.KernelParams]
-// and [Node.Params].
-type NodeParams interface {
-	kind() driver.CUgraphNodeType
-	// take has k, which is not shared yet, retain the objects that a node of a graph will use.
-	// release follows, unless take fails.
-	take(op string, k *retained, into *graphCore) error
-	release()
-	// add returns a node together with an error if it added the node, failed to complete
-	// it, and cannot destroy it.
-	add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error)
-	set(n Node) error
-	setExec(e driver.CUgraphExec, n Node) error
+// and [Node.Params]. The zero NodeParams are refused.
+type NodeParams struct {
+	kernel kernelNode // a value: programs make NodeParams for each node and each change
+	other  *funcNode  // instead, for all other types
 }
 
-// funcNode is the NodeParams of all other types: functions that make CUDA's calls, with the
-// graph's context current.
+func (w *NodeParams) kind() driver.CUgraphNodeType {
+	if w.other != nil {
+		return w.other.typ
+	}
+	return driver.CU_GRAPH_NODE_TYPE_KERNEL
+}
+
+// take has k, which is not shared yet, retain the objects that a node of a graph will use.
+// release follows, unless take fails.
+func (w *NodeParams) take(op string, k *retained, into *graphCore) error {
+	if w.other != nil {
+		return w.other.take(op, k, into)
+	}
+	return w.kernel.take(op, k)
+}
+
+func (w *NodeParams) release() {
+	if w.other != nil {
+		w.other.release()
+	}
+}
+
+// add returns a node together with an error if it added the node, failed to complete it, and
+// cannot destroy it.
+func (w *NodeParams) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error) {
+	if w.other != nil {
+		return w.other.add(g, deps)
+	}
+	return w.kernel.add(g, deps)
+}
+
+// funcNode is a node of any type but kernels: functions that make CUDA's calls, with the graph's
+// context current.
 type funcNode struct {
 	mutex[nodeRank] // from take to release
 	typ             driver.CUgraphNodeType
@@ -37,8 +60,6 @@ type funcNode struct {
 	setsExec        func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: CUDA cannot change it
 	releasing       func()                                                 // may be nil
 }
-
-func (w *funcNode) kind() driver.CUgraphNodeType { return w.typ }
 
 func (w *funcNode) take(op string, k *retained, into *graphCore) error {
 	if err := lock(op, &w.mutex); err != nil || w.takes == nil {
@@ -80,7 +101,7 @@ func (w *funcNode) setExec(e driver.CUgraphExec, n Node) error {
 // EmptyNode is a node that does nothing. Use it as a join point, to make one set of nodes
 // wait for another. Source: cuGraphAddEmptyNode.
 func EmptyNode() NodeParams {
-	return &funcNode{typ: driver.CU_GRAPH_NODE_TYPE_EMPTY, adds: driver.CuGraphAddEmptyNode}
+	return NodeParams{other: &funcNode{typ: driver.CU_GRAPH_NODE_TYPE_EMPTY, adds: driver.CuGraphAddEmptyNode}}
 }
 
 // HostFuncNode is a node that calls f on a thread of the driver, once per launch of the
@@ -112,7 +133,7 @@ func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
 		w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 			return driver.CuGraphExecNodeSetParams(e, n, &p)
 		}
-		return w
+		return NodeParams{other: w}
 	}
 	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 		return driver.CuGraphAddHostNode(n, g, deps, count, old)
@@ -121,7 +142,7 @@ func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 		return driver.CuGraphExecHostNodeSetParams(e, n, old)
 	}
-	return w
+	return NodeParams{other: w}
 }
 
 // RecordNode is a node that records an event: the event completes when the nodes that this
@@ -146,7 +167,7 @@ func eventNode(typ driver.CUgraphNodeType, e *Event,
 	set func(driver.CUgraphNode, driver.CUevent) error,
 	setExec func(driver.CUgraphExec, driver.CUgraphNode, driver.CUevent) error,
 ) NodeParams {
-	return &funcNode{
+	return NodeParams{other: &funcNode{
 		typ:   typ,
 		takes: func(op string, k *retained, _ *graphCore) error { return e.retainedBy(op, k) },
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
@@ -158,7 +179,7 @@ func eventNode(typ driver.CUgraphNodeType, e *Event,
 		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error {
 			return e.core.existing(func(raw driver.CUevent) error { return setExec(x, n, raw) })
 		},
-	}
+	}}
 }
 
 // retainedBy has k retain the event.
@@ -176,7 +197,7 @@ func (e *Event) retainedBy(op string, k *retained) error {
 func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 	batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
 	p := driver.CUDA_BATCH_MEM_OP_NODE_PARAMS{Ctx: x.Raw(), Count: uint32(len(ops)), ParamArray: unsafe.SliceData(batch)}
-	return &funcNode{
+	return NodeParams{other: &funcNode{
 		typ: driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
 		takes: func(op string, k *retained, _ *graphCore) error {
 			c, err := x.acquire(op)
@@ -207,7 +228,7 @@ func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 			return explainPooled(pinned(batch, func() error { return driver.CuGraphExecBatchMemOpNodeSetParams(e, n, &p) }), ops)
 		},
-	}
+	}}
 }
 
 // pinned calls f with batch pinned, as its address is inside a struct that C reads.

@@ -15,7 +15,8 @@ type kernelNode struct {
 	kernel      *Kernel
 	grid, block Dim
 	sharedBytes uint32
-	count       uint32 // of few
+	count       uint16 // of few
+	made        bool   // by KernelNode
 	few         [4]Arg
 	rest        *kernelNodeRest // nil for most
 }
@@ -38,14 +39,15 @@ type kernelNodeRest struct {
 // Source: cuGraphAddKernelNode, cuGraphKernelNodeSetParams, cuGraphKernelNodeSetAttribute,
 // cuGraphExecKernelNodeSetParams.
 func KernelNode(k *Kernel, cfg LaunchConfig, args ...Arg) NodeParams {
-	w := &kernelNode{kernel: k, grid: cfg.Grid, block: cfg.Block, sharedBytes: cfg.SharedBytes}
+	p := NodeParams{kernel: kernelNode{kernel: k, grid: cfg.Grid, block: cfg.Block, sharedBytes: cfg.SharedBytes, made: true}}
+	w := &p.kernel
 	if len(args) > len(w.few) || len(cfg.Uses) > 0 || cfg.attributed() {
 		w.rest = &kernelNodeRest{cfg, slices.Clone(args)}
 		w.rest.cfg.Uses = slices.Clone(cfg.Uses)
-		return w
+		return p
 	}
-	w.count = uint32(copy(w.few[:], args))
-	return w
+	w.count = uint16(copy(w.few[:], args))
+	return p
 }
 
 func (w *kernelNode) args() []Arg {
@@ -62,21 +64,22 @@ func (w *kernelNode) uses() []Arg {
 	return nil
 }
 
+func (w *kernelNode) context() *contextCore { return w.kernel.module.core.ctx }
+
 func (w *kernelNode) attributed() bool { return w.rest != nil && w.rest.cfg.attributed() }
 
-func (w *kernelNode) kind() driver.CUgraphNodeType { return driver.CU_GRAPH_NODE_TYPE_KERNEL }
-
-func (w *kernelNode) release() {}
-
-func (w *kernelNode) take(op string, k *retained, _ *graphCore) error {
+func (w *kernelNode) take(op string, k *retained) error {
 	return w.each(op, func(h *lifetime.Handle, b *block) bool {
-		return k.add(h, h.Acquire) && (b == nil || w.kernel.module.core.ctx.mayUse(b))
+		return k.add(h, h.Acquire) && (b == nil || w.context().mayUse(b))
 	})
 }
 
 // each calls use with the objects that a node will use, and with the block if that is one, until
 // use fails.
 func (w *kernelNode) each(op string, use func(h *lifetime.Handle, b *block) bool) error {
+	if !w.made {
+		return refuse(op, ErrInvalidArgument, "the NodeParams are empty: functions such as KernelNode make some")
+	}
 	if w.kernel == nil || w.kernel.module == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
@@ -104,11 +107,11 @@ func (w *kernelNode) each(op string, use func(h *lifetime.Handle, b *block) bool
 	return nil
 }
 
-// change changes a node, whose graph or executable is locked, by set. The node will use the objects
+// changeKernel changes a kernel node, whose graph or executable is locked, by set. The node will use the objects
 // in listed. Mostly it has used the same ones before: then nothing is retained anew. If not,
 // replaced gets what it retained before.
-func (w *kernelNode) change(op string, n Node, kept *graphRetained, listed *objectList, set func() error, replaced func(before *retained)) error {
-	c := w.kernel.module.core.ctx
+func (w *NodeParams) changeKernel(op string, n Node, kept *graphRetained, listed *objectList, set func() error, replaced func(before *retained)) error {
+	c := w.kernel.context()
 	if now := kept.of(n.raw); now != nil && listed.are(now, c) {
 		return set()
 	}
@@ -203,7 +206,7 @@ func (w *kernelNode) keep(k *retained) {
 
 // fill sets what the kernel and its configuration say about the node, and returns the arguments.
 func (w *kernelNode) fill(n *rt.KernelNode) *rt.Arg {
-	n.Context, n.Function = w.kernel.module.core.ctx.raw, w.kernel.function // without a context, adding crashes the driver
+	n.Context, n.Function = w.context().raw, w.kernel.function // without a context, adding crashes the driver
 	n.Grid, n.Block, n.SharedBytes = w.grid.full(), w.block.full(), w.sharedBytes
 	args := w.args()
 	n.Args = uint32(len(args))
@@ -222,13 +225,18 @@ func (w *kernelNode) refused(op string, code driver.CUresult) error {
 	return w.kernel.refused(failed(op, code), &cfg)
 }
 
-// call adds the node, or changes it.
+// call adds the node, or changes it in a graph.
 func (w *kernelNode) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
-	shared := w.kernel.module.core.ctx.shared // of a context that may be another one than the graph's
+	shared := w.context().shared // of a context that may be another one than the graph's
 	if !shared.begin(0) {
 		return rt.CodeReset
 	}
 	defer shared.end(0)
+	return w.do(n, deps)
+}
+
+// do is call within a call that a reset waits for.
+func (w *kernelNode) do(n *rt.KernelNode, deps []driver.CUgraphNode) error {
 	args := w.fill(n)
 	n.Deps = uint32(len(deps))
 	if code := n.Do(unsafe.SliceData(deps), args); code != 0 {
@@ -262,7 +270,12 @@ func (w *kernelNode) setExec(e driver.CUgraphExec, n Node) error {
 	if w.attributed() {
 		return refuse("", ErrInvalidArgument, "CUDA cannot change the launch attributes of a kernel node in an executable")
 	}
-	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
+	c, from := w.context(), n.of.ctx
+	if !c.beginFrom(from, 0) { // the gate of the executables keeps a reset of from away
+		return rt.CodeReset
+	}
+	defer c.endFrom(from, 0)
+	return w.do(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
 }
 
 func (w *kernelNode) setAttributes(n driver.CUgraphNode) error {

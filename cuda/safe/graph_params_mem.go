@@ -83,7 +83,7 @@ func CopyNode[T any](dst, src Memory[T]) NodeParams {
 	p := driver.CUDA_MEMCPY3D{WidthInBytes: from.size(), Height: 1, Depth: 1}
 	p.SrcMemoryType, p.SrcDevice, p.SrcHost = from.end()
 	p.DstMemoryType, p.DstDevice, p.DstHost = to.end()
-	return &funcNode{
+	return NodeParams{other: &funcNode{
 		typ: driver.CU_GRAPH_NODE_TYPE_MEMCPY,
 		takes: func(op string, k *retained, _ *graphCore) error {
 			for _, s := range []span[T]{to, from} {
@@ -110,7 +110,7 @@ func CopyNode[T any](dst, src Memory[T]) NodeParams {
 		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 			return driver.CuGraphExecMemcpyNodeSetParams(e, n, &p, ctx)
 		},
-	}
+	}}
 }
 
 // end returns the span as source or destination of a copy.
@@ -143,7 +143,7 @@ func ZeroNode[T any](m Memory[T]) NodeParams {
 func memsetNode[T any](s span[T], c rt.Copy, err error) NodeParams {
 	var ctx driver.CUcontext
 	p := driver.CUDA_MEMSET_NODE_PARAMS{Dst: s.address, Value: uint32(c.Src), ElementSize: 1 << (c.Kind - rt.Set8), Width: c.Size, Height: 1}
-	return &funcNode{
+	return NodeParams{other: &funcNode{
 		typ: driver.CU_GRAPH_NODE_TYPE_MEMSET,
 		takes: func(op string, k *retained, _ *graphCore) error {
 			if err := s.retainedBy(op, k); err != nil {
@@ -165,5 +165,5 @@ func memsetNode[T any](s span[T], c rt.Copy, err error) NodeParams {
 		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 			return driver.CuGraphExecMemsetNodeSetParams(e, n, &p, ctx)
 		},
-	}
+	}}
 }

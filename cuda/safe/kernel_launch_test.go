@@ -257,6 +257,10 @@ func TestNoAllocations(t *testing.T) {
 		batch.Record(e), batch.WaitEvent(e), batch.LaunchGraph(exec)))
 	cooperative := one
 	cooperative.Cooperative = true
+	byHand := newGraph(t, x)
+	args := func() safe.NodeParams { return safe.KernelNode(pairs, one, safe.Val(pair{A: 1}), out.Arg()) }
+	node := addNode(t, byHand, args())
+	changed := executable(t, byHand)
 	for name, call := range map[string]func() error{
 		"record":      func() error { return s.Record(e) },
 		"wait event":  func() error { return other.WaitEvent(e) },
@@ -281,10 +285,12 @@ func TestNoAllocations(t *testing.T) {
 		"batch that is changed": func() error {
 			return errors.Join(batch.SetLaunch(0, pairs, one, safe.Val(pair{A: 2}), out.Arg()), batch.Submit(s))
 		},
-		"graph":                func() error { return exec.Launch(s) },
-		"graph that allocates": func() error { return allocates.Launch(s) },
-		"copy":                 func() error { return b.CopyFromHostAsync(s, h) },
-		"fill":                 func() error { return b.FillAsync(s, 1) },
+		"node": func() error { return node.Set(args()) },
+		"node of an executable": func() error { return changed.Set(node, args()) },
+		"graph":                 func() error { return exec.Launch(s) },
+		"graph that allocates":  func() error { return allocates.Launch(s) },
+		"copy":                  func() error { return b.CopyFromHostAsync(s, h) },
+		"fill":                  func() error { return b.FillAsync(s, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, call())

@@ -191,7 +191,7 @@ func SignalExternalNode(ops ...SemaphoreOp) NodeParams {
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 		return driver.CuGraphExecExternalSemaphoresSignalNodeSetParams(e, n, &p)
 	}
-	return w
+	return NodeParams{other: w}
 }
 
 // WaitExternalNode is a node that waits for semaphores: see [Stream.WaitExternal] and
@@ -214,7 +214,7 @@ func WaitExternalNode(ops ...SemaphoreOp) NodeParams {
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 		return driver.CuGraphExecExternalSemaphoresWaitNodeSetParams(e, n, &p)
 	}
-	return w
+	return NodeParams{other: w}
 }
 
 // semaphoreNode is the part of a node that does not depend on its type. fill makes CUDA's

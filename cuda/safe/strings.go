@@ -329,6 +329,14 @@ func (n Node) String() string {
 	return fmt.Sprintf("%v %#x", n.kind, uintptr(n.raw))
 }
 
+// String names the type of the nodes.
+func (w NodeParams) String() string {
+	if w.other == nil && !w.kernel.made {
+		return neverOpened("NodeParams")
+	}
+	return fmt.Sprint("NodeParams: ", w.kind())
+}
+
 // String describes the condition for messages.
 func (c Condition) String() string {
 	if c.of == nil {

@@ -78,6 +78,7 @@ func texts(t *testing.T) map[string]text {
 		"MemOp":      {safe.NewWriteOp(buffer[uint32](t, x, 1).At(0), 7), "MemOp: CU_STREAM_MEM_OP_WRITE_VALUE_32 at 0x[0-9a-f]+, value 7", nil},
 		"CopyOp":     {safe.NewCopyOp[float32](b, b), "CopyOp: 4096 bytes", nil},
 		"PrefetchOp": {safe.NewPrefetchOp(b, safe.HostLocation), "PrefetchOp: 4096 bytes at 0x[0-9a-f]+", nil},
+		"NodeParams": {safe.ZeroNode(b), "NodeParams: CU_GRAPH_NODE_TYPE_MEMSET", nil},
 		"UUID":       {safe.UUID{}, "GPU-[0-9-]+", nil},
 	}
 }
@@ -176,7 +177,7 @@ var zeros = map[string][]fmt.Stringer{
 	"Capture": {(*safe.Capture)(nil), &safe.Capture{}}, "Arg": {safe.Arg{}}, "Node": {safe.Node{}}, "Condition": {safe.Condition{}},
 	"Element[int]": {safe.Element[int]{}}, "MemOp": {safe.MemOp{}}, "CopyOp": {safe.CopyOp{}},
 	"PrefetchOp": {safe.PrefetchOp{}}, "ExternalMemory": {(*safe.ExternalMemory)(nil), &safe.ExternalMemory{}},
-	"ExternalSemaphore": {(*safe.ExternalSemaphore)(nil), &safe.ExternalSemaphore{}},
+	"ExternalSemaphore": {(*safe.ExternalSemaphore)(nil), &safe.ExternalSemaphore{}}, "NodeParams": {safe.NodeParams{}},
 }
 
 func TestStringsOfNothing(t *testing.T) {
@@ -187,6 +188,7 @@ func TestStringsOfNothing(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "0 multiprocessors of device 0", safe.SMResource{}.String())
+	assert.Equal(t, "NodeParams: CU_GRAPH_NODE_TYPE_KERNEL", safe.KernelNode(nil, safe.LaunchConfig{}).String())
 	assert.Equal(t, "Arg: 2 bytes", safe.Val(int16(-1)).String())
 	assert.Equal(t, "Arg: 32 bytes", safe.Val([4]float64{}).String())
 	assert.Equal(t, "Arg (invalid: no memory)", (*safe.Buffer[int])(nil).Arg().String())

@@ -176,7 +176,7 @@ func (a *act) work(o *own) (safe.NodeParams, error) {
 	case "read":
 		from, err := a.part(a.a)
 		if err != nil {
-			return nil, err
+			return safe.NodeParams{}, err
 		}
 		to, err := o.back.host.Slice(a.lo, a.hi)
 		return safe.CopyNode[float32](to, from), err
@@ -189,7 +189,7 @@ func (a *act) work(o *own) (safe.NodeParams, error) {
 	}
 	to, err := a.part(a.to)
 	if err != nil {
-		return nil, err
+		return safe.NodeParams{}, err
 	}
 	switch a.what {
 	case "fill":
