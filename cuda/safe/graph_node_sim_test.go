@@ -85,7 +85,10 @@ func TestCloseBesideNode(t *testing.T) {
 	store, b := kernel(t, x, "store"), buffer[uint64](t, x, 4)
 	kernelNode := func() safe.NodeParams { return safe.KernelNode(store, one, b.Arg(), safe.Val(uint64(1))) }
 	fillNode := func() safe.NodeParams { return safe.ZeroNode(b) }
-	add := func(g *safe.Graph, _ *safe.GraphExec, _ safe.Node, w safe.NodeParams) error { _, err := g.Add(w); return err }
+	add := func(g *safe.Graph, _ *safe.GraphExec, _ safe.Node, w safe.NodeParams) error {
+		_, err := g.Add(w)
+		return err
+	}
 	set := func(_ *safe.Graph, _ *safe.GraphExec, n safe.Node, w safe.NodeParams) error { return n.Set(w) }
 	setExec := func(_ *safe.Graph, e *safe.GraphExec, n safe.Node, w safe.NodeParams) error { return e.Set(n, w) }
 	for _, c := range []struct {

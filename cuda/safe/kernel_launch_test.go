@@ -285,7 +285,7 @@ func TestNoAllocations(t *testing.T) {
 		"batch that is changed": func() error {
 			return errors.Join(batch.SetLaunch(0, pairs, one, safe.Val(pair{A: 2}), out.Arg()), batch.Submit(s))
 		},
-		"node": func() error { return node.Set(args()) },
+		"node":                  func() error { return node.Set(args()) },
 		"node of an executable": func() error { return changed.Set(node, args()) },
 		"graph":                 func() error { return exec.Launch(s) },
 		"graph that allocates":  func() error { return allocates.Launch(s) },
