@@ -326,3 +326,39 @@ func TestSimReleaseInCapture(t *testing.T) {
 		t.Error("it hangs")
 	}
 }
+
+// TestSimAllocBesideBegin: a capture begins while NewBufferAsync waits for the stream, which then
+// allocates memory of the graph.
+func TestSimAllocBesideBegin(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s, e := stream(t, x), event(t, x)
+	defer simulated.Reset()
+	simulated.Delay("cuEventRecord", hang)
+	recorded := inDriver(t, func() error { return s.Record(e) }) // has the stream locked
+	var b *safe.Buffer[byte]
+	made := make(chan error)
+	graphs := make(chan *safe.Graph, 1)
+	captured := background(func() {
+		g, err := s.Capture(func() error { return <-made })
+		assert.NoError(t, err)
+		graphs <- g
+	})
+	allocated := background(func() {
+		var err error
+		b, err = safe.NewBufferAsync[byte](s, 100)
+		made <- err
+	})
+	simulated.Reset() // ends the delay
+	require.NoError(t, <-recorded)
+	<-allocated
+	<-captured
+	g := <-graphs
+	closing(t, g)
+	if err := b.Zero(); err != nil { // nil if the capture has come late
+		assert.ErrorIs(t, err, safe.ErrNotAllocated, "no launch has allocated it")
+	}
+	require.NoError(t, b.Close())
+	noViolation(t)
+}

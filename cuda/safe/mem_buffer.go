@@ -114,17 +114,22 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 		return nil, err
 	}
 	defer c.Release()
-	b := &block{size: size}
-	if captured, err := b.allocateCaptured(c); err != nil {
-		return nil, wrap(op, err)
-	} else if captured {
-		return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, nil
+	for {
+		b := &block{size: size}
+		if captured, err := b.allocateCaptured(c); err != nil {
+			return nil, wrap(op, err)
+		} else if captured {
+			return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, nil
+		}
+		b.free = (*block).memFree
+		err := b.allocateOn(c, c.ctx, 0)
+		if err == nil {
+			return newBuffer[T](b, n), nil
+		}
+		if size == 0 || !errors.Is(err, ErrCapturing) || c.capture.Load() == nil { // else one has begun meanwhile
+			return nil, wrap(op, err)
+		}
 	}
-	b.free = (*block).memFree
-	if err := b.allocateOn(c, c.ctx, 0); err != nil {
-		return nil, wrap(op, err)
-	}
-	return newBuffer[T](b, n), nil
 }
 
 // memFree frees device memory, which waits for all work of the context.
