@@ -6,7 +6,7 @@ package safe
 type (
 	turnRank   struct{} // backlog.turn: a wait for room in a stream's queue
 	streamRank struct{} // queue.mu: calls on a stream
-	nodeRank   struct{} // coldWork: parameters of nodes
+	nodeRank   struct{} // funcNode: parameters of nodes
 	pairRank   struct{} // pairs
 	graphRank  struct{} // graphCore.mu: a graph, its child graphs, and the capture into it
 	execRank   struct{} // execCore.mu: an executable

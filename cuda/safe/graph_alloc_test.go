@@ -167,6 +167,33 @@ func TestSimLaunchReclaims(t *testing.T) {
 	}
 }
 
+// TestSimInstantiateAfterClose: Close of an executable waits for a call with its graph, which can have
+// one executable at a time.
+func TestSimInstantiateAfterClose(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g := newGraph(t, x)
+	_, _, err := safe.AddAlloc[byte](g, 100)
+	require.NoError(t, err)
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	defer simulated.Reset()
+	simulated.Delay("cuGraphGetNodes", hang)
+	listed := inDriver(t, func() error { _, err := g.Nodes(); return err })
+	again := background(func() {
+		assert.NoError(t, e.Close())
+		e, err := g.Instantiate()
+		if assert.NoError(t, err) {
+			assert.NoError(t, e.Close())
+		}
+	})
+	simulated.Reset() // ends the delay
+	require.NoError(t, <-listed)
+	<-again
+	noViolation(t)
+}
+
 // TestFreeAsyncAfterBorrowed tests that FreeAsync is ordered after work on a closed Stream that shares
 // a queue with its stream.
 func TestFreeAsyncAfterBorrowed(t *testing.T) {

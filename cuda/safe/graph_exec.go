@@ -191,7 +191,7 @@ func (e *execCore) Destroy(wait bool) error {
 }
 
 // destroy destroys the executable with its graph locked: the two share parts.
-func (e *execCore) destroy(_, inTurn bool) error {
+func (e *execCore) destroy(wait, inTurn bool) error {
 	destroy := func() error {
 		if e.ctx.shared.reset.Load() {
 			return nil
@@ -205,8 +205,8 @@ func (e *execCore) destroy(_, inTurn bool) error {
 		defer e.source.mu.Unlock()
 		return e.destroys.tryInTurn(&executables, destroy)
 	}
-	if !e.source.mu.TryLock() {
-		return lifetime.ErrLater
+	if err := e.source.lock(wait); err != nil {
+		return err
 	}
 	defer e.source.mu.Unlock()
 	return e.destroys.try(&executables, false, destroy)

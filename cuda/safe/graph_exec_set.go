@@ -1,34 +1,29 @@
 package safe
 
 import (
-	"runtime"
-
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
 // node calls f for a node of the graph that e was instantiated from, with both locked.
 func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
-	c, err := e.lockable(op)
+	c, err := e.acquire(op)
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(e)
+	defer c.Release()
 	if n.of == nil || n.of.top() != c.source {
 		return refuse(op, ErrForeignNode, "the executable was instantiated from another graph than the node's")
 	}
 	return c.node(op, n, f)
 }
 
-// node is GraphExec.node for an executable that is not acquired.
+// node is GraphExec.node for an executable that is acquired.
 func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 	if err := lock(op, n.of.mu); err != nil {
 		return err
 	}
 	defer n.of.mu.Unlock()
-	switch { // Destroy of both locks the graph, too
-	case e.Closed():
-		return &Error{Op: op, Err: ErrClosed}
-	case n.of.top().Closed():
+	if n.of.top().Closed() { // see graphCore.enter
 		return refuse(op, ErrClosed, "the node's graph is closed")
 	}
 	if err := n.of.usable(op); err != nil {

@@ -136,7 +136,7 @@ func TestCleanupRace(t *testing.T) {
 		all.Go(func() {
 			for j, o := range objects[i] {
 				u := owned(o)
-				if j%2 == 0 {
+				if j%2 == 0 { // kept
 					u.cleanup.Stop()
 				}
 				if j%100 == 0 {
@@ -146,14 +146,22 @@ func TestCleanupRace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for i := range objects {
-		for j, o := range objects[i] {
-			if j%2 == 0 {
+	kept := func(i int) bool { return i%2 == 0 }
+	for _, some := range objects {
+		require.Eventually(t, func() bool {
+			runtime.GC()
+			for i, o := range some {
+				if !kept(i) && !o.gone() {
+					return false
+				}
+			}
+			return true
+		}, time.Minute, time.Millisecond)
+		for i, o := range some {
+			if kept(i) {
 				assert.False(t, o.Closed())
 				require.NoError(t, o.Close())
-				continue
 			}
-			require.Eventually(t, func() bool { runtime.GC(); return o.gone() }, time.Minute, time.Millisecond)
 		}
 	}
 }
