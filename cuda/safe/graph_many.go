@@ -235,7 +235,7 @@ var nodeRuns = sync.Pool{New: func() any { return new(nodeRun) }}
 
 // over gives the memory back.
 func (r *nodeRun) over() {
-	clear(r.works[:cap(r.works)]) // some may have been left out
+	clear(r.works[:min(r.taken, cap(r.works))]) // some may have been left out since
 	r.works, r.kept, r.taken, r.words, r.raw = r.works[:0], nil, 0, r.words[:0], r.raw[:0]
 	nodeRuns.Put(r)
 }

@@ -12,7 +12,7 @@ import (
 // Functions such as [KernelNode] and [CopyNode] make them; pass them to [Graph.Add],
 // [Node.Set] or [GraphExec.Set], for any number of nodes. Graphs and executables retain the
 // objects that their nodes use. To read the parameters of a node, see [Node.KernelParams]
-// and [Node.Params]. The zero NodeParams are refused.
+// and [Node.Params]. Calls with the zero NodeParams return [ErrInvalidArgument].
 type NodeParams struct {
 	kernel kernelNode // a value: programs make NodeParams for each node and each change
 	other  *funcNode  // instead, for all other types
