@@ -97,16 +97,6 @@ func NewGraph(x *Context) (*Graph, error) {
 	return g.adopt(op)
 }
 
-// lock locks the graph, or returns lifetime.ErrLater if it would have to wait and may not.
-func (g *graphCore) lock(wait bool) error {
-	if wait {
-		g.mu.Lock()
-	} else if !g.mu.TryLock() {
-		return lifetime.ErrLater
-	}
-	return nil
-}
-
 // enter locks the graph for a call that does not acquire it, if it is open: Destroy locks it, too.
 func (g *graphCore) enter(op string) error {
 	if err := lock(op, g.mu); err != nil {

@@ -205,8 +205,8 @@ func (e *execCore) destroy(wait, inTurn bool) error {
 		defer e.source.mu.Unlock()
 		return e.destroys.tryInTurn(&executables, destroy)
 	}
-	if err := e.source.lock(wait); err != nil {
-		return err
+	if !lockOr(e.source.mu, wait) {
+		return lifetime.ErrLater
 	}
 	defer e.source.mu.Unlock()
 	return e.destroys.try(&executables, false, destroy)

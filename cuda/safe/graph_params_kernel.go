@@ -107,9 +107,9 @@ func (w *kernelNode) each(op string, use func(h *lifetime.Handle, b *block) bool
 	return nil
 }
 
-// changeKernel changes a kernel node, whose graph or executable is locked, by set. The node will use the objects
-// in listed. Mostly it has used the same ones before: then nothing is retained anew. If not,
-// replaced gets what it retained before.
+// changeKernel changes a kernel node, whose graph or executable is locked, by set. The node will
+// use the objects in listed. Mostly it has used the same ones before: then nothing is retained
+// anew. If not, replaced gets what it retained before.
 func (w *NodeParams) changeKernel(op string, n Node, kept *graphRetained, listed *objectList, set func() error, replaced func(before *retained)) error {
 	c := w.kernel.context()
 	if now := kept.of(n.raw); now != nil && listed.are(now, c) {

@@ -174,9 +174,7 @@ func TestHandleDropped(t *testing.T) {
 	defer TrackLeaks(false)
 	o := live(t, nil)
 	o.err = errors.New("refused")
-	func() {
-		owned(o)
-	}()
+	owned(o)
 	runtime.GC()
 	require.Eventually(t, o.gone, time.Minute, time.Millisecond)
 	var leak *Leak
