@@ -398,7 +398,9 @@ func TestAllocationCrossings(t *testing.T) {
 	cached := caching(t)
 	freed(t, cached, 1) // it has a heap
 	t.Setenv(noCache, "1")
-	x := open(t, 0)
+	x, err := safe.NewContext(cached.Device(), safe.ContextOptions{}) // the primary context may have a cache
+	require.NoError(t, err)
+	closing(t, x)
 	s := stream(t, x)
 	a := newArenaOf(t, s, 1<<20)
 	in[byte](t, a, 1) // the arena has a block
