@@ -182,10 +182,10 @@ func (b *block) freeOn(s *streamCore) (driver.CUresult, error) {
 
 // GraphMemory is the memory on a device that graphs allocate (see [AddAlloc]), in bytes:
 // the present amounts and the peaks since the process began or
-// [Context.ResetGraphMemoryPeaks]. The driver counts in pieces, of 32 MiB on an H200, and may
-// count a piece as allocated after all memory in it was freed.
+// [Context.ResetGraphMemoryPeaks]. The driver counts in pieces, of 32 MiB on an H200, and
+// counts a piece as used until [Context.TrimGraphMemory], even if all memory in it was freed.
 type GraphMemory struct {
-	Used, UsedPeak         uint64 // allocated
+	Used, UsedPeak         uint64 // allocated, or freed and not trimmed
 	Reserved, ReservedPeak uint64 // reserved by the driver for allocations
 }
 
@@ -226,7 +226,8 @@ func (x *Context) ResetGraphMemoryPeaks() error {
 }
 
 // TrimGraphMemory releases memory of the context's device that the driver has reserved for
-// graphs and that is not allocated. Source: cuDeviceGraphMemTrim.
+// graphs and that is not allocated. The next launch that needs it reserves it again.
+// Source: cuDeviceGraphMemTrim.
 func (x *Context) TrimGraphMemory() error {
 	return x.do("Context.TrimGraphMemory", func() error { return driver.CuDeviceGraphMemTrim(x.core.device.raw) })
 }

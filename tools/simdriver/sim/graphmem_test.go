@@ -103,6 +103,8 @@ func TestGraphGivesMemory(t *testing.T) {
 	require.NoError(t, driver.CuGraphLaunch(e, s))
 	require.NoError(t, driver.CuGraphLaunch(frees, s))
 	require.NoError(t, driver.CuStreamSynchronize(s))
+	assert.Equal(t, used+4, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), "it is not trimmed")
+	require.NoError(t, driver.CuDeviceGraphMemTrim(0))
 	assert.Equal(t, used, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT))
 	assert.ErrorIs(t, driver.CuMemFree(p), invalid)
 }
@@ -119,10 +121,11 @@ func TestGraphMemAttributes(t *testing.T) {
 	}
 	used, reserved := graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), graphMemory(t, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
 	launched(t, g)
-	assert.Equal(t, used, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT))
+	assert.Equal(t, used+1<<20, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT))
 	assert.Equal(t, used+1<<20, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH))
 	assert.Equal(t, reserved+1<<20, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT))
 	require.NoError(t, driver.CuDeviceGraphMemTrim(0))
+	assert.Equal(t, used, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT))
 	assert.Equal(t, reserved, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT))
 	assert.Equal(t, reserved+1<<20, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
 

@@ -6,7 +6,9 @@ enum { PINNED = 1, MANAGED = 2 };                   /* type of an allocation */
 enum { ON_DEVICE = 1, ON_HOST, ON_NODE };           /* location */
 enum { ACCESS = 12 /* bytes */, READ_WRITE = 3 };
 
-static struct memory { uint64_t used, used_high, reserved, reserved_high; } memories[MAX_DEVICES];
+/* kept is the most that was allocated at once since the last trim: the driver calls it used and reserved,
+ * whether or not it is still allocated. */
+static struct memory { uint64_t allocated, kept, used_high, reserved_high; } memories[MAX_DEVICES];
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -22,16 +24,16 @@ void block_present(struct block *b, bool there)
 		return;
 	}
 	b->counted = true;
-	m->used += b->size;
-	m->used_high = larger(m->used_high, m->used);
-	m->reserved = larger(m->reserved, m->used);
-	m->reserved_high = larger(m->reserved_high, m->reserved);
+	m->allocated += b->size;
+	m->kept = larger(m->kept, m->allocated);
+	m->used_high = larger(m->used_high, m->kept);
+	m->reserved_high = larger(m->reserved_high, m->kept);
 }
 
 void block_uncount(struct block *b)
 {
 	if (b->counted)
-		memories[b->device].used -= b->size;
+		memories[b->device].allocated -= b->size;
 	b->counted = false;
 }
 
@@ -119,7 +121,7 @@ static CUresult find(CUdevice device, CUgraphMem_attribute attribute, void *valu
 		return INVALID_DEVICE;
 	if (!value || attribute > RESERVED_HIGH)
 		return INVALID_VALUE;
-	*at = attribute == USED ? &m->used : attribute == USED_HIGH ? &m->used_high : attribute == RESERVED ? &m->reserved : &m->reserved_high;
+	*at = attribute == USED_HIGH ? &m->used_high : attribute == RESERVED_HIGH ? &m->reserved_high : &m->kept;
 	return OK;
 }
 
@@ -146,7 +148,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 	memcpy(&wanted, value, sizeof wanted);
 	if (wanted || attribute == USED || attribute == RESERVED)
 		return INVALID_VALUE;
-	*at = attribute == USED_HIGH ? memories[device].used : memories[device].reserved;
+	*at = memories[device].kept;
 	return OK;
 }
 
@@ -155,6 +157,6 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 	ENTER(0);
 	if (!device_get(device))
 		return INVALID_DEVICE;
-	memories[device].reserved = memories[device].used;
+	memories[device].kept = memories[device].allocated;
 	return OK;
 }
