@@ -120,3 +120,33 @@ func TestPoolDrained(t *testing.T) {
 	}
 	noViolation(t)
 }
+
+// TestNoticeForeign: trimming a pool does not touch a borrowed stream unless package safe has freed memory
+// there, and then once: its owner may be beginning a capture with raw calls.
+func TestNoticeForeign(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	raw := rawStream(t, x)
+	defer func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) }()
+	s, err := safe.BorrowStream(raw, x, nil)
+	require.NoError(t, err)
+	defer s.Close()
+	again, err := s.Borrow()
+	require.NoError(t, err)
+	defer again.Close()
+	p, err := safe.NewPool(x, safe.PoolOptions{})
+	require.NoError(t, err)
+	closing(t, p)
+	queries := func() int {
+		before := simulated.Calls("cuStreamQuery")
+		require.NoError(t, p.Trim(0))
+		return simulated.Calls("cuStreamQuery") - before
+	}
+	assert.Zero(t, queries(), "unused")
+	b, err := safe.NewBufferFrom[uint32](p, s, 4)
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	assert.Equal(t, 1, queries(), "a release")
+	assert.Zero(t, queries(), "noticed")
+}

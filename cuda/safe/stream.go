@@ -26,6 +26,7 @@ type streamCore struct {
 	owned       bool
 	owner       any         // of a borrowed stream: stays reachable
 	of          *streamCore // the stream that this one borrows, or nil
+	foreign     bool        // other code owns it, and may begin captures on it with raw calls
 	green       *greenCore  // the green context that made the stream, or nil
 	nonBlocking bool
 	priority    int
@@ -34,7 +35,7 @@ type streamCore struct {
 
 	// Guarded by mu:
 	used  bool           // some memory block lists the stream in its streamUses
-	freed bool           // memory of a pool was freed on it
+	freed bool           // memory of a pool was freed on it, and the driver may not have noticed
 	tail  driver.CUevent // recorded after the last work of a closed stream, 0 for none
 	over  bool           // closed: the handle is no longer ours
 
@@ -164,7 +165,9 @@ func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
 
 // BorrowStream makes a stream that was created elsewhere usable with this package, and
 // never destroys it. owner may be nil; otherwise it stays reachable until the Stream is
-// closed. The stream must not be capturing. The errors are those of [StreamFromRaw].
+// closed. The stream must not be capturing. Once work was enqueued on the Stream, capture with
+// [Stream.Capture], or close the Stream before you begin a capture with raw calls: this package may
+// call the driver for the stream until then. The errors are those of [StreamFromRaw].
 // Source: cuStreamGetCtx, cuStreamGetCtx_v2.
 func BorrowStream(raw driver.CUstream, x *Context, owner any) (*Stream, error) {
 	return foreignStream("BorrowStream", raw, x, owner, false)
@@ -179,7 +182,7 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 	if raw <= driver.CU_STREAM_PER_THREAD {
 		return nil, refuse(op, driver.CUDA_ERROR_INVALID_HANDLE, "%#x is a default stream; use LegacyStream or NewStream", uintptr(raw))
 	}
-	s := &streamCore{ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, owner: owner}
+	s := &streamCore{ctx: c, raw: raw, callContext: c.handleContext(), owned: owned, foreign: !owned, owner: owner}
 	s.reveal()
 	c.shared.share(s)
 	err = wrap(op, s.describe(op))
@@ -270,7 +273,7 @@ func (s *Stream) Borrow() (*Stream, error) {
 // borrowed returns a new core for the same stream of CUDA. owner stays reachable.
 func (s *streamCore) borrowed(owner any) *streamCore {
 	return &streamCore{
-		queue: s.queue, ctx: s.ctx, raw: s.raw, callContext: s.callContext, of: s, owner: owner,
+		queue: s.queue, ctx: s.ctx, raw: s.raw, callContext: s.callContext, of: s, foreign: s.foreign, owner: owner,
 		green: s.green, nonBlocking: s.nonBlocking, priority: s.priority,
 	}
 }

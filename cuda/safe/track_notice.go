@@ -14,12 +14,13 @@ func (c *contextState) noticeReleases() error {
 }
 
 // notice makes the driver notice the stream's releases if no call is using it. The lock, for which
-// Close waits, keeps the stream from being destroyed.
+// Close waits, keeps the stream from being destroyed. It leaves foreign streams alone if package
+// safe has freed nothing there, as their owner may be beginning a capture.
 func (s *streamCore) notice() {
 	if !s.mu.TryLock() {
 		return
 	}
-	if s.Closed() {
+	if s.Closed() || s.foreign && !s.freed {
 		s.mu.Unlock()
 		return
 	}
@@ -46,9 +47,9 @@ func (s *streamCore) noticeReleases() {
 	_ = s.ctx.withCurrent(func() error { s.synchronizeIdle(); return nil })
 }
 
-// synchronizeIdle synchronizes with the stream if its work has completed.
+// synchronizeIdle synchronizes with the stream if its work has completed. mu is held.
 func (s *streamCore) synchronizeIdle() {
 	if rt.Query(s.callContext, s.raw, 0) == 0 {
-		_ = s.synchronize() // an error is reported by what follows
+		s.freed = s.synchronize() != nil && s.freed // later calls report an error
 	}
 }

@@ -73,7 +73,7 @@ func parse(args []string) (*options, error) {
 		return nil, err
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("what is %q?", f.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	if o.profile != "" && profileNamed(o.profile) == nil {
 		return nil, fmt.Errorf("no profile %q: see -list", o.profile)
