@@ -100,7 +100,7 @@ func fetch(c config, row *model.Row, stderr io.Writer) (fs.FS, error) {
 	return os.DirFS(dir), nil
 }
 
-// lookup is what is pinned for the versions that the command line asks for.
+// lookup is the pinned release for the versions that the command line asks for.
 func lookup(c config, row *model.Row) (headers.Release, error) {
 	release, err := headers.Lookup(c.cuda)
 	if row.Fetch != "" {

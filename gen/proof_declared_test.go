@@ -18,7 +18,7 @@ import (
 )
 
 // complete compares what the C compiler sees declared in NVIDIA's headers with
-// what is in the model: functions and macros by the preprocessed text, types by
+// the model: functions and macros by the preprocessed text, types by
 // the debugging information. So the other proofs are about everything.
 func (p *proof) complete(t *testing.T) {
 	source := filepath.Join(p.work, "declared.c")
@@ -54,7 +54,7 @@ func (p *proof) knownTypes(t *testing.T, typedefs []string) {
 	}
 }
 
-// same compares the model with what is in C without regard to the order: everything that is
+// same compares names in the model with those in C, in any order: everything that is
 // the API's own must be in the model, which may have more that its functions use.
 func (p *proof) same(t *testing.T, what string, inModel, own, inC []string) {
 	require.NotEmpty(t, own)

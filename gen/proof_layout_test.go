@@ -144,7 +144,7 @@ func (m *measurer) add(subject, property string, want any, c, g string) {
 func (m *measurer) decl(d *model.Decl) {
 	size, align := "sizeof("+typeOf(d)+")", "_Alignof("+typeOf(d)+")"
 	if m.unnamed[d] || d.Inline {
-		size, align = "", "" // its place shows in what is around it
+		size, align = "", "" // its place shows in the record around it
 	}
 	m.add(d.C, "size", d.Size, size, "unsafe.Sizeof("+zero(d.Go)+")")
 	if d.Align > 8 { // more than Go knows: its allocator sees to it

@@ -157,7 +157,7 @@ func unproven(t *testing.T, reason string) {
 func newProof(t *testing.T, module, api, version string) *proof {
 	dir, err := headers.Find(version)
 	if errors.Is(err, fs.ErrNotExist) {
-		unproven(t, fmt.Sprintf("make generate fetches what is missing: %v", err))
+		unproven(t, fmt.Sprintf("make generate fetches missing headers: %v", err))
 	}
 	require.NoError(t, err)
 	dir = shownHeaders(t, dir, model.RowOf(api))

@@ -39,7 +39,7 @@ func TestProofRequested(t *testing.T) {
 	for _, release := range releases {
 		dir, err := release.Find()
 		if err != nil {
-			unproven(t, fmt.Sprintf("make on-request fetches what is missing: %v", err))
+			unproven(t, fmt.Sprintf("make on-request fetches missing headers: %v", err))
 		}
 		for _, row := range model.Requested() {
 			proofs = append(proofs, requestedProof(t, module, dir, row, release.Version))

@@ -66,7 +66,7 @@ func main() {
 	gen("my_sparse", "sparse", "-row", filepath.Join(in, "cusparse.json"))
 	shared := gen("mylib", "mylib", "-row", row, "-uses", "cusparse=example.com/user/my_sparse")
 	assert.NotContains(t, string(shared["ztypes.go"]), "CusparseMatDescr_t")
-	assert.NotContains(t, string(shared["zstructs.go"]), "CusparsePart", "nor what is in it")
+	assert.NotContains(t, string(shared["zstructs.go"]), "CusparsePart", "nor its members")
 	assert.Contains(t, string(shared["zdoc.go"]), "errors.Is(err, my_sparse.CUSPARSE_STATUS_NOT_SUPPORTED)")
 	goTool(t, dir, []string{"CGO_ENABLED=0"}, "vet", "./...")
 }

@@ -21,7 +21,7 @@ type downloads struct {
 
 // ask asks pip where the packages are, once for all versions of one. What it
 // does not find, an old pip among the reasons, is missing from the index: the
-// download that then takes place says what is wrong.
+// download that then takes place reports the error.
 func (d *downloads) ask(ctx context.Context, packages []Package) {
 	var names []string
 	for _, p := range packages {

@@ -233,7 +233,7 @@ func compareVersions(a, b string) int {
 	return cmp.Or(cmp.Compare(aMajor, bMajor), cmp.Compare(aMinor, bMinor))
 }
 
-// splitVersion gives 12 and 9 for "12.9", zeros for what is no version.
+// splitVersion gives 12 and 9 for "12.9", and 0 for a part that is no number.
 func splitVersion(version string) (major, minor int) {
 	a, b, _ := strings.Cut(version, ".")
 	major, _ = strconv.Atoi(a)

@@ -149,14 +149,14 @@ func TestParseManifestRefuses(t *testing.T) {
 	}
 }
 
-// manifestOf is a manifest as nobody has validated it.
+// manifestOf is a manifest that is not validated.
 func manifestOf(tb testing.TB, releases ...Release) string {
 	data, err := json.Marshal(document{releases})
 	require.NoError(tb, err)
 	return string(data)
 }
 
-// FuzzManifest: what is accepted is valid, and formatting it is stable.
+// FuzzManifest: an accepted manifest is valid, and formatting it is stable.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(manifestOf(f, sampleRelease(f))))
 	f.Add([]byte(manifestOf(f, sampleRelease(f), sampleRelease(f))))

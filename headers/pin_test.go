@@ -67,7 +67,7 @@ func TestPinLibraries(t *testing.T) {
 	}, s.pipCalls(t))
 	assert.EqualValues(t, 11, s.requests.Load())
 
-	// What is pinned can be fetched, in parts and whole.
+	// The pinned release can be fetched, in parts and whole.
 	dir, err := r.Fetch(t.Context(), nil)
 	require.NoError(t, err)
 	newSite(t, func(w http.ResponseWriter, _ *http.Request, data []byte) { _, _ = w.Write(data) }, wheels)

@@ -28,7 +28,7 @@ type wheel struct {
 
 // locate asks pip for the wheels of requirements, by the names of their
 // packages. What it does not find, an old pip among the reasons, is missing
-// from the result: the download that then takes place says what is wrong.
+// from the result: the download that then takes place reports the error.
 func locate(ctx context.Context, requirements ...string) map[string]pip.Wheel {
 	found, _ := pipClient.Locate(ctx, false, platforms, requirements...)
 	wheels := map[string]pip.Wheel{}

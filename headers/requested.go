@@ -39,7 +39,7 @@ func (p part) replaces(before part, version string) bool {
 	return p.library == before.library && compareVersions(version, p.since) >= 0
 }
 
-// Requested is what is pinned for a CUDA version of the libraries that are bound on request.
+// Requested has the pinned libraries that are bound on request, for a CUDA version.
 type Requested struct {
 	CUDA      string    `json:"cuda"`
 	Libraries []Library `json:"libraries"` // sorted by name

@@ -16,7 +16,7 @@ sources=/etc/apt/sources.list.d/debian.sources
 
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-work=$(mktemp -d "$folder/.work.XXXXXX") # beside the results: what is moved there is whole
+work=$(mktemp -d "$folder/.work.XXXXXX") # beside the results: mv puts whole folders there
 trap 'rm -rf "$work"' EXIT
 
 # fetch unpacks the package of a suite. apt is given the system's own first

@@ -158,7 +158,7 @@ func TestSimFedAtTheEnd(t *testing.T) {
 	require.NoError(t, side.Synchronize())
 	require.NoError(t, b.Close())
 	settle(t)
-	assert.Eventually(t, func() bool { return simulated.Live("async") == live-1 }, atOnce, time.Millisecond, "nobody needs it")
+	assert.Eventually(t, func() bool { return simulated.Live("async") == live-1 }, atOnce, time.Millisecond, "no graph needs it")
 }
 
 // TestSimModuleClosed: a module closed during a captured launch is retained.
@@ -302,7 +302,7 @@ func TestSimLostGraphIsSaid(t *testing.T) {
 	t.Log(err)
 	_, lost := g.Nodes()
 	assert.ErrorIs(t, lost, safe.ErrGraphLost)
-	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the graph is lost and nobody says so")
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the graph is lost and the error does not say so")
 }
 
 // TestSimReleaseInCapture: Release does not release a capturing stream.

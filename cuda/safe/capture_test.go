@@ -68,7 +68,7 @@ func TestCapture(t *testing.T) {
 			require.NoError(t, g.Close())
 			require.NoError(t, e.Upload(s))
 			require.NoError(t, e.Launch(s))
-			require.NoError(t, y.CopyToHost(got), "behind the launch")
+			require.NoError(t, y.CopyToHost(got), "after the launch")
 			assert.EqualValues(t, 5, got[n-1])
 		})
 	}

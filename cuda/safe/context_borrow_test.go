@@ -1,6 +1,6 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// What is borrowed from a context that is closed or reset.
+// Objects borrowed from a context that is closed or reset.
 
 package safe_test
 

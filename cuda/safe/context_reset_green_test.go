@@ -183,7 +183,7 @@ func TestWaitBesideRefusedReset(t *testing.T) {
 	}
 }
 
-// TestCloseBesideRefusedReset: what is closed while a reset waits is destroyed if CUDA then refuses the
+// TestCloseBesideRefusedReset: an object closed while a reset waits is destroyed if CUDA then refuses the
 // reset.
 func TestCloseBesideRefusedReset(t *testing.T) {
 	needsSimulated(t)

@@ -25,9 +25,9 @@ func TestFactFault(t *testing.T) {
 		notices bool
 		front   func(*fault) error
 	}{
-		{"behind a kernel", true, (*fault).gate},
-		{"behind a host function", false, (*fault).hold},
-		{"behind a host function and a kernel", true, func(w *fault) error { return first(w.hold, w.gate) }},
+		{"after a kernel", true, (*fault).gate},
+		{"after a host function", false, (*fault).hold},
+		{"after a host function and a kernel", true, func(w *fault) error { return first(w.hold, w.gate) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) { dies(t, c.front, c.notices) })
@@ -134,7 +134,7 @@ func dies(t *testing.T, front func(*fault) error, notices bool) {
 	} {
 		assert.ErrorIs(t, c.on(c.do), code, c.name)
 	}
-	assert.Empty(t, ran, "a host function behind the fault")
+	assert.Empty(t, ran, "a host function after the fault")
 	for _, c := range []closer{s, m, w.x} {
 		err := c.Close()
 		assert.True(t, err == nil || safe.IsFatal(err), "%v", err)

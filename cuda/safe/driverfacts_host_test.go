@@ -225,7 +225,7 @@ func TestFactDestroyedStreamGoesOn(t *testing.T) {
 	}))
 	opened.Store(true)
 	g.open()
-	assert.True(t, next(t, ran), "behind the gate")
+	assert.True(t, next(t, ran), "after the gate")
 }
 
 // TestFactQueue: a stream queues some work that cannot run yet; more blocks its thread.

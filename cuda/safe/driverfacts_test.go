@@ -311,6 +311,6 @@ func TestFactPrimaryContext(t *testing.T) {
 			assert.NotEqual(t, before, after)
 		}
 		require.NoError(t, driver.CuDevicePrimaryCtxRelease(0))
-		assert.ErrorIs(t, driver.CuDevicePrimaryCtxRelease(0), driver.CUDA_ERROR_INVALID_CONTEXT, "nobody retains it")
+		assert.ErrorIs(t, driver.CuDevicePrimaryCtxRelease(0), driver.CUDA_ERROR_INVALID_CONTEXT, "it is not retained")
 	})
 }

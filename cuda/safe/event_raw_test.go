@@ -120,7 +120,7 @@ func TestBorrowEvent(t *testing.T) {
 	require.NoError(t, destroyEvent(x, raw), "it is still there")
 }
 
-// TestBorrowedEventShares: an Event and those that borrow it share what is known of it.
+// TestBorrowedEventShares: an Event and those that borrow it share its state.
 func TestBorrowedEventShares(t *testing.T) {
 	x := open(t, 0)
 	s, e := stream(t, x), event(t, x)

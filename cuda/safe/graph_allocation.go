@@ -23,7 +23,7 @@ type graphAllocation struct {
 // of its recaptures have the same places.
 type graphPlace struct {
 	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since; or the claim of FreeAsync
-	owners  atomic.Int32                    // blocks; the last one frees what is left
+	owners  atomic.Int32                    // blocks; the last one frees memory that is still allocated
 	number  uint64                          // in order of creation, in which those of an executable are locked
 
 	mu   mutex[placeRank] // held during launches, and during the release by FreeAsync

@@ -337,7 +337,7 @@ func (e *execCore) replaced(before *retained) {
 // look for revoked resources.
 func (e *execCore) forgetUsers() { e.known, e.latest, e.revocations = nil, nil, 0 }
 
-// retire starts the release of what is retired so far.
+// retire starts the release of the objects retired so far.
 func (e *execCore) retire() (again bool) {
 	if !e.mu.TryLock() { // its holder may be waiting for room in a stream's queue
 		return true

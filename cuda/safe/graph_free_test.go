@@ -22,7 +22,7 @@ func TestAllocLeft(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
 	n, times, allFreed := 100, 1, unused(t, x)
-	if onGPU { // which counts memory as used that was freed: a leak of much shows in what is left
+	if onGPU { // which counts freed memory as used: a large leak shows in the memory left
 		n, times, allFreed = 16<<20, 4, func() {}
 		before, _, err := x.MemoryInfo()
 		require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestAllocFreedAside(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	done, err := side.Query()
 	require.NoError(t, err)
-	assert.False(t, done, "it frees what is not allocated yet")
+	assert.False(t, done, "it frees memory that is not allocated yet")
 	gate.open()
 	require.NoError(t, side.Synchronize())
 	require.NoError(t, s.Synchronize())

@@ -45,7 +45,7 @@ func TestGreenParentFirst(t *testing.T) {
 	require.NoError(t, b.FillAsync(lent, 5))
 	require.NoError(t, lent.Close())
 	got := make([]float32, 10)
-	require.NoError(t, b.CopyToHost(got), "behind the work of the closed stream")
+	require.NoError(t, b.CopyToHost(got), "after the work of the closed stream")
 	assert.EqualValues(t, 5, got[9])
 	assert.True(t, active())
 	require.NoError(t, b.Close())

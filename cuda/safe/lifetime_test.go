@@ -47,7 +47,7 @@ func TestParentFirst(t *testing.T) {
 	require.NoError(t, b.FillAsync(s, 2))
 	require.NoError(t, s.Close())
 	got := make([]float32, 100)
-	require.NoError(t, b.CopyToHost(got), "behind the work of the closed stream")
+	require.NoError(t, b.CopyToHost(got), "after the work of the closed stream")
 	assert.EqualValues(t, 2, got[99])
 	_, active, err := x.Device().PrimaryState()
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestParentFirst(t *testing.T) {
 	}, hang, time.Millisecond, "the last object is closed")
 }
 
-// TestDropped: what is dropped without Close is given back.
+// TestDropped: objects dropped without Close are released.
 func TestDropped(t *testing.T) {
 	x := open(t, 0)
 	const size = 256 << 20
@@ -202,7 +202,7 @@ func TestForeignCaptures(t *testing.T) {
 				_, err = s.ID()
 				assert.ErrorIs(t, err, safe.ErrCapturing)
 				assert.ErrorIs(t, x.Synchronize(), safe.ErrCapturing)
-				assert.ErrorIs(t, b.Zero(), safe.ErrCapturing, "the buffer is used by what is captured")
+				assert.ErrorIs(t, b.Zero(), safe.ErrCapturing, "captured work uses the buffer")
 				_, err = safe.NewBufferAsync[float32](s, n)
 				assert.ErrorIs(t, err, safe.ErrCapturing)
 				require.NoError(t, s.Record(e))

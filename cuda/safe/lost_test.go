@@ -85,8 +85,8 @@ func (d *doomed) lose(t *testing.T) {
 	require.NoError(t, d.store.Launch(d.bad, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
 }
 
-// TestFutureAfterLoss: the future of a host function completes though nobody asks
-// CUDA for anything.
+// TestFutureAfterLoss: the future of a host function completes though the program
+// makes no call.
 func TestFutureAfterLoss(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)

@@ -130,7 +130,7 @@ func TestSimIPCBuffer(t *testing.T) {
 	_, err = safe.OpenIPCBuffer[int32](x, ofAnother(h), 101)
 	assert.ErrorIs(t, err, safe.ErrRange)
 	assert.ErrorContains(t, err, "404 bytes of an allocation of 400")
-	assert.Equal(t, before+1, simulated.Live("ipc"), "what is too small is closed")
+	assert.Equal(t, before+1, simulated.Live("ipc"), "an allocation that is too small is closed")
 	_, err = safe.OpenIPCBuffer[int32](x, driver.CUipcMemHandle{}, 1)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_HANDLE)
 

@@ -1,6 +1,6 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// These tests check what is released while a stream is stuck. All but
+// These tests check releases while a stream is stuck. All but
 // TestOnReleaseMayBlock need the simulated driver, which counts live objects.
 
 package safe_test

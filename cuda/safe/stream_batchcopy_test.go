@@ -73,7 +73,7 @@ func TestCopyBatch(t *testing.T) {
 	one := []safe.CopyOp{safe.NewCopyOp(of(a, 0), part(h, 3))}
 	require.NoError(t, s.BatchCopies(one, safe.BatchCopyOptions{}))
 	got := make([]float32, n)
-	require.NoError(t, of(a, 0).CopyToHost(got), "behind the batch")
+	require.NoError(t, of(a, 0).CopyToHost(got), "after the batch")
 	assert.EqualValues(t, 3*n, got[0])
 }
 

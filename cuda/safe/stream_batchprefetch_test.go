@@ -53,8 +53,8 @@ func TestBatchPrefetches(t *testing.T) {
 	assert.EqualValues(t, -1, all[3].Data()[9])
 }
 
-// TestBatchDiscards: what is written after a discard is there, in the same memory and in
-// memory that was not discarded.
+// TestBatchDiscards: discarded memory has the values that are written later, and other memory
+// keeps its own.
 func TestBatchDiscards(t *testing.T) {
 	x := open(t, 0)
 	concurrent(t, x)

@@ -60,7 +60,7 @@ func TestClosedStreamInCallback(t *testing.T) {
 	}
 }
 
-// TestRoomInCallback tests that a host function that enqueues does not make the layer forget what is in
+// TestRoomInCallback tests that a host function that enqueues does not make the layer forget the work in
 // the queue of a stream.
 func TestRoomInCallback(t *testing.T) {
 	watch(t)

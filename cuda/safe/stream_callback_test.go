@@ -65,7 +65,7 @@ func TestLaunchHostFunc(t *testing.T) {
 	var seen float32
 	f, err := s.LaunchHostFunc(func() { seen = h.Data()[9]; h.Data()[9] = 5 }, safe.HostFuncOptions{})
 	require.NoError(t, err)
-	require.NoError(t, b.CopyFromHostAsync(s, h), "behind the function")
+	require.NoError(t, b.CopyFromHostAsync(s, h), "after the function")
 	assert.False(t, isDone(f.Done()))
 	g.open()
 	wait(t, f)

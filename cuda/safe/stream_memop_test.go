@@ -172,9 +172,9 @@ func TestMemOpsRefused(t *testing.T) {
 	got := make([]uint32, 8)
 	require.NoError(t, d.CopyToHost(got))
 	assert.Equal(t, []uint32{0, 0, 0, 0, 0, 3, 0, 0}, got)
-	behind, err := h.Slice(5, 8)
+	tail, err := h.Slice(5, 8)
 	require.NoError(t, err)
-	require.NoError(t, safe.WriteValue(s, behind.At(1), -9))
+	require.NoError(t, safe.WriteValue(s, tail.At(1), -9))
 	require.NoError(t, s.Synchronize())
 	assert.EqualValues(t, -9, h.Data()[6])
 

@@ -100,9 +100,9 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 	"Context.Synchronize": func(_ *testing.T, x *safe.Context, _ *safe.Stream) func() error { return x.Synchronize },
 }
 
-// TestHostFuncWaitsForNobody: calls in a host function return an error at once, even
+// TestHostFuncDoesNotWait: calls in a host function return an error at once, even
 // while a launch that waits for room holds the stream.
-func TestHostFuncWaitsForNobody(t *testing.T) {
+func TestHostFuncDoesNotWait(t *testing.T) {
 	for name, make := range callsOfHostFuncs {
 		t.Run(name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {

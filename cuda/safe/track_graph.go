@@ -37,8 +37,8 @@ func (h *graphRetained) renew() *graphRetained {
 	return &graphRetained{captured: newRetained(), user: h.user.share(), nodes: &nodeTable{}}
 }
 
-// separate has the graph alone retain what is captured from now on: executables, clones and
-// parents share what was captured so far.
+// separate has the graph alone retain the needs of later captures: executables, clones and
+// parents share those of earlier ones.
 func (h *graphRetained) separate() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

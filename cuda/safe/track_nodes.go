@@ -65,7 +65,7 @@ func (t *nodeTable) find(n driver.CUgraphNode) (i int, ok bool) {
 	return i, ok
 }
 
-// complete adds what is missing in index.
+// complete adds the nodes that index lacks.
 func (t *nodeTable) complete() {
 	if t.index == nil {
 		t.index = make(map[driver.CUgraphNode]int, len(t.single))

@@ -78,7 +78,7 @@ func asyncAPI(x *safe.Context, m *safe.Module, w io.Writer) error {
 	return nil
 }
 
-// workBeside works until what is on the stream now is done, and says how much.
+// workBeside adds up squares until the work on the stream is done, and returns how many.
 func workBeside(s *safe.Stream) (squares int, err error) {
 	work := s.Completion()
 	for total := 0; ; squares++ {

@@ -45,7 +45,7 @@ func graphConditionalNodes(x *safe.Context, m *safe.Module, w io.Writer) error {
 		name    string
 		build   func(*safe.Graph, *decision) error
 		numbers []uint32
-		want    []float32 // what is 1 before
+		want    []float32 // of a value that is 1 before
 	}{
 		{"if", addIf, []uint32{0, 1}, []float32{1, 2}},
 		{"if and else", addIfElse, []uint32{0, 1}, []float32{0, 2}},

@@ -102,7 +102,7 @@ vectorAddMMAP: 4194304 sums are right
 var (
 	times  = regexp.MustCompile(`, took .*`)
 	ofTwo  = regexp.MustCompile(`(simpleP2P: .*\n)+`)
-	nobody = "simpleP2P: no other device here and this one can reach each other's memory\n"
+	noPeer = "simpleP2P: no other device here and this one can reach each other's memory\n"
 )
 
 // expected is what they say here.
@@ -117,7 +117,7 @@ func expected(t *testing.T) string {
 		want = strings.Replace(want, "other processes are not simulated", "another process added 1048576 values of this one", 1)
 	}
 	if !found {
-		want = ofTwo.ReplaceAllString(want, nobody)
+		want = ofTwo.ReplaceAllString(want, noPeer)
 	}
 	return want
 }

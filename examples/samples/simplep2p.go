@@ -116,7 +116,7 @@ func toAndFro(a, b *side, w io.Writer) error {
 	return nil
 }
 
-// readEachOther has a kernel of each device add up what is in the memory of both. The
+// readEachOther has a kernel of each device add up the values of both. The
 // second begins when the event of the first is recorded.
 func readEachOther(a, b *side, w io.Writer) error {
 	added, err := safe.NewEvent(a.x, safe.EventOptions{DisableTiming: true})

@@ -96,7 +96,7 @@ func TestWaiting(t *testing.T) {
 		assert.EqualError(t, err, "cuda: Stream.Wait: context deadline exceeded")
 		assert.Equal(t, "timed out: the work goes on", outcome(err))
 		gates[0].open()
-		assert.EqualValues(t, 3, values(t, c)[n-1], "behind the kernel")
+		assert.EqualValues(t, 3, values(t, c)[n-1], "after the kernel")
 	})
 	t.Run("the first result", func(t *testing.T) {
 		ready := newEvent(t, x)

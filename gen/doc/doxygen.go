@@ -47,7 +47,7 @@ type doxygen struct {
 	now   block
 	open  bool // now holds something
 	code  bool
-	skip  string // the command that ends what is passed over
+	skip  string // the command that ends the skipped lines
 	table *tableReader
 }
 
@@ -167,7 +167,7 @@ func (r *doxygen) command(line string) {
 	}
 }
 
-// words adds a line of text to what is open.
+// words adds a line of text to the open block.
 func (r *doxygen) words(line string) {
 	for _, tag := range []string{"<ul>", "</ul>", "<ol>", "</ol>", "</li>", "<p>", "</p>", "<li>"} {
 		line = strings.ReplaceAll(line, tag, "\n"+tag+"\n")
@@ -204,7 +204,7 @@ func (r *doxygen) words(line string) {
 
 var listTag = map[string]bool{"<ul>": true, "</ul>": true, "<ol>": true, "</ol>": true, "</li>": true, "<p>": true, "</p>": true}
 
-// start ends what is open and begins a block.
+// start ends the open block and begins another.
 func (r *doxygen) start(kind blockKind, name string) {
 	r.flush()
 	r.now = block{kind: kind, name: name}

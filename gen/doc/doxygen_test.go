@@ -16,7 +16,7 @@ func TestReadDoxygen(t *testing.T) {
 		{"brief and details", "/**\n * \\brief Does it\n *\n * Goes on\n * here.\n */", []block{
 			{text: "Does it"}, {text: "Goes on here."},
 		}},
-		{"behind a member", "/**< Counts ::cuThings */", []block{{text: "Counts " + link("cuThings")}}},
+		{"after a member", "/**< Counts ::cuThings */", []block{{text: "Counts " + link("cuThings")}}},
 		{"parameters", "/**\n * \\param a - First\n * \\param[out] b Second,\n *   longer\n */", []block{
 			{kind: parameter, name: "a", text: "First"}, {kind: parameter, name: "b", text: "Second, longer"},
 		}},

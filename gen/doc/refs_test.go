@@ -73,7 +73,7 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// What is found stands in the comment, and nothing twice.
+// Each reference is a name in the comment, and no list has one twice.
 func FuzzReferences(f *testing.F) {
 	f.Add("/** \\return ::CUDA_SUCCESS,\n * cuX */")
 	f.Add("\\sa ::cu\n@see CU_A\x00\u00a0cuB")

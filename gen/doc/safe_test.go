@@ -26,8 +26,8 @@ const packages = "../../cuda/"
 var withoutCounterpart = map[string]string{
 	"cuInit":               "the first call of anything does it",
 	"cuDriverGetVersion":   "asked for what differs between drivers",
-	"cuMemGetAddressRange": "a check of what is borrowed",
-	"cuStreamGetCtx":       "a check of what is borrowed",
+	"cuMemGetAddressRange": "a check of borrowed memory",
+	"cuStreamGetCtx":       "a check of borrowed streams",
 	"cuLibraryGetModule":   "a part of loading",
 	"cuLogsDumpToMemory":   "the reason of a refused launch",
 }

@@ -58,7 +58,7 @@ type entry struct {
 	fields  []item
 }
 
-// item is what is said about one name.
+// item is the text about one name.
 type item struct{ name, text string }
 
 // texts are all entries, by C name.

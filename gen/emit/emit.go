@@ -1,6 +1,6 @@
 // Package emit prints a completed model as a Go package: Go source by
 // jennifer, the C side of the calls as text, loader and entry from templates.
-// It decides nothing; what is printed stands in the model.
+// It decides nothing: all that it prints is in the model.
 package emit
 
 import (

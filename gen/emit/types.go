@@ -190,7 +190,7 @@ func accessors(f *jen.File, d, in *model.Decl, base int64, overlaid bool) {
 	}
 }
 
-// place is the address at bytes behind the receiver's.
+// place is the address at bytes after the receiver's.
 func place(at int64) *jen.Statement {
 	start := jen.Qual("unsafe", "Pointer").Call(jen.Id("u"))
 	if at == 0 {
@@ -241,7 +241,7 @@ func (e *emitter) consts() error {
 	return e.save("zconsts.go", f)
 }
 
-// table prints the numbers of the functions and what is known of each.
+// table prints the numbers of the functions, and the symbol and the first version of each.
 func (e *emitter) table() error {
 	f := e.file()
 	f.Comment("// The functions' numbers: both sides of the calls count the same way.")

@@ -50,7 +50,7 @@ const firstFloat = 2
 
 // Plan says how C gets the arguments of a function, and where its result comes from.
 type Plan struct {
-	Words    []Move // in registers for integers, and behind these on the stack
+	Words    []Move // in registers for integers, the rest on the stack
 	Floats   []Move // in registers for floats
 	Indirect bool   // arm64: the address of the result is in a register of its own
 	Parts    []Part
@@ -143,8 +143,8 @@ func signed(t *Type) bool {
 	return t.Go == "int8" || t.Go == "int16"
 }
 
-// word is the word of an integer or a pointer in a slot. C compilers rely on what is above
-// a number of less than 32 bits.
+// word is the word of an integer or a pointer in a slot. C compilers rely on the extension
+// of a number of less than 32 bits.
 func word(t *Type, at int64) Move {
 	if n, ok := number(t); !ok || n.size >= 4 {
 		return Move{At: at, Size: Slot}

@@ -67,7 +67,7 @@ func Complete(a *API, opts Options) error {
 	return unique(a)
 }
 
-// handled reports what nobody has decided about.
+// handled reports declarations that the generator does not know what to do with.
 func handled(a *API) error {
 	var errs []error
 	var rows []row

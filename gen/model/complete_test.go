@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What nobody has decided about stops the generator, all of it at once.
+// Undecided declarations stop the generator, which reports all of them at once.
 func TestUndecided(t *testing.T) {
 	a := apiOf("cuTake", "cuGive")
 	a.Funcs[1].Group = ""

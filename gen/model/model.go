@@ -161,7 +161,7 @@ type Field struct {
 	Type    *Type
 	Offset  int64
 	Bits    int64 // of a bit field: its length, 0 for other members
-	Bit     int64 // of a bit field: its place behind Offset, in bits
+	Bit     int64 // of a bit field: its place after Offset, in bits
 	Comment string
 	Doc     []string
 }
@@ -259,7 +259,7 @@ const (
 )
 
 // Layout returns where the arguments of a call lie in memory, each at a multiple of Slot,
-// where they end, and where the result lies, behind at least Slots places. It is the same
+// where they end, and where the result lies, after at least Slots places. It is the same
 // with and without cgo, and in a list of calls.
 func (f *Func) Layout() (args []int64, end, result int64) {
 	for _, p := range f.Params {

@@ -31,7 +31,7 @@ func at(t cc.Token) string {
 }
 
 // memberComments gives the members of a record or enumeration their comments.
-// A comment stands in front of a member, or behind it and then begins with
+// A comment stands in front of a member, or after it and then begins with
 // /**<; but headers also have lists of those in front, where a member without
 // one does not take its successor's. members are the places of their comments,
 // by where their names stand.
@@ -112,7 +112,7 @@ func trailing(sep string) string {
 	return ""
 }
 
-// macroComments gives constants the comments that stand above or behind their
+// macroComments gives constants the comments that stand above or after their
 // #define.
 func macroComments(text string, consts map[string]*model.Const) {
 	above := ""

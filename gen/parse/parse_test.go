@@ -181,7 +181,7 @@ int cuTake_v2_ptsz(int x);
 	}, got)
 }
 
-// A comment that marks itself as standing behind its member may stand in front
+// A comment that marks itself as standing after its member may stand in front
 // all the same, and belongs to no member that has none.
 func TestMemberComments(t *testing.T) {
 	a := parsed(t, `

@@ -50,7 +50,7 @@ typedef __SIZE_TYPE__ __predefined_size_t;
 `
 
 // end follows the header: at the end of its input the front end would wait
-// forever for what a header cut off behind a * lacks.
+// forever for what a header cut off after a * lacks.
 const end = "int __predefined_end;\n"
 
 // headerFS shows one flat folder: NVIDIA's headers under cuda/, ours in front.

@@ -44,7 +44,7 @@ static void prepare(struct launch *l, uintptr_t function, uintptr_t address)
 	l->node = (struct kernel_node){ function, { 1, 1, 1 }, { 1, 1, 1 }, .params = l->params };
 }
 
-/* chain builds a graph of launches, one behind the other, and destroys it. */
+/* chain builds a graph of launches, one after the other, and destroys it. */
 static int chain(create *make, add *more, destroy *end, uintptr_t function, uintptr_t address,
 	unsigned kernels)
 {

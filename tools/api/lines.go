@@ -77,8 +77,8 @@ func (a *api) typeName(o *types.TypeName) {
 	a.methods(o.Name(), t)
 }
 
-// fields adds what is seen of a struct: also the fields of structs that it
-// embeds without showing them.
+// fields adds the exported fields of a struct, and those of structs that it
+// embeds without exporting them.
 func (a *api) fields(prefix string, s *types.Struct) {
 	for i := range s.NumFields() {
 		f := s.Field(i)

@@ -46,7 +46,7 @@ func TestLines(t *testing.T) {
 		{"constants", "type T uint8\nconst (\nA T = iota\nB\n_\nc\nD\n)\nconst E, F = \"e\", 1 << 62", "const A T = 0\nconst B T = 1\nconst D T = 4\nconst E untyped string = \"e\"\nconst F untyped int = 4611686018427387904\ntype T uint8"},
 		{"a variable", "import \"errors\"\nvar Err = errors.New(\"\")", "var Err error"},
 		{"methods of both kinds", "type T int\nfunc (T) Get() int { return 0 }\nfunc (*T) Set(v int) {}\nfunc (T) hidden() {}", "method (*T) Set(int)\nmethod (T) Get() int\ntype T int"},
-		{"fields and what is embedded", "type t struct{ X int; y int }\nfunc (*t) M() {}\ntype E struct{}\ntype S struct { t; *E; Z []byte; w int }", "method (*S) M()\ntype E struct\ntype S struct\ntype S struct, X int\ntype S struct, Z []byte\ntype S struct, embeds *E"},
+		{"fields and embedded types", "type t struct{ X int; y int }\nfunc (*t) M() {}\ntype E struct{}\ntype S struct { t; *E; Z []byte; w int }", "method (*S) M()\ntype E struct\ntype S struct\ntype S struct, X int\ntype S struct, Z []byte\ntype S struct, embeds *E"},
 		{"a type of types", "type B[T any] struct{ V T }\nfunc (b *B[T]) Set(v T) {}", "method (*B[T]) Set(T)\ntype B[T any] struct\ntype B[T any] struct, V T"},
 		{"an interface", "type I interface { error; M(a int); hidden() }", "type I interface\ntype I interface, M(int)\ntype I interface, embeds error\ntype I interface, unexported methods"},
 		{"an alias", "import \"example.com/a/raw\"\ntype H = raw.Handle", "type H = raw.Handle"},

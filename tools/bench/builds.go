@@ -11,7 +11,7 @@ import (
 	"github.com/cudabind/cudabind/internal/cloop"
 )
 
-// builds are of graphs made by hand, of kernels with 3 arguments, each behind the
+// builds are of graphs made by hand, of kernels with 3 arguments, each after the
 // one before. All times are those of a whole graph: to build it and to destroy it,
 // to make an executable of it and to destroy that, to update the executable by
 // another graph, to set each of its nodes, and to launch it and wait.

@@ -2,7 +2,7 @@ package main
 
 import "regexp"
 
-// choice is what is wanted; nil is nothing.
+// choice has the patterns of wanted rows and groups; nil is for none.
 type choice struct{ rows, groups *regexp.Regexp }
 
 // choose wants everything where neither pattern says anything.

@@ -105,7 +105,7 @@ func (p *grouped) nanoseconds(l *line, part string) float64 {
 	return 0
 }
 
-// only leaves out what is not wanted.
+// only leaves out rows and groups that are not wanted.
 func (r *report) only(wanted choice) *report {
 	less := &report{Header: r.Header}
 	for _, row := range r.Rows {

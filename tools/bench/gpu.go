@@ -95,7 +95,7 @@ func (g *gpu) load() (err error) {
 }
 
 // keepPool has the device's pool keep memory that is freed. By default it is
-// given back to the system at each synchronization, and what is allocated next
+// given back to the system at each synchronization, and the next allocation
 // costs a thousand times more than usual. Where there is no such pool, the rows
 // that need one will say so.
 func (g *gpu) keepPool() error {
@@ -143,7 +143,7 @@ func loop(l cloop.Loop, args ...uintptr) op {
 	}
 }
 
-// header says what is measured, and where.
+// header describes the machine and its software.
 func (g *gpu) header() header {
 	return header{
 		GPU: g.name, Driver: kernelModule(), CUDA: g.cuda, Library: g.library,

@@ -11,7 +11,7 @@ import (
 // does with many.
 type group struct {
 	name    string
-	columns []string // what is measured, with the unit
+	columns []string // the measured values, with the unit
 	plot    []string // those of the columns that are drawn
 	run     func(g *gpu, e effort) ([]*line, error)
 }

@@ -23,7 +23,7 @@ type grown struct {
 	name  string
 	sizes []int
 	short []int
-	// open makes a program of a size, and what is measured in it. Its operation has parts,
+	// open makes a program of a size, and the row to measure in it. Its operation has parts,
 	// which the time is divided by.
 	open func(g *gpu, size int) (r row, parts int, close func() error, err error)
 }
@@ -130,7 +130,7 @@ func onStreams(g *gpu, size int) (row, int, func() error, error) {
 	})}, 1, func() error { return closeAll(streams) }, err
 }
 
-// newLong makes a graph of kernels, each behind the one before.
+// newLong makes a graph of kernels, each after the one before.
 func newLong(g *gpu, nodes int) (*safe.Graph, error) {
 	specs := make([]safe.NodeSpec, nodes)
 	for i := range specs {

@@ -60,7 +60,7 @@ func hostFuncs(g *gpu, e effort) ([]*line, error) {
 	return lines, nil
 }
 
-// untilRun measures until the function has run, not until somebody has been told.
+// untilRun measures until the function has run, not until its future completes.
 func untilRun(g *gpu, ns []int64) error {
 	for i := range ns {
 		start := time.Now()

@@ -7,7 +7,7 @@
 //
 // The program holds its kernels and its C, so that it runs on a machine without
 // Go. C and Go call the same functions of the same library in turns, for
-// several rounds of some 10 ms each; what is printed is the median of the
+// several rounds of some 10 ms each; the result is the median of the
 // rounds' means, in nanoseconds for one operation. C and the raw calls have the
 // context current on their thread, as programs in C do; the safe calls run on
 // an ordinary goroutine, unless the row says otherwise.
@@ -145,7 +145,7 @@ func (o *options) effort(g *gpu) effort {
 	return e
 }
 
-// bench measures what is wanted, and prints each row and group when it is done.
+// bench measures the wanted rows and groups, and prints each when it is done.
 func (o *options) bench(wanted choice, w, stderr io.Writer) (*report, error) {
 	g, err := openGPU(o.device)
 	if err != nil {

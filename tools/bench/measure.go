@@ -187,7 +187,7 @@ func (w *way) figures() *figures {
 	return &figures{Median: median(w.means), Min: slices.Min(w.means), Operations: w.n}
 }
 
-// median is the middle of values, or what is between the two in the middle.
+// median is the middle of values, or the mean of the two in the middle.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

@@ -52,8 +52,8 @@ func (c *counted) op(n int) error {
 	return nil
 }
 
-// The clock of a bubble stands still but for sleeps, so that what is measured
-// is exact.
+// The clock of a bubble stands still but for sleeps, so that measured
+// times are exact.
 func TestMeasure(t *testing.T) {
 	tests := []struct {
 		name  string

@@ -18,7 +18,7 @@ const (
 	lineHeight = 18
 	barHeight  = 12
 	barRoom    = 180 // for the longest bar of a panel
-	valueRoom  = 60  // for the number behind it
+	valueRoom  = 60  // for the number after it
 	margin     = 16
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cudabind/cudabind/internal/cloop"
 )
 
-// saturated is a stream that never runs out of kernels, and somebody who waits
+// saturated is a stream that never runs out of kernels, and a goroutine that waits
 // for a point on it. A thread of C waits in cuEventSynchronize for an event at
 // the same place; what counts is by how much the goroutine is later.
 var saturated = group{
@@ -44,11 +44,11 @@ func points(g *gpu, e effort) ([]*line, error) {
 }
 
 // feeder keeps kernels ahead on the stream. It waits by the driver, so as to have
-// no part in what is measured.
+// no part in the measured waits.
 type feeder struct {
 	g    *gpu
 	ends []*safe.Event // of the last kernels
-	mu   sync.Mutex    // nothing comes between what is done with it held
+	mu   sync.Mutex    // held for calls that nothing may come between on the stream
 	stop atomic.Bool
 }
 

@@ -29,8 +29,8 @@ reasons() {
 		/^ *--- SKIP: /{ print "  skipped " $3 ": " said }' "$1" | LC_ALL=C sort -u
 }
 
-# missing says what ran on the simulated driver and not here, but for what is
-# part of a test that was skipped.
+# missing lists the tests that ran on the simulated driver and not here, but for
+# parts of a test that was skipped.
 missing() { # here, there
 	awk '
 		FNR == NR { here[$2] = 1; if ($1 == "SKIP") skipped[$2] = 1; next }

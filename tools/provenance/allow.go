@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// An allowance is a phrase that any text on the subject may hold, or a text of
-// somebody else that both the headers and we quote.
+// An allowance is a phrase that any text on the subject may hold, or a text by
+// others that both the headers and we quote.
 type allowance struct {
 	phrase string
 	reason string
@@ -17,7 +17,7 @@ type allowance struct {
 var allowances []allowance
 
 // allow takes the phrases out of the index. One that was not in it is an
-// error: the table holds what is needed and no more.
+// error: the table holds no phrase that is not needed.
 func (x *index) allow(list []allowance) error {
 	var errs []error
 	for _, a := range list {

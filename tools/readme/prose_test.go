@@ -67,7 +67,7 @@ func sources(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// commands are what is meant to be typed: lines that are indented, fences and
+// commands are the parts meant to be typed: lines that are indented, fences and
 // pieces of code.
 func commands(text string) string {
 	var b strings.Builder

@@ -72,7 +72,7 @@ func TestTexts(t *testing.T) {
 		assert.Equal(t, want, text, "go run ./tools/readme writes it")
 		assert.Equal(t, len(snippets.FindAllString(text, -1)), strings.Count(text, "```go"), "Go that no program has")
 		for _, kind := range fenceKinds(text) {
-			assert.Contains(t, []string{"go", "sh", "text", "c", "json"}, kind, "what is in a fence is checked by its kind")
+			assert.Contains(t, []string{"go", "sh", "text", "c", "json"}, kind, "the text in a fence is checked by its kind")
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 )
 
-// Recipes are commands for users: fences behind a line that says where to run
+// Recipes are commands for users: fences after a line that says where to run
 // them. These tests do so, with the checkout as the newest version that a module
 // proxy has.
 var recipes = regexp.MustCompile("(?s)<!-- run in (a new module|a module with tests) -->\n```sh\n(.*?)```")

@@ -52,7 +52,7 @@ type child struct {
 	sim *sim.Control // nil on a GPU
 
 	mu    sync.Mutex
-	later error // what the layer reported about what nobody closed
+	later error // the last unexplained error of safe.OnError
 }
 
 const (

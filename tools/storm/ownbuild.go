@@ -22,33 +22,33 @@ func (o *own) chain(acts []act) (*ownGraph, error) {
 }
 
 // addChain adds a chain of nodes to a graph, after given nodes.
-func (o *own) addChain(g *safe.Graph, acts []act, behind ...safe.Node) (nodes []safe.Node, err error) {
+func (o *own) addChain(g *safe.Graph, acts []act, deps ...safe.Node) (nodes []safe.Node, err error) {
 	if o.yes(50) {
-		return o.addAll(g, acts, behind)
+		return o.addAll(g, acts, deps)
 	}
 	for _, a := range acts {
 		w, err := a.work(o)
 		if err != nil {
 			return nil, err
 		}
-		n, err := g.Add(w, behind...)
+		n, err := g.Add(w, deps...)
 		if err != nil {
 			return nil, err
 		}
-		behind, nodes = []safe.Node{n}, append(nodes, n)
+		deps, nodes = []safe.Node{n}, append(nodes, n)
 	}
 	return nodes, nil
 }
 
 // addAll is addChain by one call.
-func (o *own) addAll(g *safe.Graph, acts []act, behind []safe.Node) ([]safe.Node, error) {
+func (o *own) addAll(g *safe.Graph, acts []act, deps []safe.Node) ([]safe.Node, error) {
 	specs := make([]safe.NodeSpec, len(acts))
 	for i, a := range acts {
 		w, err := a.work(o)
 		if err != nil {
 			return nil, err
 		}
-		specs[i] = safe.NodeSpec{Params: w, Deps: behind}
+		specs[i] = safe.NodeSpec{Params: w, Deps: deps}
 		if i > 0 {
 			specs[i] = safe.NodeSpec{Params: w, After: []int{i - 1}}
 		}

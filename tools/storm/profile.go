@@ -17,7 +17,7 @@ type profile struct {
 	steps      int            // of a goroutine, at most
 	devices    int            // at most
 	ends       bool           // one program a process, as CUDA may be lost to it
-	drops      int            // percentage of what is dropped instead of closed
+	drops      int            // percentage of objects that are dropped instead of closed
 	own        bool           // goroutines have things of their own, whose contents they know
 	full       bool           // the device has no memory left: on a GPU alone, as others need some
 	ticks      int            // of the clock, at most, that a stream waits for

@@ -28,12 +28,12 @@ func drivertestStreamCallback(stream C.uintptr_t, status C.int, userData C.uintp
 	cgo.Handle(userData).Value().(func(stream uintptr, status int))(uintptr(stream), int(status))
 }
 
-// HostFunc is the address of a CUhostFn that runs the func() behind the
+// HostFunc is the address of a CUhostFn that runs the func() in the
 // [cgo.Handle] it gets as user data, on the thread that calls it.
 func HostFunc() uintptr { return address(C.drivertestHostFunc) }
 
 // StreamCallback is the address of a CUstreamCallback that runs the
-// func(stream uintptr, status int) behind the [cgo.Handle] it gets as user
+// func(stream uintptr, status int) in the [cgo.Handle] it gets as user
 // data, on the thread that calls it.
 func StreamCallback() uintptr { return address(C.drivertestStreamCallback) }
 

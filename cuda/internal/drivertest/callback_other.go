@@ -32,12 +32,12 @@ func (h Handle) Value() any {
 // Delete forgets the value.
 func (h Handle) Delete() { handles.Delete(h) }
 
-// HostFunc is the address of a CUhostFn that runs the func() behind the
+// HostFunc is the address of a CUhostFn that runs the func() in the
 // [Handle] it gets as user data, on the thread that calls it.
 func HostFunc() uintptr { return hostFunc() }
 
 // StreamCallback is the address of a CUstreamCallback that runs the
-// func(stream uintptr, status int) behind the [Handle] it gets as user
+// func(stream uintptr, status int) in the [Handle] it gets as user
 // data, on the thread that calls it.
 func StreamCallback() uintptr { return streamCallback() }
 

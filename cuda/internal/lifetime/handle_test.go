@@ -185,7 +185,7 @@ func TestHandleDropped(t *testing.T) {
 }
 
 // TestHandleRace: many goroutines use and close an object; it is destroyed
-// once, when nobody uses it.
+// once, when no goroutine uses it.
 func TestHandleRace(t *testing.T) {
 	for range 200 {
 		o := live(t, nil)

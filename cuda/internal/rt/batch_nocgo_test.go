@@ -26,8 +26,8 @@ func doubles(t *testing.T, with map[*uintptr]string) {
 	}
 }
 
-// TestListEnd: the garbage collector finds no pointer to what lies behind a list, which Go may
-// have freed.
+// TestListEnd: the garbage collector finds no pointer past the end of a list, to memory that Go
+// may have freed.
 func TestListEnd(t *testing.T) {
 	const words, sleep = 5 * 8192 / 8, 50 * time.Millisecond // whole pages
 	var lists [64][]uint64

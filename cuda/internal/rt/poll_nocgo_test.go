@@ -38,7 +38,7 @@ func TestNap(t *testing.T) {
 	var a Alarm
 	start := time.Now()
 	a.nap(a.Seen(), int64(20*time.Millisecond))
-	assert.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond, "nobody has called Wake")
+	assert.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond, "no goroutine has called Wake")
 
 	seen := a.Seen()
 	a.Wake()

@@ -26,7 +26,7 @@ func TestRefused(t *testing.T) {
 	m := blas.Rows(b, 2, 2)
 	gemm := func(a, b, c M) error { return blas.Gemm(h, s, 1, a, b, 0, c) }
 	out := blas.Rows(other, 2, 2)
-	nobody := (*blas.Handle)(nil)
+	noHandle := (*blas.Handle)(nil)
 	var noStream *safe.Stream
 	shut, err := blas.Open(x, blas.Options{Workspace: 4096})
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestRefused(t *testing.T) {
 		{gemm(m, out, M{Buffer: b, Rows: 2, Cols: 2, Offset: 3}), safe.ErrOverlap, "and a (2x2 float32 at"},
 		{blas.Gemm(h, s, 1i, m, m, 0, out), safe.ErrInvalidArgument, "alpha is (0+1i), but a factor of real numbers has no imaginary part"},
 		{blas.Gemm(h, s, 0, m, m, 2i, out), safe.ErrInvalidArgument, "beta is (0+2i)"},
-		{blas.Gemm(nobody, s, 1, m, m, 0, out), safe.ErrClosed, "blas.Gemm"},
+		{blas.Gemm(noHandle, s, 1, m, m, 0, out), safe.ErrClosed, "blas.Gemm"},
 		{blas.Gemm(shut, s, 1, m, m, 0, out), safe.ErrClosed, "blas.Gemm"},
 		{blas.Gemm(h, noStream, 1, m, m, 0, out), safe.ErrClosed, "the stream"},
 		{blas.Gemv(h, s, 1, m, V{Buffer: b, N: 3}, 0, V{Buffer: other, N: 2}), safe.ErrInvalidArgument, "a (2x2) times x (3 elements) does not make y (2 elements)"},

@@ -317,7 +317,7 @@ func TestCloseInCapture(t *testing.T) {
 	assert.EqualValues(t, 4, download(t, m[2].Buffer)[0])
 }
 
-// TestDroppedHandle: the garbage collector destroys what nobody closed.
+// TestDroppedHandle: the garbage collector destroys handles that the program has not closed.
 func TestDroppedHandle(t *testing.T) {
 	needsDouble(t)
 	x := open(t)

@@ -98,7 +98,7 @@ func (c *core) user() *Comm {
 // Kind implements lifetime.Object.
 func (c *core) Kind() string { return "Comm" }
 
-// Destroy implements lifetime.Object: no call is in flight. What is enqueued, and graphs,
+// Destroy implements lifetime.Object: no call is in flight. Enqueued work, and graphs,
 // may still use the communicator.
 func (c *core) Destroy(bool) error { return c.uses.Close() }
 

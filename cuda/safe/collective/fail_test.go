@@ -1,6 +1,6 @@
 //go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
-// Failures: what is refused, what aborts a communicator, and what comes after.
+// Failures: refused calls, aborts of a communicator, and calls after these.
 
 package collective
 
@@ -214,7 +214,7 @@ func TestWaitEnds(t *testing.T) {
 	w.aborted(t, cause)
 }
 
-// TestAsyncError: NCCL finds a failure while nobody asks it.
+// TestAsyncError: NCCL finds a failure outside of any call.
 func TestAsyncError(t *testing.T) {
 	needsDouble(t)
 	w := newWorld(t)

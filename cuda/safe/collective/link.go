@@ -83,7 +83,7 @@ func (l *link) signal() {
 	}
 }
 
-// take returns what is to be sent.
+// take returns the frames to send.
 func (l *link) take() (out []frame, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *link) take() (out []frame, last bool) {
 	return out, l.last
 }
 
-// write sends what is posted, and beats, until the link is closed.
+// write sends posted frames, and beats, until the link is closed.
 func (l *link) write() {
 	defer l.close()
 	beats := time.NewTicker(beatInterval)

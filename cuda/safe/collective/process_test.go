@@ -256,7 +256,7 @@ func TestPeerLeaves(t *testing.T) {
 	all[0].says(t, "done")
 }
 
-// TestWithoutLibrary: every way in says what is missing.
+// TestWithoutLibrary: without NCCL, Open and Join name the missing library.
 func TestWithoutLibrary(t *testing.T) {
 	if os.Getenv("CUDABIND_NCCL_DOUBLE") != noLibrary {
 		if onGPU {

@@ -101,7 +101,7 @@ func (s *session) end(cause error, tell func()) {
 }
 
 // goes notes that a rank of another process has ended in order: nothing can be enqueued any
-// more, but what is enqueued completes.
+// more, but enqueued work completes.
 func (s *session) goes(rank int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -98,7 +98,7 @@ func TestFramesRefused(t *testing.T) {
 	}
 }
 
-// FuzzFrames: whatever arrives is refused or understood, and what is understood is sent the
+// FuzzFrames: whatever arrives is refused or understood, and an understood frame is sent the
 // same way.
 func FuzzFrames(f *testing.F) {
 	var id nccl.NcclUniqueId

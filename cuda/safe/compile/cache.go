@@ -111,7 +111,7 @@ func (c *cache) close() {
 	}
 }
 
-// get returns what is stored for a key. An entry that is broken, or not ours, is removed.
+// get returns the product stored for a key. An entry that is broken, or not ours, is removed.
 func (c *cache) get(key string) *product {
 	if c == nil {
 		return nil

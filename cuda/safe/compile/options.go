@@ -51,8 +51,8 @@ type Options struct {
 	File string
 	// Kernels name what else is to be found by Module.Kernel and safe.Global: kernels that are
 	// not extern "C", with the arguments of a template, and the addresses of variables. For
-	// example "scale<float>", "ns::add" or "&table". Templates are compiled only for what is
-	// named here or used in the source.
+	// example "scale<float>", "ns::add" or "&table". Templates are compiled only for arguments
+	// that are named here or used in the source.
 	Kernels []string
 	// Defines are macros and their values. An empty value is 1.
 	Defines map[string]string

@@ -72,7 +72,7 @@ func (r *race) run() {
 	}
 }
 
-// over tells whether the time is up, and notes what is left out.
+// over tells whether the time is up, and notes that the row is left out.
 func (r *race) over(name string) bool {
 	over := time.Now().After(r.end)
 	if over {
@@ -202,7 +202,7 @@ func (c *contestant) crowd(workers, reps int) (r reply, more int) {
 	}
 }
 
-// median is the middle of values, or what is between the two in the middle.
+// median is the middle of values, or the mean of the two in the middle.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

@@ -17,7 +17,7 @@ const (
 	margin     = 16
 )
 
-// least and most are the multiples of C's time that the plot shows. What is beyond is drawn at the
+// least and most are the multiples of C's time that the plot shows. Those beyond are drawn at the
 // edge.
 const least, most = 0.03, 30.0
 

@@ -87,7 +87,7 @@ func (r *raw) open() {
 	keepPool(device)
 }
 
-// keepPool has the device's default pool keep what is freed: by default each wait for the device
+// keepPool has the device's default pool keep freed memory: by default each wait for the device
 // gives it back to the system.
 func keepPool(device driver.CUdevice) {
 	var pool driver.CUmemoryPool

@@ -38,7 +38,7 @@ type figures struct {
 	Rounds map[string][]float64 `json:"rounds"`
 }
 
-// note says why a figure is missing, or what is odd about it.
+// note says why a figure is missing, or odd.
 type note struct {
 	Contestant string `json:"contestant"`
 	Row        string `json:"row"`

@@ -68,7 +68,7 @@ func TestBuildOfVersions(t *testing.T) {
 				assert.False(t, has[name], name)
 			}
 			assert.True(t, has["simFail"], "what tests tell it")
-			assert.False(t, has["enqueue"], "what is its own")
+			assert.False(t, has["enqueue"], "internal functions")
 		})
 	}
 }

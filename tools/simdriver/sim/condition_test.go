@@ -118,7 +118,7 @@ func TestWhile(t *testing.T) {
 		require.NoError(t, driver.CuStreamSynchronize(s))
 		assert.Equal(t, before+2, control.Calls(""))
 		assert.Equal(t, []uint32{0, 0, 9}, append(append(words(t, outer, 1), words(t, inner, 1)...), words(t, sum, 1)...))
-		assert.Equal(t, i+1, c.calls(), "what is behind the loop")
+		assert.Equal(t, i+1, c.calls(), "the host function after the loop")
 	}
 
 	file := filepath.Join(t.TempDir(), "graph.dot")
@@ -237,7 +237,7 @@ func TestBodies(t *testing.T) {
 }
 
 // TestUpdateConditions: an executable takes the conditions of another graph, with
-// what is in their bodies.
+// the nodes in their bodies.
 func TestUpdateConditions(t *testing.T) {
 	primary(t, 0)
 	p, s := memory(t, 4), stream(t)

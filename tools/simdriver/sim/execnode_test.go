@@ -12,7 +12,7 @@ import (
 )
 
 // TestExecNodes: nodes of an executable get new parameters, by the nodes that they
-// were made of. What is launched already is not changed.
+// were made of. Work that is launched already does not change.
 func TestExecNodes(t *testing.T) {
 	c := primary(t, 0)
 	p, g, s, before, after := memory(t, 16), newGraph(t), stream(t), newCounter(t), newCounter(t)

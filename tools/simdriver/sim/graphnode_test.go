@@ -158,7 +158,7 @@ func TestRowsAndSlices(t *testing.T) {
 		"no depth":          func(p *driver.CUDA_MEMCPY3D) { p.Depth = 0 },
 		"a narrow pitch":    func(p *driver.CUDA_MEMCPY3D) { p.SrcPitch = 11 },
 		"a low slice":       func(p *driver.CUDA_MEMCPY3D) { p.Height, p.SrcHeight, p.DstHeight = 2, 2, 1 },
-		"behind the memory": func(p *driver.CUDA_MEMCPY3D) { p.DstPitch = 16 },
+		"beyond the memory": func(p *driver.CUDA_MEMCPY3D) { p.DstPitch = 16 },
 		"a level of detail": func(p *driver.CUDA_MEMCPY3D) { p.SrcLOD = 1 },
 	} {
 		p := box
@@ -221,7 +221,7 @@ func TestChild(t *testing.T) {
 	require.NoError(t, driver.CuGraphNodeFindInClone(&found, n, clone))
 	assert.NotEqual(t, n, found)
 	assert.ErrorIs(t, driver.CuGraphNodeFindInClone(&found, n, child), invalid)
-	require.NoError(t, driver.CuGraphDestroyNode(n), "with what is in it")
+	require.NoError(t, driver.CuGraphDestroyNode(n), "with its child")
 	launched(t, clone)
 	require.NoError(t, driver.CuGraphDestroy(clone))
 }

@@ -66,7 +66,7 @@ func TestMemOpsRefused(t *testing.T) {
 		{"crooked", p + 2, 0, driver.CUDA_ERROR_INVALID_VALUE},
 		{"managed", managed, 0, driver.CUDA_ERROR_INVALID_VALUE},
 		{"unknown", 4096, 0, driver.CUDA_ERROR_INVALID_VALUE},
-		{"behind it", p + 8, 0, driver.CUDA_ERROR_INVALID_VALUE},
+		{"past the end", p + 8, 0, driver.CUDA_ERROR_INVALID_VALUE},
 		{"flag", p, 4, driver.CUDA_ERROR_INVALID_VALUE},
 		{"flush", p, uint32(driver.CU_STREAM_WAIT_VALUE_FLUSH), driver.CUDA_ERROR_NOT_SUPPORTED},
 	} {

@@ -24,7 +24,7 @@ func TestOutOfBounds(t *testing.T) {
 		require.NoError(t, driver.CuMemsetD8(p, 1, size))
 		for name, err := range map[string]error{
 			"memset":         driver.CuMemsetD8(p, 1, size+1),
-			"memset behind":  driver.CuMemsetD8(p+driver.CUdeviceptr(size), 1, 1),
+			"memset after":   driver.CuMemsetD8(p+driver.CUdeviceptr(size), 1, 1),
 			"memset before":  driver.CuMemsetD8(p-1, 1, 1),
 			"async memset":   driver.CuMemsetD8Async(p, 1, size+1, s),
 			"copy in":        driver.CuMemcpyHtoD(p+1, unsafe.Pointer(unsafe.SliceData(make([]byte, size))), size),
@@ -44,8 +44,8 @@ func TestGuards(t *testing.T) {
 		at   func(size int) int
 		says string
 	}{
-		{"behind", func(size int) int { return size }, "something wrote behind a block of 100 bytes"},
-		{"far behind", func(size int) int { return size + 500 }, "something wrote behind a block of 100 bytes"},
+		{"after", func(size int) int { return size }, "something wrote past the end of a block of 100 bytes"},
+		{"far after", func(size int) int { return size + 500 }, "something wrote past the end of a block of 100 bytes"},
 		{"before", func(int) int { return -1 }, "something wrote before a block of 100 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -82,9 +82,9 @@ func TestUseAfterFree(t *testing.T) {
 	}
 }
 
-// TestUseBehindFree: what was enqueued before the memory was freed behind its
-// back, in a stream of its own, is a fault when it runs.
-func TestUseBehindFree(t *testing.T) {
+// TestUseAfterFreeElsewhere: work enqueued before another stream freed its
+// memory is a fault when it runs.
+func TestUseAfterFreeElsewhere(t *testing.T) {
 	primary(t, 0)
 	a, b := stream(t), stream(t)
 	var p driver.CUdeviceptr

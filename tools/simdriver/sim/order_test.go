@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWaitIsForTheLastRecord: what is recorded later does not matter.
+// TestWaitIsForTheLastRecord: later records do not matter.
 func TestWaitIsForTheLastRecord(t *testing.T) {
 	primary(t, 0)
 	a, b, e, p := stream(t), stream(t), event(t), memory(t, 4)
@@ -40,9 +40,9 @@ func TestLegacyStream(t *testing.T) {
 		front, back string
 		waits       bool
 	}{
-		{"behind a blocking stream", blocking, legacy, true},
+		{"after a blocking stream", blocking, legacy, true},
 		{"before a blocking stream", legacy, blocking, true},
-		{"behind a non-blocking stream", other, legacy, false},
+		{"after a non-blocking stream", other, legacy, false},
 		{"before a non-blocking stream", legacy, other, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,7 +85,7 @@ type program struct {
 	cells    []cell
 }
 
-// after tells how far of each stream's work something comes behind.
+// after tells how much of each stream's work something is ordered after.
 type after []int
 
 func (a after) join(b after) {
@@ -205,7 +205,7 @@ func (p *program) work(s int) int {
 	return l.after[s]
 }
 
-// use has a stream wait for those uses of a cell that it has to come behind.
+// use has a stream wait for those uses of a cell that its own must follow.
 func (p *program) use(s, c int, writes bool) {
 	for _, u := range p.cells[c].uses {
 		if (writes || u.writes) && p.streams[s].after[u.stream] < u.number {
@@ -282,7 +282,7 @@ func TestGraph(t *testing.T) {
 	require.NoError(t, driver.CuGraphExecDestroy(exec))
 }
 
-// TestCaptureIsNotDone: what is captured does not run, and a capture that is not
+// TestCaptureIsNotDone: captured work does not run, and a capture that is not
 // joined is lost.
 func TestCaptureIsNotDone(t *testing.T) {
 	primary(t, 0)

@@ -218,7 +218,7 @@ const (
 	global = driver.CU_STREAM_CAPTURE_MODE_GLOBAL
 )
 
-// What is open when the two calls are made.
+// Scenes, in which the two calls are made.
 func nothing(*stage) {}
 
 func capturing(of func(*stage) driver.CUstream, mode driver.CUstreamCaptureMode) func(*stage) {
@@ -308,7 +308,7 @@ var overlaps = []struct {
 	{"two questions", nothing, nodeType, nodeType, false},
 	{"destroying what was launched and a launch", nothing, destroyIt(launchedOne), launchIt(idleOne), true},
 	{"destroying what was not and a launch", nothing, destroyIt(spareOne), launchIt(idleOne), false},
-	{"destroying what is launched", nothing, destroyIt(idleOne), launchIt(idleOne), true},
+	{"destroying an executable and its launch", nothing, destroyIt(idleOne), launchIt(idleOne), true},
 	{"two launches", nothing, launchIt(idleOne), launchIt(idleOne), false},
 	{"instantiation and a launch", nothing, instantiateIt(itsGraph), launchIt(idleOne), false},
 	{"destroying an event and its query", nothing, call{name: "cuEventDestroy_v2", do: func(s *stage) error { return driver.CuEventDestroy(s.fresh) }}, queryEvent(anEvent), true},

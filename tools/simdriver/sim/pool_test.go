@@ -170,7 +170,7 @@ func TestPoolRetains(t *testing.T) {
 	assert.Equal(t, before, left())
 	require.NoError(t, driver.CuMemAllocFromPoolAsync(&a, 100, p, s))
 	require.NoError(t, driver.CuMemPoolDestroy(p))
-	assert.Equal(t, before-100, left(), "what is in use")
+	assert.Equal(t, before-100, left(), "the memory in use")
 	require.NoError(t, driver.CuMemFreeAsync(a, s))
 	require.NoError(t, driver.CuStreamSynchronize(s))
 	assert.Equal(t, before, left())

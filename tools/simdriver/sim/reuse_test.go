@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReuse: what is new has the handle, or the address, of what went last.
+// TestReuse: a new object has the handle, or the address, of the one that went last.
 func TestReuse(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -93,7 +93,7 @@ CUresult cuMemFreeHost(void *host)
 	return release(b && b->place == HOST_MEMORY ? b : 0);
 }
 
-/* appear allocates memory in the order of a stream. What is captured is there while a launch of the graph runs. */
+/* appear allocates memory in the order of a stream. In a capture, each launch of the graph allocates it. */
 static CUresult appear(CUdeviceptr *address, size_t size, struct stream *s, struct pool *p)
 {
 	struct item *i = item_new(APPEAR);
@@ -147,7 +147,7 @@ static CUresult vanish(struct block *b, struct stream *s)
 	struct item *i;
 
 	if (b->place == GRAPH_MEMORY ? !s->capture && !b->given : !!s->capture)
-		return INVALID_VALUE; /* a graph frees what a graph allocates, others what is there */
+		return INVALID_VALUE; /* a capture frees graph memory alone; outside, a launch must have given it */
 	if (b->imports && !s->capture) {
 		b->imports--;
 		return OK;

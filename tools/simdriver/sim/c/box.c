@@ -54,7 +54,7 @@ static CUresult side(const struct end *e, const CUDA_MEMCPY3D *p, const char *wh
 	return OK;
 }
 
-/* staged copies what is to be read during the call, without room between the rows. */
+/* stage copies the source during the call, without room between the rows. */
 static void stage(struct item *i)
 {
 	struct rows *r = &i->rows;

@@ -7,9 +7,9 @@ enum { GLOBAL, THREAD_LOCAL, RELAXED };
 void capture_lose(struct capture *c) { c->lost = true; }
 
 /*
- * unsafe_call is made by what is forbidden during a capture: in mode global to
- * every thread that has not said otherwise, in mode thread local to the thread
- * that captures.
+ * unsafe_call is for functions that a capture forbids: in mode global to every
+ * thread that has not said otherwise, in mode thread local to the thread that
+ * captures.
  */
 CUresult unsafe_call(void)
 {

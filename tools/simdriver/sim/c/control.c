@@ -195,7 +195,7 @@ void simReset(void)
 	violations = 0;
 	sim.held = false;
 	if (sim.fault_at)
-		fault(sim.fault_code); /* for the work behind it */
+		fault(sim.fault_code); /* or the stuck work would block its stream */
 	sim.dead = 0;
 	sim.fault_delay = FAULT_DELAY;
 	graph_odd(0);

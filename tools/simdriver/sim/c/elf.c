@@ -33,7 +33,7 @@ static const Elf64_Shdr *section(const struct image *i, const char *prefix, cons
 	return 0;
 }
 
-/* parameters reads what is told of each, which need not be in order. */
+/* parameters reads the offset and size of each parameter, in any order. */
 static void parameters(const struct image *i, struct function *f)
 {
 	const Elf64_Shdr *s = section(i, ".nv.info.", f->name);

@@ -251,8 +251,8 @@ void fault_later(CUresult code)
 
 /*
  * fault ends all work of the process. Host functions do not run any more,
- * callbacks with a status do and get the code. Those directly behind one that
- * runs just now go on as if nothing had happened.
+ * callbacks with a status do and get the code. Those enqueued directly after a
+ * running one go on as if nothing had happened.
  */
 void fault(CUresult code)
 {

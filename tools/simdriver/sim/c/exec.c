@@ -204,7 +204,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *handle, CUgraph graph, CUDA_G
 	return s ? enqueue(s, launch_item(e, s, true)) : OK;
 }
 
-/* Events in a graph are those of the program: each launch records them anew, and waits for what is recorded then. */
+/* Events in a graph are those of the program: each launch records them anew, and waits for their latest record. */
 static void bind(struct item *i)
 {
 	struct event *e = i->event ? handle_find(EVENT, i->event) : 0;

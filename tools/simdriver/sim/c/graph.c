@@ -112,7 +112,7 @@ CUgraph graph_handle(struct graph *g)
 {
 	if (!g->handle) {
 		g->handle = handle_new(GRAPH, g);
-		live_count(GRAPH, -g->inner); /* what is in a graph goes with it */
+		live_count(GRAPH, -g->inner); /* an inner graph goes with its parent */
 	}
 	return g->handle;
 }

@@ -214,7 +214,7 @@ bool legacy_waits(struct context *c);
 CUresult capture_item(struct stream *s, struct item *i);
 CUresult capture_record(struct stream *s, struct event *e);
 CUresult capture_wait(struct stream *s, struct event *e);
-/* capture_begin begins a capture, into the program's graph or a new one for 0, behind deps unless 0. */
+/* capture_begin begins a capture, into the program's graph or a new one for 0, after deps unless 0. */
 CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode, struct graph *g, const struct edges *deps);
 void capture_lose(struct capture *c);
 /* captures_lose loses the captures into a graph, and into those in it. */

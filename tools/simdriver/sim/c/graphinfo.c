@@ -175,7 +175,7 @@ static const char *name_of(const struct item *i)
 	return names[node_type(i)];
 }
 
-/* print_graph writes a graph, and behind it those in its nodes. */
+/* print_graph writes a graph, and after it those in its nodes. */
 static void print_graph(FILE *f, const struct graph *g)
 {
 	fprintf(f, "subgraph cluster_%u {\nlabel=\"graph_%u\"\n", g->id, g->id);

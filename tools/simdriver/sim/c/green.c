@@ -11,7 +11,7 @@ struct green {
 	struct green *next;
 	struct context view; /* it, as a context */
 	struct z_CUdevResource part;
-	struct stream *records; /* behind all of its streams */
+	struct stream *records; /* ordered after all of its streams */
 	struct stream *waits;   /* before those that are made later */
 };
 
@@ -25,7 +25,7 @@ static struct green *get(CUgreenCtx handle)
 CUcontext green_view(struct green *g) { return g->view.handle; }
 struct context *green_context(struct green *g) { return g->view.of; }
 
-/* drain waits for the work of a primary context. What is enqueued meanwhile begins afterwards. */
+/* drain waits for the work of a primary context. Work enqueued meanwhile begins afterwards. */
 static void drain(struct context *c)
 {
 	while (c->barrier && !sim.dead)
@@ -64,7 +64,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc description, CUd
 	return OK;
 }
 
-/* lose ends a green context, whose own streams somebody else ends. */
+/* lose ends a green context, but none of its streams. */
 static void lose(struct green *g)
 {
 	g->view.alive = false;
@@ -158,8 +158,8 @@ CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long *id)
 
 /* -- their streams -- */
 
-/* behind makes a stream wait for what is on another one, where that takes some room. */
-static CUresult behind(struct stream *s, struct stream *other, int room)
+/* wait_for_stream makes a stream wait for the work on another one, where that takes some room. */
+static CUresult wait_for_stream(struct stream *s, struct stream *other, int room)
 {
 	struct item *record = item_new(RECORD), *wait = item_new(WAIT);
 	CUresult r;
@@ -178,7 +178,7 @@ void green_join(struct stream *s, struct green *g)
 {
 	s->green = g;
 	if (stream_busy(g->waits))
-		behind(s, g->waits, 0);
+		wait_for_stream(s, g->waits, 0);
 }
 
 CUresult cuGreenCtxStreamCreate(CUstream *handle, CUgreenCtx green, unsigned flags, int priority)
@@ -239,7 +239,7 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event)
 	await_room(g, room = event_room(e));
 	for (struct stream *s = g->view.of->streams; s && !r; s = s->next)
 		if (s->green == g && stream_busy(s))
-			r = behind(g->records, s, room);
+			r = wait_for_stream(g->records, s, room);
 	return r ? r : event_record(e, g->records);
 }
 
@@ -281,7 +281,7 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx handle, CUevent event)
 	return r;
 }
 
-/* green_of is what a stream is of, the legacy stream of what is current. */
+/* green_of is the green context of a stream, the current one for the legacy stream. */
 static CUgreenCtx green_of(struct stream *s)
 {
 	struct green *g = s == s->context->legacy ? current_view()->green : s->green;

@@ -1,8 +1,8 @@
 #include "sim.h"
 
 /*
- * What is linked is PTX, and the image that comes out is the pieces one after
- * the other. Everything else counts as broken.
+ * The linker takes PTX. Its image is the pieces one after the other. Everything
+ * else counts as broken.
  */
 struct link {
 	CUlinkState handle;
@@ -81,7 +81,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 	if (r)
 		return failed(l, r, r == NEWER_PTX ? "newer PTX than the driver knows" : "not understood", name);
 	if (twice)
-		return failed(l, INVALID_IMAGE, "defines what is defined already", name);
+		return failed(l, INVALID_IMAGE, "defines a function for the second time", name);
 	size = strlen(data);
 	l->text = realloc(l->text, l->size + size + 1);
 	memcpy(l->text + l->size, data, size + 1);

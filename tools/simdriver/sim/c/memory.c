@@ -11,7 +11,7 @@
 #define UNITS (SPAN / UNIT)
 #define GUARD 0xfd
 #define POISON 0xa5
-#define SHORT (64 << 10) /* what is worth poisoning */
+#define SHORT (64 << 10) /* bytes worth poisoning */
 
 struct arena {
 	unsigned char *base;
@@ -132,7 +132,7 @@ static void check_guard(struct block *b)
 	if (!filled(bytes(b) - UNIT, UNIT))
 		violation("something wrote before a block of %zu bytes", b->size);
 	if (!filled(bytes(b) + b->size, whole(b) * UNIT - b->size + UNIT))
-		violation("something wrote behind a block of %zu bytes", b->size);
+		violation("something wrote past the end of a block of %zu bytes", b->size);
 }
 
 void check_guards(void)

@@ -42,7 +42,7 @@ void block_present(struct block *b, bool there);
 void block_uncount(struct block *b);
 /* block_at finds the block that an address lies in, alive or not. */
 struct block *block_at(CUdeviceptr address);
-/* reachable returns the memory, or 0 after saying what is wrong with it. */
+/* reachable returns the memory, or 0 after a fault. */
 void *reachable(CUdeviceptr address, size_t size, const char *who);
 /* usable tells whether a copy of device memory may be enqueued. */
 bool usable(CUdeviceptr address, size_t size, const char *who);
@@ -108,7 +108,7 @@ void pools_forget(const struct stream *s);
 void pool_freed(struct pool *p, const struct stream *s);
 /* pool_filled tells whether the pool has ever had memory. */
 bool pool_filled(CUmemoryPool handle);
-/* pools_doomed tells whether a pool was destroyed whose releases nobody had waited for. */
+/* pools_doomed tells whether the program destroyed a pool before it had waited for the releases. */
 bool pools_doomed(void);
 void pools_end(void);
 
@@ -128,7 +128,7 @@ CUresult array_get(CUarray handle, struct array **a);
 size_t format_size(unsigned format);
 void arrays_end(struct context *c);
 
-/* A texture, or a surface, reads what is in rows. */
+/* A texture, or a surface, is a view of rows of memory. */
 struct texture {
 	unsigned long long handle;
 	struct texture *next;

@@ -65,7 +65,7 @@ void kernel_call(struct item *i);
 size_t kernel_rest(struct item *i, CUdeviceptr address);
 /* name_plain is the name in C++ of what a compiler's name stands for, with the arguments of a template or without. */
 bool name_plain(const char *name, bool arguments, char *to, size_t size);
-/* param_add adds a parameter behind others. */
+/* param_add appends a parameter. */
 void param_add(struct param *params, int *n, size_t size, size_t align);
 struct function *function_add(struct module *m, const char *name);
 void global_add(struct module *m, const char *name, size_t size);
@@ -79,7 +79,7 @@ void ptx_told(char *to, size_t size, CUresult why, int line);
 /* elf_read fills a module from machine code, of which it finds the names. */
 CUresult elf_read(struct module *m, const void *image);
 bool elf_looks(const void *image);
-/* Where the compiler is to write what is wrong. */
+/* Where the compiler is to report errors. */
 struct log { char *text; size_t size; };
 /* jit_options reads the options of the compiler, and finds the log. */
 CUresult jit_options(unsigned n, CUjit_option *options, void **values, struct log *l);

@@ -27,7 +27,7 @@ static const char *source(const char *at, struct out *o)
 
 static const char *arguments(const char *at, struct out *o);
 
-/* nested reads names with others in them, behind N and up to E, or to the first arguments if it is to be without. */
+/* nested reads names with others in them, after N and up to E, or to the first arguments if it is to be without. */
 static const char *nested(const char *at, struct out *o, bool with)
 {
 	for (bool first = true; at && *at != 'E'; first = false) {
@@ -68,7 +68,7 @@ static const char *type(const char *at, struct out *o)
 	return at && *at == 'I' ? arguments(at + 1, o) : at;
 }
 
-/* value reads a number, behind L. */
+/* value reads a number, after L. */
 static const char *value(const char *at, struct out *o)
 {
 	size_t n;
@@ -88,7 +88,7 @@ static const char *value(const char *at, struct out *o)
 	return at[n] == 'E' ? at + n + 1 : 0;
 }
 
-/* arguments reads those of a template, behind I. */
+/* arguments reads those of a template, after I. */
 static const char *arguments(const char *at, struct out *o)
 {
 	put(o, "<", 1);

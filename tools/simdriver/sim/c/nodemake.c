@@ -124,7 +124,7 @@ CUresult make_ops(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct item **item)
 	return OK;
 }
 
-/* clean tells whether all bytes behind those that a type of node uses are 0, as they must be. */
+/* clean tells whether all bytes past those that a type of node uses are 0, as they must be. */
 static bool clean(const CUgraphNodeParams *p, size_t used)
 {
 	const unsigned char *bytes = (const void *)p->all;

@@ -35,7 +35,7 @@ int os_process(void);
 void os_yield(void);
 void os_sleep(int64_t us);
 
-/* os_memory returns memory of zeros that takes no room before it is used, or 0; in what is reserved, os_commit must come first. */
+/* os_memory returns zeroed memory that takes no room before use, or 0. Memory of os_reserve needs os_commit first. */
 void *os_memory(size_t size);
 void *os_reserve(size_t size);
 void os_commit(void *at, size_t size);

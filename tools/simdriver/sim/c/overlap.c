@@ -207,7 +207,7 @@ static bool resets(const struct sight *x, const struct sight *y)
 
 /*
  * pools tells whether a call, which goes through the pools for released memory, meets the destruction of one, or
- * frees what is left of a destroyed pool, while another call uses pools or does the same.
+ * frees the rest of a destroyed pool, while another call uses pools or does the same.
  */
 static bool pools(const struct sight *x, const struct sight *y)
 {

@@ -22,7 +22,7 @@ enum does {
 	INSTANTIATES,
 	CLONES,     /* a graph */
 	ALTERS,     /* a graph */
-	DESTROYS,   /* what is named */
+	DESTROYS,   /* a stream, an event, a graph or an executable */
 	DROPS,      /* a memory pool */
 	GRANTS,     /* access to memory of another device, or takes it */
 	RESETS,     /* a context, with what lives in it */
@@ -83,7 +83,7 @@ struct flight {
 void flight_begin(struct flight *f);
 /* flight_check compares it with all others, flight_end does so again and forgets it. */
 void flight_check(struct flight *f);
-/* What is left of the call can be beside any other. */
+/* flight_harmless says that the rest of the call may overlap any other. */
 void flight_harmless(void);
 void flight_end(struct flight *f);
 /* flight_rest is called by what begins to wait and sees no more captures: the flight of this thread matters no more. */

@@ -87,7 +87,7 @@ static bool reserve(struct pool *p, size_t size)
 	return true;
 }
 
-/* shrink gives back what is not used, but for what is to be kept. */
+/* shrink releases unused memory, down to keep bytes. */
 static void shrink(struct pool *p, size_t keep)
 {
 	size_t least = p->destroyed ? p->used : grains(p->used);
@@ -132,7 +132,7 @@ static bool unnoticed(const struct pool *p)
 	return false;
 }
 
-/* A pool gives back what is above its threshold once the program has waited for the releases. */
+/* pool_return takes a block back. The pool shrinks to its threshold once the program has waited for all releases. */
 void pool_return(struct block *b)
 {
 	struct pool *p = b->pool;

@@ -1,6 +1,6 @@
 #include "sim.h"
 
-/* What is behind a file descriptor, and in the description of a block. A program may import what it has exported itself. */
+/* The contents of a file of a pool, and of the description of a block. A program may import its own exports. */
 #define MAGIC 0x706f6f6c73696dull
 struct exported {
 	uint64_t magic;

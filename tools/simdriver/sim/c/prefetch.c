@@ -78,7 +78,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation t
 	return flags ? INVALID_VALUE : prefetch(address, size, to, stream);
 }
 
-/* A batch is work of a stream. What is discarded is filled with what nobody may read. */
+/* A batch is work of a stream. Discarded memory is filled with bytes that no program may rely on. */
 struct batch {
 	CUdeviceptr *at;
 	size_t *sizes, n;

@@ -70,7 +70,7 @@ static size_t bytes_of(const char *type)
 	return bits / 8;
 }
 
-/* pointed skips what is said about the memory that an address is of. */
+/* pointed skips the attributes of the memory that a parameter points to. */
 static void pointed(struct text *t)
 {
 	if (!is(t, ".ptr"))
@@ -110,7 +110,7 @@ static bool variable(struct text *t, size_t *size, size_t *align, char *name, si
 	return *size && *align && name[0];
 }
 
-/* skip goes to the end of what the word begins: behind a semicolon or a body. */
+/* skip goes to the end of the declaration that the word begins: its semicolon, or the end of its body. */
 static bool skip(struct text *t)
 {
 	size_t size, align;

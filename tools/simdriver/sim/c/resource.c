@@ -44,7 +44,7 @@ static void none(struct z_CUdevResource *r, unsigned device, unsigned unit, unsi
 		r->sm.least = r->sm.alignment = unit;
 }
 
-/* bad tells what is wrong with a resource that the program gives. */
+/* bad returns the error of a resource that the program gives, or OK. */
 static CUresult bad(const struct z_CUdevResource *r)
 {
 	if (!r)
@@ -81,7 +81,7 @@ CUresult cuDeviceGetDevResource(CUdevice d, CUdevResource *to, CUdevResourceType
 
 static unsigned splits;
 
-/* begin is what is left at the beginning of a split. */
+/* begin begins a split, of which all multiprocessors are left. */
 static struct z_CUdevResource begin(const struct z_CUdevResource *input)
 {
 	struct z_CUdevResource left = *input;

@@ -61,7 +61,7 @@ void handle_lose(void *handle);
 /* handles_each calls f for every object. */
 void handles_each(void (*f)(enum kind kind, void *handle, void *object));
 
-/* -- what is alive: live.c -- */
+/* -- live objects: live.c -- */
 
 void live_count(enum kind kind, int by);
 void live_lost(int n);
@@ -166,9 +166,9 @@ struct context *context_of(CUcontext handle);
 /* context_behind is the context in which lives what a context has, if that is not dead. */
 struct context *context_behind(struct context *c);
 struct context *context_retain(struct device *v);
-/* context_release ends a primary context that nobody needs any more. */
+/* context_release ends a primary context that is not retained and has no green contexts. */
 void context_release(struct context *c);
-/* owner checks that a call for an object of a context may be made with what is current. */
+/* owner checks that a context is alive and, for a strict driver, current: calls for its objects need that. */
 CUresult owner(struct context *c);
 void context_end(struct context *c);
 void contexts_end(void);

@@ -28,7 +28,7 @@ int simFlying(void);
 void simReset(void);
 /* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface external, 0 for all. */
 int simLive(const char *kind);
-/* What is alive, a line each. */
+/* Lists how many objects are alive, a line for each kind. */
 void simList(char *text, size_t size);
 /* Destroys whatever is alive. */
 void simPurge(void);

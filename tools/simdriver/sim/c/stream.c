@@ -145,7 +145,7 @@ bool stream_busy(struct stream *s)
 	return false;
 }
 
-/* stream_wait waits for what is on the stream now. */
+/* stream_wait waits for all work enqueued on the stream so far. */
 void stream_wait(struct stream *s)
 {
 	unsigned long long all;
@@ -161,7 +161,7 @@ void stream_wait(struct stream *s)
 	stream_collect(s);
 }
 
-/* context_wait waits for what is on the streams of a context now. */
+/* context_wait waits for all work enqueued on the streams of a context so far. */
 void context_wait(struct context *c)
 {
 	unsigned long long last = sim.order;

@@ -88,7 +88,7 @@ int reserved_alive(void)
 	return n;
 }
 
-/* free_at finds a place for a range behind an address, and where in the list that is. */
+/* free_at finds free addresses for a range, from an address on, and their place in the list. */
 static CUdeviceptr free_at(CUdeviceptr from, size_t size, size_t align, struct range ***place)
 {
 	CUdeviceptr at = (from + align - 1) / align * align;

@@ -15,7 +15,7 @@ struct scan {
 	char *space; /* the namespace that it opens */
 	char *variables[MOST];
 	int nvariables;
-	/* what is open around it */
+	/* the scopes open around it */
 	struct scope { char *space; bool c; int line; } scopes[256];
 	int depth, round;
 };
@@ -153,7 +153,7 @@ static void angles(struct scan *t)
 	}
 }
 
-/* round skips what stands in brackets, behind the first. */
+/* rounded skips to the closing bracket, after the opening one. */
 static void rounded(struct scan *t)
 {
 	for (int depth = 1; depth && next(t);)
@@ -314,7 +314,7 @@ void source_read(struct source *s)
 	free(t);
 }
 
-/* arguments reads those of a template out of an expression, behind the first bracket. */
+/* arguments reads those of a template out of an expression, after the first bracket. */
 static void arguments(struct kernel *k, const char *at)
 {
 	const char *from = at;
