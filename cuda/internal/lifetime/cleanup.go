@@ -7,10 +7,13 @@ import (
 )
 
 // A Cleanup is part of the value that users hold: it closes a Handle when the garbage collector
-// finds that value dropped without Close. The zero Cleanup watches nothing.
-type Cleanup struct{ watch atomic.Pointer[watch] }
+// finds that value dropped without Close. The zero Cleanup watches nothing. A copy watches the same.
+type Cleanup struct {
+	watch  atomic.Pointer[watch]
+	handle *Handle // that it closes
+}
 
-// A watch is reachable from one Cleanup alone, so both are dropped together. It has a cleanup of Go's
+// A watch is reachable from one Cleanup and its copies alone, so all are dropped together. It has a cleanup of Go's
 // and is reused: to add one of those and to remove it takes as long as several calls of CUDA.
 type watch struct{ target *target }
 
@@ -28,13 +31,14 @@ func (c *Cleanup) Watch(h *Handle) {
 	h.join()
 	w := watches.Get().(*watch)
 	w.target.handle.Store(h)
+	c.handle = h
 	c.watch.Store(w)
 }
 
 // Stop ends it.
 func (c *Cleanup) Stop() {
-	if w := c.watch.Swap(nil); w != nil {
-		w.target.handle.Store(nil)
+	w := c.watch.Swap(nil)
+	if w != nil && w.target.handle.CompareAndSwap(c.handle, nil) { // else a copy has stopped, and w may serve another
 		watches.Put(w)
 	}
 }

@@ -125,6 +125,23 @@ func TestCleanupAfterStop(t *testing.T) {
 	require.NoError(t, first.Close())
 }
 
+// TestCleanupCopied: stopping a copy of what watches an object does not stop what watches another one by then.
+func TestCleanupCopied(t *testing.T) {
+	first, second := live(t, nil), live(t, nil)
+	var u, copied Cleanup
+	u.Watch(&first.Handle)
+	copied.handle = u.handle
+	copied.watch.Store(u.watch.Load())
+	u.Stop()
+	w := watches.Get().(*watch) // now or later, another value gets it
+	w.target.handle.Store(&second.Handle)
+	copied.watch.Store(w)
+	copied.Stop()
+	assert.Same(t, &second.Handle, w.target.handle.Load())
+	runtime.KeepAlive(w)
+	require.NoError(t, errors.Join(first.Close(), second.Close()))
+}
+
 // TestCleanupRace: values are closed and dropped on many goroutines.
 func TestCleanupRace(t *testing.T) {
 	var all sync.WaitGroup
