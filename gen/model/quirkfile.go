@@ -108,7 +108,7 @@ func (r row) quirk(more []*Row) (Quirk, error) {
 	case !known:
 		return Quirk{}, fmt.Errorf(`"quirk" is %q: it is callback, callingThread, group, ignore, opaque or skipMacro`, r.Quirk)
 	case r.Name == "":
-		return Quirk{}, errors.New(`"name" is missing: what is the quirk about?`)
+		return Quirk{}, errors.New(`"name" is missing: which declaration is the quirk for?`)
 	case r.Reason == "":
 		return Quirk{}, fmt.Errorf(`%s: "reason" is missing: why is the quirk needed?`, r.Name)
 	case !versionForm.MatchString(r.From) || !versionForm.MatchString(r.To):
