@@ -35,13 +35,14 @@ import (
 // A queue is a stream of the driver. A Stream, the Streams borrowed from it, and all
 // Streams for a context's legacy stream share one.
 type queue struct {
-	mu      mutex[streamRank]
-	capture atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
-	waiting lockWaiters
-	looked  sync.Mutex  // held by look
-	shared  atomic.Bool // several Streams have it that do not retain each other
-	limited bool        // the call that has mu locked has entered enqueuing
-	number  uint32      // in order of creation, in which the locks of several queues are taken
+	mu       mutex[streamRank]
+	capture  atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
+	captures atomic.Uint32             // number of captures begun or joined; changed with mu held
+	waiting  lockWaiters
+	looked   sync.Mutex  // held by look
+	shared   atomic.Bool // several Streams have it that do not retain each other
+	limited  bool        // the call that has mu locked has entered enqueuing
+	number   uint32      // in order of creation, in which the locks of several queues are taken
 	backlog
 }
 
@@ -307,6 +308,7 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 	}
 	unwant(gates)
 	s.capture.Store(c)
+	s.captures.Add(1)
 	return gates, nil
 }
 

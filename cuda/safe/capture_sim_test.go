@@ -362,3 +362,40 @@ func TestSimAllocBesideBegin(t *testing.T) {
 	require.NoError(t, b.Close())
 	noViolation(t)
 }
+
+// TestSimFreeBesideBegin: a capture begins while FreeAsync waits for a copy, and captures the release.
+func TestSimFreeBesideBegin(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	g, b := allocating[byte](t, s, 100)
+	closing(t, g)
+	launch(t, executable(t, g), s)
+	defer simulated.Reset()
+	simulated.Delay("cuMemcpyDtoHAsync_v2", hang)
+	copied := inDriver(t, func() error { return b.CopyToHost(make([]byte, 100)) })
+	var err error
+	freed := background(func() { err = b.FreeAsync(s) })
+	release, captureErr := s.Capture(func() error {
+		simulated.Reset() // ends the delay
+		<-freed
+		return errors.Join(err, <-copied)
+	})
+	require.NoError(t, captureErr)
+	closing(t, release)
+	assert.Equal(t, []driver.CUgraphNodeType{driver.CU_GRAPH_NODE_TYPE_MEM_FREE}, types(t, release))
+	noViolation(t)
+}
+
+// TestEmptyInCapture: a buffer of no values needs no node.
+func TestEmptyInCapture(t *testing.T) {
+	s := stream(t, open(t, 0))
+	g, err := s.Capture(func() error {
+		b, err := safe.NewBufferAsync[byte](s, 0)
+		return errors.Join(err, b.Close())
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	assert.Empty(t, types(t, g))
+}

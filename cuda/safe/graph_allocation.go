@@ -93,6 +93,12 @@ func left(allocs []*block) []*block {
 	return slices.DeleteFunc(allocs, func(b *block) bool { return b.graph.freed.Load() })
 }
 
+// capturedSince returns whether a call has failed with err because a capture has begun since captures was
+// read: it may have ended, too.
+func (s *streamCore) capturedSince(captures uint32, err error) bool {
+	return errors.Is(err, ErrCapturing) && s.captures.Load() != captures
+}
+
 // allocateCaptured adds a node that allocates the block to the capture of the stream, which
 // is acquired. It returns false if the stream is in no capture that this package began.
 func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {

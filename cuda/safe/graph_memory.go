@@ -89,16 +89,27 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 		return err
 	}
 	defer sc.Release()
-	if captured, err := m.freeCaptured(op, sc); captured {
-		return err
+	for {
+		captures := sc.captures.Load()
+		if captured, err := m.freeCaptured(op, sc); captured {
+			return err
+		}
+		if err := m.freePresent(op, sc); !sc.capturedSince(captures, err) {
+			return err
+		}
 	}
+}
+
+// freePresent frees the block, which a launch has allocated, in the order of s.
+func (b *block) freePresent(op string, s *streamCore) error {
 	// Before the marks: no other call begins to use the memory after them.
-	present, claim := &m.graph.place.present, &graphAllocation{}
-	if !present.CompareAndSwap(m.graph, claim) {
-		return m.unusable(op)
+	present, claim := &b.graph.place.present, &graphAllocation{}
+	if !present.CompareAndSwap(b.graph, claim) {
+		return b.unusable(op)
 	}
-	if err = m.freeAfterUses(op, sc, claim); err != nil {
-		present.CompareAndSwap(claim, m.graph)
+	err := b.freeAfterUses(op, s, claim)
+	if err != nil {
+		present.CompareAndSwap(claim, b.graph)
 	}
 	return err
 }

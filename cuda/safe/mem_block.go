@@ -186,21 +186,19 @@ func (b *block) fromHeap() error {
 func (b *block) allocateOn(s *streamCore, c *contextCore, pool driver.CUmemoryPool) error {
 	b.home, b.ctx = s, c
 	b.users[0].Store(s)
-	return b.opened(reclaiming(func() error {
+	return b.opened(reclaiming(b.unlessEmpty(func() error {
 		if err := s.enterAsk(""); err != nil {
 			return err
 		}
 		defer s.leave(nil)
 		s.used = true
-		return b.unlessEmpty(func() error {
-			a := rt.Alloc{Home: s.home(), Stream: s.raw, Pool: pool, Size: b.size}
-			if code := a.Do(); code != 0 {
-				return code
-			}
-			b.address = a.Address
-			return nil
-		})()
-	}))
+		a := rt.Alloc{Home: s.home(), Stream: s.raw, Pool: pool, Size: b.size}
+		if code := a.Do(); code != 0 {
+			return code
+		}
+		b.address = a.Address
+		return nil
+	})))
 }
 
 // keeper returns the parent of the block: the context, or the pool or the block that it

@@ -115,18 +115,17 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 	}
 	defer c.Release()
 	for {
-		b := &block{size: size}
+		captures, b := c.captures.Load(), &block{size: size}
 		if captured, err := b.allocateCaptured(c); err != nil {
 			return nil, wrap(op, err)
 		} else if captured {
 			return &Buffer[T]{memory: &memory{block: b}, address: b.address, n: n}, nil
 		}
 		b.free = (*block).memFree
-		err := b.allocateOn(c, c.ctx, 0)
-		if err == nil {
+		switch err := b.allocateOn(c, c.ctx, 0); {
+		case err == nil:
 			return newBuffer[T](b, n), nil
-		}
-		if size == 0 || !errors.Is(err, ErrCapturing) || c.capture.Load() == nil { // else one has begun meanwhile
+		case !c.capturedSince(captures, err):
 			return nil, wrap(op, err)
 		}
 	}
