@@ -97,6 +97,12 @@ func NewGraph(x *Context) (*Graph, error) {
 	return g.adopt(op)
 }
 
+// graphEnter is graphCore.enter or graphCore.lock.
+type graphEnter func(g *graphCore, op string) error
+
+// lock locks the graph, which is acquired.
+func (g *graphCore) lock(op string) error { return lock(op, g.mu) }
+
 // enter locks the graph for a call that does not acquire it, if it is open: Destroy locks it, too.
 func (g *graphCore) enter(op string) error {
 	if err := lock(op, g.mu); err != nil {
@@ -111,15 +117,19 @@ func (g *graphCore) enter(op string) error {
 
 func (g *graphCore) Kind() string { return "Graph" }
 
-func (g *graphCore) Destroy(wait bool) error {
+func (g *graphCore) Destroy(wait bool) error { return executables.destroys(wait, g.destroy) }
+
+func (g *graphCore) destroy(wait, inTurn bool) error {
 	if !patiently(wait, g.mu.TryLock) { // a call has entered, or an executable is destroyed
 		return lifetime.ErrLater
 	}
 	defer g.mu.Unlock()
-	if err := executables.take(wait); err != nil {
-		return err
+	if !inTurn {
+		if err := executables.take(false); err != nil {
+			return err
+		}
+		defer executables.turn.Unlock()
 	}
-	defer executables.turn.Unlock()
 	defer g.kept.release()
 	if g.destroyed || g.ctx.shared.reset.Load() {
 		return nil

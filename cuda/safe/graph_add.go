@@ -19,16 +19,17 @@ func (g *Graph) Add(w NodeParams, deps ...Node) (Node, error) {
 		return Node{}, &Error{Op: op, Err: ErrClosed}
 	}
 	defer runtime.KeepAlive(g) // as it is not acquired
-	return g.core.addNode(op, &w, deps)
+	return g.core.addNode(op, &w, deps, (*graphCore).enter)
 }
 
-func (g *graphCore) addNode(op string, w *NodeParams, deps []Node) (Node, error) {
+// addNode adds a node with the graph locked by enter.
+func (g *graphCore) addNode(op string, w *NodeParams, deps []Node, enter graphEnter) (Node, error) {
 	k, err := taken(op, w, g)
 	if err != nil {
 		return Node{}, err
 	}
 	defer w.release()
-	if err := g.enter(op); err != nil {
+	if err := enter(g, op); err != nil {
 		k.release()
 		return Node{}, err
 	}
@@ -69,27 +70,31 @@ func (g *graphCore) add(op string, w *NodeParams, deps []Node) (n Node, err erro
 // Set changes the node's parameters. Existing executables of the graph do not change: see
 // [GraphExec.Set] and [GraphExec.Update]. It returns [ErrInvalidArgument] if w is for
 // another type of node, or if CUDA cannot change nodes of this type.
-func (n Node) Set(w NodeParams) error { return n.set("Node.Set", &w) }
-
-func (n Node) set(op string, w *NodeParams) error {
+func (n Node) Set(w NodeParams) error {
+	const op = "Node.Set"
 	if n.of == nil {
 		return &Error{Op: op, Err: ErrClosed}
 	}
+	return n.set(op, &w, (*graphCore).enter)
+}
+
+// set changes the parameters with the graph locked by enter.
+func (n Node) set(op string, w *NodeParams, enter graphEnter) error {
 	if w.other == nil {
-		return n.setKernel(op, w)
+		return n.setKernel(op, w, enter)
 	}
-	return n.setOther(op, w)
+	return n.setOther(op, w, enter)
 }
 
 // setOther is set for any node but kernels.
-func (n Node) setOther(op string, w *NodeParams) error {
+func (n Node) setOther(op string, w *NodeParams, enter graphEnter) error {
 	g := n.of
 	k, err := taken(op, w, g)
 	if err != nil {
 		return err
 	}
 	defer w.release()
-	if err := g.enter(op); err != nil {
+	if err := enter(g, op); err != nil {
 		k.release()
 		return err
 	}
@@ -106,12 +111,12 @@ func (n Node) setOther(op string, w *NodeParams) error {
 }
 
 // setKernel is set for a kernel node.
-func (n Node) setKernel(op string, w *NodeParams) error {
+func (n Node) setKernel(op string, w *NodeParams, enter graphEnter) error {
 	var listed objectList
 	if err := w.kernel.each(op, listed.add); err != nil {
 		return err
 	}
-	if err := n.of.enter(op); err != nil {
+	if err := enter(n.of, op); err != nil {
 		return err
 	}
 	defer n.of.mu.Unlock()

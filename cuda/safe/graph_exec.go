@@ -198,17 +198,16 @@ func (e *execCore) destroy(wait, inTurn bool) error {
 		}
 		return released("GraphExec.Close", e.ctx.home().DestroyExec(e.raw))
 	}
-	if inTurn {
-		if !patiently(true, e.source.mu.TryLock) { // who has it may wait for the turn
-			return lifetime.ErrLater
-		}
-		defer e.source.mu.Unlock()
-		return e.destroys.tryInTurn(&executables, destroy)
-	}
-	if !lockOr(e.source.mu, wait) {
+	switch {
+	case wait && !inTurn && len(e.allocs) > 0: // or the graph could not be instantiated after Close
+		e.source.mu.Lock()
+	case !patiently(wait, e.source.mu.TryLock): // who has it may wait for the turn
 		return lifetime.ErrLater
 	}
 	defer e.source.mu.Unlock()
+	if inTurn {
+		return e.destroys.tryInTurn(&executables, destroy)
+	}
 	return e.destroys.try(&executables, false, destroy)
 }
 

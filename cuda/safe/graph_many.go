@@ -91,7 +91,7 @@ func (g *graphCore) addSingle(op string, spec *NodeSpec, nodes []Node) ([]Node, 
 		}
 		deps = append(deps, nodes[i])
 	}
-	n, err := g.addNode(op, &spec.Params, deps)
+	n, err := g.addNode(op, &spec.Params, deps, (*graphCore).lock)
 	if err != nil {
 		return nodes, err
 	}
@@ -163,7 +163,7 @@ func (g *graphCore) setSome(op string, changes []NodeChange) (done int, err erro
 	defer r.over()
 	if len(r.works) == 0 {
 		r.kept.release()
-		if err := changes[0].Node.set(op, &changes[0].Params); err != nil {
+		if err := changes[0].Node.set(op, &changes[0].Params, (*graphCore).lock); err != nil {
 			return 0, err
 		}
 		return 1, nil

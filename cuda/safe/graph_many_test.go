@@ -320,3 +320,40 @@ func TestSetAllRetains(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseBesideMany: a graph that is closed while a call adds or changes many nodes is destroyed after
+// the whole call.
+func TestCloseBesideMany(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	b := buffer[uint32](t, x, 4)
+	fill := func(v uint32) safe.NodeParams { return safe.FillNode(b, v) }
+	for _, c := range []struct {
+		name, function string
+		call           func(g *safe.Graph, n []safe.Node) error
+	}{
+		{"AddAll", "cuGraphAddMemsetNode", func(g *safe.Graph, _ []safe.Node) error {
+			nodes, err := g.AddAll(safe.NodeSpec{Params: fill(1)}, safe.NodeSpec{Params: fill(2)}, safe.NodeSpec{Params: fill(3)})
+			assert.Len(t, nodes, 3)
+			return err
+		}},
+		{"SetAll", "cuGraphMemsetNodeSetParams", func(g *safe.Graph, n []safe.Node) error {
+			return g.SetAll(safe.NodeChange{Node: n[0], Params: fill(3)}, safe.NodeChange{Node: n[1], Params: fill(4)})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := safe.NewGraph(x)
+			require.NoError(t, err)
+			nodes := []safe.Node{addNode(t, g, fill(1)), addNode(t, g, fill(2))}
+			defer simulated.Reset()
+			simulated.Delay(c.function, hang)
+			done := inDriver(t, func() error { return c.call(g, nodes) })
+			require.NoError(t, g.Close())
+			simulated.Reset() // ends the delay
+			require.NoError(t, <-done)
+			settle(t)
+			noViolation(t)
+		})
+	}
+}

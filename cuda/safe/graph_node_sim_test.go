@@ -76,8 +76,8 @@ func TestSimRefusedAttributes(t *testing.T) {
 	}
 }
 
-// TestCloseBesideNode: what adds or changes a node is destroyed after the call has returned, and Close
-// does not wait for it.
+// TestCloseBesideNode: a graph to which a call adds a node, or whose node it changes, is destroyed after
+// the call has returned, and Close waits only a moment for it.
 func TestCloseBesideNode(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)

@@ -146,7 +146,7 @@ func TestNoticeForeign(t *testing.T) {
 	assert.Zero(t, queries(), "unused")
 	b, err := safe.NewBufferFrom[uint32](p, s, 4)
 	require.NoError(t, err)
-	require.NoError(t, b.Close())
+	require.NoError(t, errors.Join(b.Close(), s.Synchronize()))
 	assert.Equal(t, 1, queries(), "a release")
 	assert.Zero(t, queries(), "noticed")
 }

@@ -189,6 +189,57 @@ func instantiating(t *testing.T, g *safe.Graph) (over <-chan error) {
 	})
 }
 
+// TestClosedGraphBesideInstantiation: calls on a graph that is closed, but cannot be destroyed before
+// another graph is instantiated, return at once.
+func TestClosedGraphBesideInstantiation(t *testing.T) {
+	needsSimulated(t)
+	needs(t, "cuGraphInstantiateWithParams")
+	startClean(t)
+	x := open(t, 0)
+	b := buffer[uint32](t, x, 4)
+	g, other := newGraph(t, x), newGraph(t, x)
+	n := addNode(t, g, safe.ZeroNode(b))
+	e := executable(t, g)
+	instantiated := instantiating(t, other)
+	closed := background(func() { assert.NoError(t, g.Close()) })
+	for name, call := range map[string]func() error{
+		"Graph.Add":     func() error { _, err := g.Add(safe.ZeroNode(b)); return err },
+		"Node.Set":      func() error { return n.Set(safe.ZeroNode(b)) },
+		"GraphExec.Set": func() error { return e.Set(n, safe.ZeroNode(b)) },
+	} {
+		var err error
+		select {
+		case <-background(func() { err = call() }):
+			assert.ErrorIs(t, err, safe.ErrClosed, name)
+		case <-time.After(2 * time.Second):
+			t.Error(name, "waits")
+		}
+	}
+	simulated.Reset()
+	require.NoError(t, <-instantiated)
+	<-closed
+}
+
+// TestCloseExecBesideGraph: Close of an executable waits only a moment for a call on its graph.
+func TestCloseExecBesideGraph(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	g := newGraph(t, x)
+	addNode(t, g, safe.EmptyNode())
+	e, err := g.Instantiate()
+	require.NoError(t, err)
+	defer simulated.Reset()
+	simulated.Delay("cuGraphGetNodes", hang)
+	listed := inDriver(t, func() error { _, err := g.Nodes(); return err })
+	require.NoError(t, e.Close())
+	assert.Empty(t, listed, "it has not waited")
+	simulated.Reset() // ends the delay
+	require.NoError(t, <-listed)
+	settle(t)
+	assert.Zero(t, simulated.Live("exec"))
+}
+
 // TestBesideDestruction: an object whose destruction waits for an instantiation makes nothing else
 // wait.
 func TestBesideDestruction(t *testing.T) {
