@@ -56,15 +56,16 @@
 // Every stream, event, buffer, module, context and graph has a Close method. Close may be
 // called in any order, more than once, and while other goroutines use the object, which
 // is then destroyed after their calls have returned. A context that is closed first is
-// destroyed after the last object in it; [Context.CloseAll] closes those. The garbage collector also closes objects that
-// were dropped without Close. Do not rely on it: it does not know how full the device is.
-// See [OnError] and [TrackLeaks].
+// destroyed after the last object in it; [Context.CloseAll] closes all that are open. The
+// garbage collector also closes objects that were dropped without Close. Do not rely on it:
+// it does not know how full the device is. See [OnError] and [TrackLeaks].
 //
 // A nil pointer and the zero value of any of these types behave like a closed object.
 //
 // # Errors
 //
-// Every error is an [*Error] that names the operation. Compare CUDA's codes with
+// This package's own errors are of type [*Error], which names the operation. Functions that call
+// a function of yours may return its error unchanged. Compare CUDA's codes with
 // errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY), and the errors of this package, such
 // as [ErrClosed], likewise. An error of work that failed on the device is returned by
 // some later call, with Async set. If [IsFatal] returns true for it, CUDA stays unusable

@@ -29,7 +29,7 @@ func (b *Buffer[T]) At(i int) Element[T] {
 		return Element[T]{}
 	}
 	if b.memory.managed() {
-		return Element[T]{err: refuse("Buffer.At", ErrInvalidArgument, "streams cannot write or wait for values in managed memory; use NewBuffer or NewPinned")}
+		return Element[T]{err: refuse("Buffer.At", ErrInvalidArgument, "streams cannot write or wait for values in managed memory; use NewBufferWith with Plain, or NewPinned")}
 	}
 	return at[T]("Buffer.At", b.memory, b.address, i, b.n)
 }

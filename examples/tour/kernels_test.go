@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// files are part of the program, so that it runs without them.
+// files has the PTX, so that the program runs without the file on disk.
 //
 //go:embed testdata/kernels.ptx
 var files embed.FS

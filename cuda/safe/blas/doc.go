@@ -32,5 +32,5 @@
 //
 // # Libraries
 //
-// cuBLAS is found as docs/libraries.md says. It must be of CUDA 12 or newer.
+// cuBLAS is found as docs/libraries.md says. It must be of CUDA 12 or 13.
 package blas

@@ -33,8 +33,8 @@
 // All communicators are non-blocking for NCCL, and one goroutine of the package watches them
 // while there are any. A rank that is lost, an error of NCCL, an ended context of [Comm.Wait]
 // and [Comm.Abort] abort a communicator on all ranks. Its calls then return an error that
-// matches [ErrAborted], and executables of graphs with its operations return safe.ErrClosed.
-// Streams go on, with undefined results: wait by [Comm.Wait], which tells.
+// matches [ErrAborted], and launches of executables with its operations return safe.ErrClosed.
+// Streams go on, with undefined results: wait with [Comm.Wait], which returns the error.
 //
 // Without an NCCL library, [Open] and [Join] return an error that lists where it was looked
 // for and matches errors.ErrUnsupported.

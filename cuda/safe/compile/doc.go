@@ -19,7 +19,7 @@
 // # Kernels
 //
 // Declare kernels extern "C" to find them by their names. Name all others, such as instances
-// of templates, in Options.Kernels: Module.Kernel finds them by what stands there.
+// of templates, in Options.Kernels: Module.Kernel then finds them by the same text.
 //
 // # Errors
 //
