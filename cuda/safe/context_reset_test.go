@@ -93,6 +93,20 @@ func TestWholeAfterReset(t *testing.T) {
 	}
 }
 
+// TestEmptyAfterReset: buffers of no values cannot be made after a reset either.
+func TestEmptyAfterReset(t *testing.T) {
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		s, err := safe.NewStream(x, safe.StreamOptions{})
+		require.NoError(t, err)
+		resetPrimary(t, x)
+		_, err = safe.NewBuffer[byte](x, 0)
+		assert.ErrorIs(t, err, safe.ErrReset)
+		_, err = safe.NewBufferAsync[byte](s, 0)
+		assert.ErrorIs(t, err, safe.ErrReset)
+		assert.NoError(t, s.Close())
+	})
+}
+
 // TestResetKeepsOthersMemory: closing old buffers after a reset frees no new ones.
 func TestResetKeepsOthersMemory(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {

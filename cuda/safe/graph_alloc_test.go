@@ -171,27 +171,45 @@ func TestSimLaunchReclaims(t *testing.T) {
 // one executable at a time.
 func TestSimInstantiateAfterClose(t *testing.T) {
 	needsSimulated(t)
-	startClean(t)
-	x := open(t, 0)
-	g := newGraph(t, x)
-	_, _, err := safe.AddAlloc[byte](g, 100)
-	require.NoError(t, err)
-	e, err := g.Instantiate()
-	require.NoError(t, err)
-	defer simulated.Reset()
-	simulated.Delay("cuGraphGetNodes", hang)
-	listed := inDriver(t, func() error { _, err := g.Nodes(); return err })
-	again := background(func() {
-		assert.NoError(t, e.Close())
-		e, err := g.Instantiate()
-		if assert.NoError(t, err) {
-			assert.NoError(t, e.Close())
-		}
-	})
-	simulated.Reset() // ends the delay
-	require.NoError(t, <-listed)
-	<-again
-	noViolation(t)
+	for name, graph := range map[string]func(t *testing.T, x *safe.Context) *safe.Graph{
+		"allocates": func(t *testing.T, x *safe.Context) *safe.Graph {
+			g := newGraph(t, x)
+			_, _, err := safe.AddAlloc[byte](g, 100)
+			require.NoError(t, err)
+			return g
+		},
+		"frees what it allocates": func(t *testing.T, x *safe.Context) *safe.Graph {
+			s := stream(t, x)
+			g, err := s.Capture(func() error {
+				b, err := safe.NewBufferAsync[byte](s, 100)
+				return errors.Join(err, b.Close())
+			})
+			require.NoError(t, err)
+			closing(t, g)
+			return g
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			startClean(t)
+			g := graph(t, open(t, 0))
+			e, err := g.Instantiate()
+			require.NoError(t, err)
+			defer simulated.Reset()
+			simulated.Delay("cuGraphGetNodes", hang)
+			listed := inDriver(t, func() error { _, err := g.Nodes(); return err })
+			again := background(func() {
+				assert.NoError(t, e.Close())
+				e, err := g.Instantiate()
+				if assert.NoError(t, err) {
+					assert.NoError(t, e.Close())
+				}
+			})
+			simulated.Reset() // ends the delay
+			require.NoError(t, <-listed)
+			<-again
+			noViolation(t)
+		})
+	}
 }
 
 // TestFreeAsyncAfterBorrowed tests that FreeAsync is ordered after work on a closed Stream that shares

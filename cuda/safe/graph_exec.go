@@ -30,6 +30,7 @@ type execCore struct {
 	allocs []*block      // that a launch allocates and leaves allocated, unless it frees it
 	places []*graphPlace // of allocs and freed, each once, in order
 	freed  []*block      // that nodes of a launch free
+	single bool          // CUDA allows its graph one executable at a time, as it allocates or frees memory
 	work   int           // operations that a launch adds to a stream's queue
 
 	mu      mutex[execRank] // one thread at a time may use an executable
@@ -123,6 +124,7 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 		return &Error{Op: op, Err: ErrInCallback}
 	}
 	allocs, freed := c.kept.memory()
+	e.single = len(allocs)+len(freed) > 0
 	allocs = left(allocs)
 	err := executables.inTurn(func() error { return e.instantiate(op, c, allocs, flags) })
 	if err = c.oneExecutable(op, err); err != nil {
@@ -199,7 +201,7 @@ func (e *execCore) destroy(wait, inTurn bool) error {
 		return released("GraphExec.Close", e.ctx.home().DestroyExec(e.raw))
 	}
 	switch {
-	case wait && !inTurn && len(e.allocs) > 0: // or the graph could not be instantiated after Close
+	case wait && !inTurn && e.single: // or the graph could not be instantiated after Close
 		e.source.mu.Lock()
 	case !patiently(wait, e.source.mu.TryLock): // who has it may wait for the turn
 		return lifetime.ErrLater

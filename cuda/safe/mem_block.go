@@ -107,7 +107,12 @@ func (b *block) unlessEmpty(do func() error) func() error {
 		return do
 	}
 	b.address, b.free = 0, nil
-	return func() error { return nil }
+	return func() error {
+		if b.ctx.shared.reset.Load() {
+			return rt.CodeReset
+		}
+		return nil
+	}
 }
 
 // ofNothing is where the host finds the values of an empty block.
@@ -362,7 +367,7 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 		}
 		defer s.ctx.shared.legacy.leave()
 	}
-	s.freed = true
+	s.root().freed = true
 	return b.freed(s.home().FreeAsync(b.address, s.raw))
 }
 

@@ -345,7 +345,9 @@ func (p *Pool) MakeCurrent() error {
 
 // Trim returns unused memory to the system, but retains keep bytes. A Buffer counts as
 // used until its stream has reached the release and the host has noticed, so wait for the
-// stream first. More than keep bytes may stay, because memory goes in large pieces.
+// stream first. If raw calls have freed memory on a borrowed stream, outside of [EnqueueRaw],
+// wait for that by cuStreamSynchronize. More than keep bytes may stay, because memory goes in
+// large pieces.
 // Source: cuMemPoolTrimTo.
 func (p *Pool) Trim(keep uint64) error {
 	return p.do("Pool.Trim", func(c *poolCore) error {

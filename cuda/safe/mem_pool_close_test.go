@@ -121,8 +121,8 @@ func TestPoolDrained(t *testing.T) {
 	noViolation(t)
 }
 
-// TestNoticeForeign: trimming a pool does not touch a borrowed stream unless package safe has freed memory
-// there, and then once: its owner may be beginning a capture with raw calls.
+// TestNoticeForeign: trimming a pool does not touch a borrowed stream unless package safe may have freed
+// memory there, and then once: its owner may be beginning a capture with raw calls.
 func TestNoticeForeign(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
@@ -131,7 +131,6 @@ func TestNoticeForeign(t *testing.T) {
 	defer func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) }()
 	s, err := safe.BorrowStream(raw, x, nil)
 	require.NoError(t, err)
-	defer s.Close()
 	again, err := s.Borrow()
 	require.NoError(t, err)
 	defer again.Close()
@@ -143,10 +142,29 @@ func TestNoticeForeign(t *testing.T) {
 		require.NoError(t, p.Trim(0))
 		return simulated.Calls("cuStreamQuery") - before
 	}
+	reserved := func() uint64 {
+		u, err := p.Usage()
+		require.NoError(t, err)
+		return u.Reserved
+	}
+	from := func() *safe.Buffer[uint32] {
+		b, err := safe.NewBufferFrom[uint32](p, s, 4)
+		require.NoError(t, err)
+		return b
+	}
 	assert.Zero(t, queries(), "unused")
-	b, err := safe.NewBufferFrom[uint32](p, s, 4)
-	require.NoError(t, err)
-	require.NoError(t, errors.Join(b.Close(), s.Synchronize()))
-	assert.Equal(t, 1, queries(), "a release")
+	require.NoError(t, errors.Join(from().Close(), s.Synchronize()))
+	assert.NotZero(t, queries(), "a release")
+	assert.Zero(t, reserved())
 	assert.Zero(t, queries(), "noticed")
+	require.NoError(t, errors.Join(safe.EnqueueRaw(func() error {
+		var m driver.CUdeviceptr
+		err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
+		return errors.Join(err, driver.CuMemFreeAsync(m, raw))
+	}, safe.RawWork{Stream: s}), s.Synchronize()))
+	assert.NotZero(t, queries(), "a release by a raw call")
+	assert.Zero(t, reserved())
+	require.NoError(t, errors.Join(from().Close(), s.Close(), again.Synchronize()))
+	assert.NotZero(t, queries(), "a release on a stream that was closed and is borrowed")
+	assert.Zero(t, reserved())
 }

@@ -35,7 +35,7 @@ type streamCore struct {
 
 	// Guarded by mu:
 	used  bool           // some memory block lists the stream in its streamUses
-	freed bool           // memory of a pool was freed on it, and the driver may not have noticed
+	freed bool           // of root: memory of a pool was freed on it, and the driver may not have noticed
 	tail  driver.CUevent // recorded after the last work of a closed stream, 0 for none
 	over  bool           // closed: the handle is no longer ours
 
@@ -268,6 +268,14 @@ func (s *Stream) Borrow() (*Stream, error) {
 	}
 	defer c.Release()
 	return c.borrowed(s).adopt(op)
+}
+
+// root returns the stream that s borrows from, at any depth, or s.
+func (s *streamCore) root() *streamCore {
+	for s.of != nil {
+		s = s.of
+	}
+	return s
 }
 
 // borrowed returns a new core for the same stream of CUDA. owner stays reachable.

@@ -101,6 +101,11 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		return err
 	}
 	defer leaveRaw(streams, capture)
+	if capture == nil {
+		for _, s := range streams {
+			s.root().freed = true // f may do so
+		}
+	}
 	for i := range on {
 		if err := on[i].use(op, i, len(on), capture); err != nil {
 			return err

@@ -294,7 +294,7 @@ func (s *streamCore) tailDone() driver.CUresult {
 		return driver.CUDA_ERROR_NOT_READY
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
-		if s.freed {
+		if s.root().freed {
 			_ = s.ctx.withCurrent(func() error { // see noticeReleases
 				return hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(s.tail) })
 			})

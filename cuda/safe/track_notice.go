@@ -20,7 +20,7 @@ func (s *streamCore) notice() {
 	if !s.mu.TryLock() {
 		return
 	}
-	if s.Closed() || s.foreign && !s.freed {
+	if s.Closed() || s.foreign && !s.root().freed {
 		s.mu.Unlock()
 		return
 	}
@@ -34,7 +34,7 @@ func (s *streamCore) notice() {
 // noticeReleases is notice for a stream that is being closed, as later calls do not find
 // it. mu is held.
 func (s *streamCore) noticeReleases() {
-	if !s.freed {
+	if !s.root().freed {
 		return
 	}
 	if s.legacy() {
@@ -50,6 +50,8 @@ func (s *streamCore) noticeReleases() {
 // synchronizeIdle synchronizes with the stream if its work has completed. mu is held.
 func (s *streamCore) synchronizeIdle() {
 	if rt.Query(s.callContext, s.raw, 0) == 0 {
-		s.freed = s.synchronize() != nil && s.freed // later calls report an error
+		if s.synchronize() == nil { // else later calls report it
+			s.root().freed = false
+		}
 	}
 }
