@@ -84,7 +84,7 @@ func failures(out string) string {
 
 // ends returns the first and the last lines of a text.
 func ends(text string) string {
-	const most = 30
+	const most = 150 // the stacks of a test that hangs are long
 	lines := strings.SplitAfter(text, "\n")
 	if len(lines) > 2*most {
 		lines = slices.Concat(lines[:most], []string{"...\n"}, lines[len(lines)-most:])

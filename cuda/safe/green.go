@@ -3,7 +3,6 @@ package safe
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -291,11 +290,12 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	if err != nil {
 		return nil, true, wrap(op, err)
 	}
-	from := time.Now()
 	if err = g.withCurrent(func() error { return g.record(op, e) }); err == nil {
 		code := x.eventSoon(x.handleContext(), e)
 		if code == driver.CUDA_ERROR_NOT_READY {
-			return &waiter{home: x.home(), reset: &x.shared.reset, event: e, queue: g, from: from, to: time.Now(), end: end}, false, nil
+			w = &waiter{home: x.home(), reset: &x.shared.reset, event: e, end: end}
+			w.queue = w // waits come in another order than their records
+			return w, false, nil
 		}
 		err = check(op, code)
 	}

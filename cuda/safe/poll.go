@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,8 @@ type waiter struct {
 	home      rt.Home
 	reset     *resetMark // of the context: with old drivers, home does not tell
 	event     driver.CUevent
-	queue     any           // events of one queue complete in order, as a rule
+	queue     any           // events of one queue complete in order, as a rule:
+	order     uint64        // the order in which they were recorded
 	from      time.Time     // the event was recorded after this, zero if unknown,
 	to        time.Time     // and before this
 	takes     time.Duration // estimate, 0 if unknown
@@ -171,7 +173,7 @@ func entry(w *waiter) rt.Entry {
 
 func (l *waitQueues) add(w *waiter) {
 	if i, ok := l.at[w.queue]; ok {
-		l.lists[i] = append(l.lists[i], w)
+		l.insert(i, w)
 		return
 	}
 	if l.at == nil {
@@ -180,6 +182,18 @@ func (l *waitQueues) add(w *waiter) {
 	l.at[w.queue] = len(l.lists)
 	l.lists = append(l.lists, []*waiter{w})
 	l.entries = append(l.entries, entry(w))
+}
+
+// insert adds w to a queue in the order of the records: it comes late if its caller has spun, for instance.
+func (l *waitQueues) insert(i int, w *waiter) {
+	at := len(l.lists[i])
+	for at > 0 && l.lists[i][at-1].order > w.order {
+		at--
+	}
+	l.lists[i] = slices.Insert(l.lists[i], at, w)
+	if at == 0 {
+		l.entries[i] = entry(w)
+	}
 }
 
 // remove removes a queue and moves the last one into its place.

@@ -66,7 +66,8 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 		return nil, true, wrap(op, err)
 	}
 	from := time.Now()
-	if err := s.recordEnd(ctx, op, e); err != errPending {
+	order, err := s.recordEnd(ctx, op, e)
+	if err != errPending {
 		end()
 		return nil, true, err
 	}
@@ -79,30 +80,32 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 		end()
 		return nil, true, check(op, code)
 	}
-	return &waiter{home: s.home(), reset: &s.ctx.shared.reset, event: e, queue: s, from: from, to: to, end: end}, false, nil
+	return &waiter{home: s.home(), reset: &s.ctx.shared.reset, event: e, queue: s.queue, order: order, from: from, to: to, end: end}, false, nil
 }
 
 // errPending means that the work has not completed yet.
 var errPending = errors.New("pending")
 
-// recordEnd records e after the stream's work and returns errPending, or nil if the work
-// has completed.
-func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent) error {
+// recordEnd records e after the stream's work and returns errPending and its place in the order of these
+// records, or nil if the work has completed.
+func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent) (order uint64, err error) {
 	if err := s.lockContext(ctx, op); err != nil {
-		return err
+		return 0, err
 	}
 	if err := s.enteredAsk(op); err != nil {
-		return err
+		return 0, err
 	}
 	code := rt.Mark(s.callContext, s.raw, e)
 	if code == 0 {
 		s.forgetBacklog()
 	}
+	s.ends++
+	order = s.ends
 	s.leave(nil)
 	if code == driver.CUDA_ERROR_NOT_READY {
-		return errPending
+		return order, errPending
 	}
-	return check(op, code)
+	return 0, check(op, code)
 }
 
 // Wait waits until the current work of the stream has completed. It does not wait for
@@ -180,7 +183,7 @@ func (s *Stream) SynchronizeBlocking() error {
 	defer c.waited(time.Now())
 	// Wait for an event, without the lock: the wait may never end, and the driver's wait
 	// for a stream would see a capture that begins meanwhile.
-	if err := c.recordEnd(context.Background(), op, e); err != errPending {
+	if _, err := c.recordEnd(context.Background(), op, e); err != errPending {
 		return err
 	}
 	return wrap(op, c.ctx.withCurrent(func() error { // a reset waits for it

@@ -372,3 +372,26 @@ func TestWaitCycles(t *testing.T) {
 	all.Wait()
 	noneLeft(t, before)
 }
+
+// TestWaitBesideLaterWait: a wait for work ends when that has completed, also if a wait for later work of the
+// stream has reached the poller before.
+func TestWaitBesideLaterWait(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	r, s, b := stream(t, x), stream(t, x), buffer[uint32](t, x, 4)
+	first, second, later := newGate(t, x), newGate(t, x), newGate(t, x)
+	first.shut(t, r)
+	second.shut(t, s)
+	require.NoError(t, errors.Join(b.ZeroAsync(r), b.ZeroAsync(s)))
+	copied := background(func() { assert.NoError(t, b.CopyToHost(make([]uint32, 4))) }) // waits for r first
+	later.shut(t, s)
+	end := s.Completion()
+	time.Sleep(20 * time.Millisecond)
+	first.open()
+	time.Sleep(20 * time.Millisecond)
+	second.open()
+	soon(t, copied, "a copy waits for work that was enqueued after it")
+	later.open()
+	<-end.Done()
+	<-copied
+}

@@ -209,9 +209,9 @@ func (m marker) wait() {
 		err := check("", m.stream.ctx.eventSoon(m.stream.callContext, m.event))
 		if errors.Is(err, driver.CUDA_ERROR_NOT_READY) {
 			w := &waiter{
-				home: m.stream.home(), reset: &m.stream.ctx.shared.reset, event: m.event, queue: m.stream,
-				to: time.Now(), end: func() {},
+				home: m.stream.home(), reset: &m.stream.ctx.shared.reset, event: m.event, end: func() {},
 			}
+			w.queue = w // others of the stream may have been recorded later, and wait already
 			err = w.wait(context.Background(), "")
 		}
 		if err == nil {

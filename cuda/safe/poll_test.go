@@ -1,0 +1,26 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+package safe
+
+import (
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/stretchr/testify/assert"
+)
+
+// TestWaitQueuesOrder: waits of a queue are polled in the order of their records, in whichever they come.
+func TestWaitQueuesOrder(t *testing.T) {
+	var l waitQueues
+	for _, order := range []uint64{3, 5, 4, 1, 2, 6} {
+		l.add(&waiter{queue: "a", order: order, event: driver.CUevent(order)})
+	}
+	l.add(&waiter{queue: "b", event: 7})
+	var orders []uint64
+	for _, w := range l.lists[0] {
+		orders = append(orders, w.order)
+	}
+	assert.Equal(t, []uint64{1, 2, 3, 4, 5, 6}, orders)
+	assert.Equal(t, driver.CUevent(1), l.entries[0].Event, "the first is polled")
+	assert.Equal(t, driver.CUevent(7), l.entries[1].Event)
+}
