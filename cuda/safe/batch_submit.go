@@ -344,7 +344,7 @@ func (r *submission) single(n int) error {
 		object := &r.list.objects[i]
 		if b := object.block; b != nil {
 			b.note(r.streamCore)
-			if capture == nil && !b.allocated() {
+			if !b.usableIn(capture) {
 				return b.unusable(opSubmit)
 			}
 		}

@@ -388,6 +388,68 @@ func TestSimFreeBesideBegin(t *testing.T) {
 	noViolation(t)
 }
 
+// TestUseAfterFreeInCapture: work that is captured after the release of the memory that it uses is refused.
+func TestUseAfterFreeInCapture(t *testing.T) {
+	x := open(t, 0)
+	s, side, e, plain, work := stream(t, x), stream(t, x), event(t, x), buffer[uint32](t, x, 100), kernel(t, x, "fill")
+	batch := func(b *safe.Buffer[uint32]) error {
+		l, err := safe.NewBatch(x)
+		return errors.Join(err, safe.BatchFill(l, b, 1), l.Submit(s))
+	}
+	for name, release := range map[string]func(b *safe.Buffer[uint32]) error{
+		"FreeAsync": func(b *safe.Buffer[uint32]) error { return b.FreeAsync(s) },
+		"by another stream": func(b *safe.Buffer[uint32]) error {
+			return errors.Join(s.Record(e), side.WaitEvent(e), b.FreeAsync(side), side.Record(e), s.WaitEvent(e))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := s.Capture(func() error {
+				b, err := safe.NewBufferAsync[uint32](s, 100)
+				if err := errors.Join(err, b.ZeroAsync(s), release(b)); err != nil {
+					return err
+				}
+				assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrNotAllocated)
+				assert.ErrorIs(t, plain.CopyFromAsync(s, b), safe.ErrNotAllocated)
+				assert.ErrorIs(t, work.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(5)), b.Arg()), safe.ErrNotAllocated)
+				assert.ErrorIs(t, batch(b), safe.ErrNotAllocated)
+				return nil
+			})
+			require.NoError(t, err)
+			closing(t, g)
+			launch(t, executable(t, g), s)
+			noViolation(t)
+		})
+	}
+}
+
+// TestSimCloseBesideUseInCapture: work that waits while the memory that it uses is released in the capture
+// is refused.
+func TestSimCloseBesideUseInCapture(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	defer simulated.Reset()
+	g, err := s.Capture(func() error {
+		b, err := safe.NewBufferAsync[uint32](s, 100)
+		if err := errors.Join(err, b.ZeroAsync(s)); err != nil {
+			return err
+		}
+		simulated.Delay("cuMemFreeAsync", hang)
+		freed := inDriver(t, b.Close)
+		var used error
+		over := background(func() { used = b.ZeroAsync(s) })
+		simulated.Reset() // ends the delay
+		<-over
+		assert.Error(t, used)
+		return <-freed
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	launch(t, executable(t, g), s)
+	noViolation(t)
+}
+
 // TestEmptyInCapture: a buffer of no values needs no node.
 func TestEmptyInCapture(t *testing.T) {
 	s := stream(t, open(t, 0))

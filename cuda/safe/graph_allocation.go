@@ -182,6 +182,16 @@ func (c *capturing) freedBefore(b *block) bool {
 	return k != nil && (c.before == nil || !c.before.has(k))
 }
 
+// hasFreed returns whether a node of the capture has freed the memory of the block. The capture is locked.
+func (c *capturing) hasFreed(b *block) bool {
+	for ; b != nil; b = b.of {
+		if b.graph != nil && (b.graph.capture == c && b.graph.freed.Load() || slices.Contains(c.frees, b)) {
+			return true
+		}
+	}
+	return false
+}
+
 // freeInCapture frees the block in the capture that allocates it, if that is under way.
 func (b *block) freeInCapture() error {
 	if b.graph == nil || b.graph.home == nil || b.Closed() || b.graph.capture.ended.Load() {

@@ -65,7 +65,16 @@ func (b *block) note(s *streamCore) {
 // closed.
 func (b *block) use(s *streamCore) bool {
 	b.note(s)
-	return !b.Closed() && (b.allocated() || s.capture.Load() != nil)
+	return !b.Closed() && b.usableIn(s.capture.Load())
+}
+
+// usableIn returns whether work that a capture captures may use the memory or, if there is none, whether
+// work may use it now. The capture is locked.
+func (b *block) usableIn(capture *capturing) bool {
+	if capture == nil {
+		return b.allocated()
+	}
+	return !capture.hasFreed(b)
 }
 
 // unusable returns the error for a block that use refuses.

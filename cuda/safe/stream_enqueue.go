@@ -34,7 +34,7 @@ func (s *streamCore) uses(op string, capture *capturing, blocks []*block, uncapt
 	}
 	for _, b := range blocks {
 		b.note(s)
-		if b.Over() || b.reset() || capture == nil && !b.allocated() || !capture.retains(&b.Handle) {
+		if b.Over() || b.reset() || !b.usableIn(capture) || !capture.retains(&b.Handle) {
 			return b.unusable(op)
 		}
 	}
