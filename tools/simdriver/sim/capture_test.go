@@ -290,3 +290,30 @@ func TestCaptureIntoBodyInCapture(t *testing.T) {
 		assert.ErrorIs(t, driver.CuStreamEndCapture(side, &g), driver.CUDA_ERROR_ILLEGAL_STATE, "it ended with the outer one")
 	}
 }
+
+// TestCaptureManyPaths: two streams that wait for each other again and again make a graph with more paths than
+// can be walked.
+func TestCaptureManyPaths(t *testing.T) {
+	primary(t, 0)
+	s, side, apart := stream(t), stream(t), stream(t)
+	e, p := event(t), allocate(t, 8)
+	waits := func(waiting, on driver.CUstream) {
+		require.NoError(t, driver.CuEventRecord(e, on))
+		require.NoError(t, driver.CuStreamWaitEvent(waiting, e, 0))
+	}
+	fill := func(s driver.CUstream, at driver.CUdeviceptr) {
+		require.NoError(t, driver.CuMemsetD32Async(at, 1, 1, s))
+	}
+	begin(t, s)
+	waits(apart, s)
+	fill(apart, p)
+	for range 100 {
+		waits(side, s)
+		fill(side, p)
+		fill(s, p+4)
+		waits(s, side)
+	}
+	var g driver.CUgraph
+	assert.ErrorIs(t, driver.CuStreamEndCapture(s, &g), driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+	require.NoError(t, driver.CuMemFree(p))
+}

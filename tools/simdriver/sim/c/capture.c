@@ -178,14 +178,25 @@ static void leave(struct stream *s)
 
 struct joined { struct capture *capture; bool all; };
 
-static bool reaches(struct node *from, struct node *to)
+static bool walk(struct node *from, struct node *to, unsigned long long walks)
 {
 	if (from == to)
 		return true;
+	if (from->walked == walks)
+		return false;
+	from->walked = walks;
 	for (int i = 0; i < from->deps.n; i++)
-		if (reaches(from->deps.list[i].node, to))
+		if (walk(from->deps.list[i].node, to, walks))
 			return true;
 	return false;
+}
+
+/* reaches tells whether a node depends on another one. There may be far more paths than nodes. */
+static bool reaches(struct node *from, struct node *to)
+{
+	static unsigned long long walks;
+
+	return walk(from, to, ++walks);
 }
 
 static void is_joined(struct stream *s, void *data)

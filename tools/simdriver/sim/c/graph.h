@@ -30,6 +30,7 @@ struct node {
 	struct item *item;
 	struct edges deps;
 	int at; /* its place in the graph */
+	unsigned long long walked; /* the last walk that has seen it */
 	bool placed;
 	bool disabled; /* in an executable */
 };
