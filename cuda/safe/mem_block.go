@@ -376,7 +376,7 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 		}
 		defer s.ctx.shared.legacy.leave()
 	}
-	s.root().freed = true
+	s.released()
 	return b.freed(s.home().FreeAsync(b.address, s.raw))
 }
 

@@ -258,8 +258,11 @@ func (p *poolCore) drop(op string) error {
 // a later wait, and crashes or hangs if other threads wait or use pools meanwhile.
 func (p *poolCore) drained() bool {
 	shared := p.ctx.shared
-	if shared.reset.Load() || p.lost.Load() {
+	switch {
+	case shared.reset.done() || p.lost.Load():
 		return true
+	case shared.reset.Load(): // CUDA may refuse the reset, and the context's work runs on until then
+		return false
 	}
 	var reserved uint64
 	trim := func() error {
@@ -275,6 +278,9 @@ func (p *poolCore) drained() bool {
 		}
 		return errors.Join(shared.noticeReleases(), trim())
 	})
+	if shared.reset.noted() { // since
+		return false
+	}
 	return err != nil || reserved == 0
 }
 

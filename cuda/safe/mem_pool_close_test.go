@@ -137,10 +137,10 @@ func TestNoticeForeign(t *testing.T) {
 	p, err := safe.NewPool(x, safe.PoolOptions{})
 	require.NoError(t, err)
 	closing(t, p)
-	queries := func() int {
-		before := simulated.Calls("cuStreamQuery")
+	records := func() int {
+		before := simulated.Calls("cuEventRecord")
 		require.NoError(t, p.Trim(0))
-		return simulated.Calls("cuStreamQuery") - before
+		return simulated.Calls("cuEventRecord") - before
 	}
 	reserved := func() uint64 {
 		u, err := p.Usage()
@@ -152,19 +152,50 @@ func TestNoticeForeign(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
-	assert.Zero(t, queries(), "unused")
+	assert.Zero(t, records(), "unused")
 	require.NoError(t, errors.Join(from().Close(), s.Synchronize()))
-	assert.NotZero(t, queries(), "a release")
+	assert.NotZero(t, records(), "a release")
 	assert.Zero(t, reserved())
-	assert.Zero(t, queries(), "noticed")
+	assert.Zero(t, records(), "noticed")
 	require.NoError(t, errors.Join(safe.EnqueueRaw(func() error {
 		var m driver.CUdeviceptr
 		err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
 		return errors.Join(err, driver.CuMemFreeAsync(m, raw))
 	}, safe.RawWork{Stream: s}), s.Synchronize()))
-	assert.NotZero(t, queries(), "a release by a raw call")
+	assert.NotZero(t, records(), "a release by a raw call")
 	assert.Zero(t, reserved())
 	require.NoError(t, errors.Join(from().Close(), s.Close(), again.Synchronize()))
-	assert.NotZero(t, queries(), "a release on a stream that was closed and is borrowed")
+	assert.NotZero(t, records(), "a release on a stream that was closed and is borrowed")
 	assert.Zero(t, reserved())
+}
+
+// TestPoolBesideNotedReset: a pool whose destruction has begun before a reset is not destroyed while the reset
+// waits for the work that releases its memory.
+func TestPoolBesideNotedReset(t *testing.T) {
+	needsSimulated(t)
+	besideResets(t, func(t *testing.T) {
+		x := open(t, 0)
+		s, gate := stream(t, x), newGate(t, x)
+		closed := func(p *safe.Pool) func() { return func() { assert.NoError(t, p.Close()) } }
+		first, err := safe.NewPool(x, safe.PoolOptions{})
+		require.NoError(t, err)
+		second, err := safe.NewPool(x, safe.PoolOptions{})
+		require.NoError(t, err)
+		b, err := safe.NewBufferFrom[uint32](second, s, 4)
+		require.NoError(t, err)
+		gate.shut(t, s)
+		require.NoError(t, errors.Join(b.ZeroAsync(s), b.Close()))
+		simulated.Delay("cuMemPoolTrimTo", 300*time.Millisecond)
+		one := background(closed(first))
+		two := background(closed(second)) // waits for the first
+		destroyed := simulated.Calls("cuMemPoolDestroy")
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		<-one
+		<-two
+		simulated.Delay("cuMemPoolTrimTo", 0)
+		assert.LessOrEqual(t, simulated.Calls("cuMemPoolDestroy"), destroyed+1, "the first may be")
+		assert.Empty(t, reset)
+		gate.open()
+		<-reset
+	})
 }

@@ -34,10 +34,13 @@ type streamCore struct {
 	took        atomic.Int64 // nanoseconds that the last wait spent in the poller
 
 	// Guarded by mu:
-	used  bool           // some memory block lists the stream in its streamUses
-	freed bool           // of root: memory of a pool was freed on it, and the driver may not have noticed
-	tail  driver.CUevent // recorded after the last work of a closed stream, 0 for none
-	over  bool           // closed: the handle is no longer ours
+	used     bool           // some memory block lists the stream in its streamUses
+	freed    bool           // of root: memory of a pool was freed on it, and the driver may not have noticed
+	releases uint32         // of root: how often
+	tail     driver.CUevent // recorded after the last work of a closed stream, 0 for none
+	over     bool           // closed: the handle is no longer ours
+
+	releaseMark releaseMark // of root
 
 	known atomic.Bool // the program has its handle or ID, or has set an attribute
 

@@ -165,6 +165,7 @@ func (s *streamCore) tryLockForEnd() bool {
 // end makes a closed stream one whose handle is not used any more. mu is held.
 func (s *streamCore) end() {
 	s.over, s.owner = true, nil
+	s.dropMark()
 	s.ctx.shared.unlist(s)
 	s.branches.drop()
 }

@@ -103,7 +103,7 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	defer leaveRaw(streams, capture)
 	if capture == nil {
 		for _, s := range streams {
-			s.root().freed = true // f may do so
+			s.released() // f may do so
 		}
 	}
 	for i := range on {

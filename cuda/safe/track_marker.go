@@ -130,11 +130,12 @@ func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 		}
 		return marker{stream: s}, s.tail == 0, nil
 	}
-	return s.markHere(wait)
+	return s.markHere(wait, false)
 }
 
-// markHere is mark for a stream that is not over, with mu held.
-func (s *streamCore) markHere(wait bool) (m marker, done bool, err error) {
+// markHere is mark for a stream that is not over, with mu held. With always, it marks the end also if there
+// is no work.
+func (s *streamCore) markHere(wait, always bool) (m marker, done bool, err error) {
 	switch reset := &s.ctx.shared.reset; { // before CUDA 12.0, Mark does not notice
 	case reset.done():
 		return marker{}, false, rt.CodeReset
@@ -155,6 +156,9 @@ func (s *streamCore) markHere(wait bool) (m marker, done bool, err error) {
 	e, err := pool.get(s.ctx)
 	if err == nil {
 		code := s.home().Mark(s.raw, e)
+		if code == driver.CUDA_SUCCESS && always && rt.Record(s.callContext, e, s.raw) == driver.CUDA_SUCCESS {
+			code = driver.CUDA_ERROR_NOT_READY
+		}
 		switch code {
 		case driver.CUDA_ERROR_NOT_READY:
 			s.ctx.Retain() // the live stream retains it
@@ -267,10 +271,9 @@ func (s *streamCore) leaveTail(wait bool) error {
 	if !s.used && !s.owned || s.ctx.shared.reset.done() {
 		return nil
 	}
-	m, done, err := s.markHere(wait)
+	m, done, err := s.markHere(wait, s.root().freed)
 	switch {
 	case done:
-		s.noticeReleases()
 		return nil
 	case err == lifetime.ErrLater || err == rt.CodeCapturing:
 		return lifetime.ErrLater
@@ -295,9 +298,7 @@ func (s *streamCore) tailDone() driver.CUresult {
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		if s.root().freed {
-			_ = s.ctx.withCurrent(func() error { // see noticeReleases
-				return hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(s.tail) })
-			})
+			_ = s.ctx.withCurrent(func() error { s.awaitReleases(s.tail); return nil })
 		}
 		s.ctx.shared.events.put(s.tail)
 		s.tail = 0

@@ -1,10 +1,16 @@
 package safe
 
-import "github.com/cudabind/cudabind/cuda/internal/rt"
+import (
+	"sync/atomic"
+	"time"
 
-// noticeReleases makes the driver notice that releases on idle streams have completed: it
-// trims no memory before it has waited for the stream or an event, and a query is no wait.
-// The context must be current.
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// noticeReleases makes the driver notice that releases on streams have completed: it trims no
+// memory before it has waited for the stream or an event, and a query is no wait. The context
+// must be current.
 func (c *contextState) noticeReleases() error {
 	for _, s := range c.live() {
 		s.notice()
@@ -13,45 +19,105 @@ func (c *contextState) noticeReleases() error {
 	return c.releases.synchronize()
 }
 
-// notice makes the driver notice the stream's releases if no call is using it. The lock, for which
-// Close waits, keeps the stream from being destroyed. It leaves foreign streams alone if package
-// safe has freed nothing there, as their owner may be beginning a capture.
-func (s *streamCore) notice() {
-	if !s.mu.TryLock() {
-		return
-	}
-	if s.Closed() || s.foreign && !s.root().freed {
-		s.mu.Unlock()
-		return
-	}
-	if s.enteredAsk("notice") != nil {
-		return
-	}
-	s.synchronizeIdle()
-	s.leave(nil)
+// releaseMark is an event after releases on a stream that the driver may not have noticed, for notice.
+type releaseMark struct {
+	busy  atomic.Bool    // a call has the mark
+	event driver.CUevent // or 0
+	upTo  uint32         // the number of releases that it is after
 }
 
-// noticeReleases is notice for a stream that is being closed, as later calls do not find
-// it. mu is held.
-func (s *streamCore) noticeReleases() {
-	if !s.root().freed {
+// notice makes the driver notice the stream's releases if the work before them has completed. It waits for
+// no work and for no other call.
+func (s *streamCore) notice() {
+	m := &s.root().releaseMark
+	if !m.busy.CompareAndSwap(false, true) {
 		return
 	}
-	if s.legacy() {
-		if gate := &s.ctx.shared.legacy; gate.enter() {
-			defer gate.leave()
-		} else {
+	defer m.busy.Store(false)
+	var end time.Time
+	if m.event == 0 {
+		if idle := s.markReleases(m); idle {
+			end = time.Now().Add(idleMark)
+		}
+	}
+	if m.event == 0 {
+		return
+	}
+	for nap := shortNap; ; nap = nap.take() {
+		code := s.ctx.homeQuery(s.home(), m.event)
+		if code == rt.CodeCallback || code == driver.CUDA_ERROR_NOT_READY && !time.Now().Before(end) {
 			return
 		}
+		if code != driver.CUDA_ERROR_NOT_READY {
+			break
+		}
 	}
-	_ = s.ctx.withCurrent(func() error { s.synchronizeIdle(); return nil })
+	s.awaitReleases(m.event)
+	s.ctx.shared.events.put(m.event)
+	m.event = 0
+	if s.mu.TryLock() {
+		if root := s.root(); root.releases == m.upTo {
+			root.freed = false
+		}
+		s.mu.Unlock()
+	}
 }
 
-// synchronizeIdle synchronizes with the stream if its work has completed. mu is held.
-func (s *streamCore) synchronizeIdle() {
-	if rt.Query(s.callContext, s.raw, 0) == 0 {
-		if s.synchronize() == nil { // else later calls report it
-			s.root().freed = false
-		}
+// idleMark is how long an event on an idle stream may take. It may take longer if the stream is ordered after
+// work of another one, such as the legacy stream.
+const idleMark = 2 * time.Millisecond
+
+// awaitReleases has the host wait for a completed event after releases. Later calls report an error.
+func (s *streamCore) awaitReleases(e driver.CUevent) {
+	_ = hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(e) })
+}
+
+// markReleases records the mark, unless nothing was released or another call is using the stream. It leaves
+// a foreign stream alone if package safe has released nothing there, as its owner may be beginning a capture.
+// idle means that the stream had no work.
+func (s *streamCore) markReleases(m *releaseMark) (idle bool) {
+	if !s.mu.TryLock() {
+		return false
+	}
+	root := s.root()
+	if s.Closed() || !root.freed && (s.foreign || !s.known.Load()) {
+		s.mu.Unlock()
+		return false
+	}
+	if s.enteredAsk("notice") != nil {
+		return false
+	}
+	defer s.leave(nil)
+	e, err := s.ctx.shared.events.get(s.ctx)
+	if err != nil {
+		return false
+	}
+	code := rt.Mark(s.callContext, s.raw, e)
+	if idle = code == driver.CUDA_SUCCESS; idle {
+		code = rt.Record(s.callContext, e, s.raw)
+	}
+	if code != driver.CUDA_SUCCESS && (idle || code != driver.CUDA_ERROR_NOT_READY) {
+		s.ctx.shared.events.put(e)
+		return false
+	}
+	m.event, m.upTo = e, root.releases
+	return idle
+}
+
+// released notes that memory of a pool was freed on the stream, or may have been. mu is held.
+func (s *streamCore) released() {
+	root := s.root()
+	root.freed = true
+	root.releases++
+}
+
+// dropMark gives the mark of a stream back that is over. A call that has it waits for no work.
+func (s *streamCore) dropMark() {
+	for nap := shortNap; !s.releaseMark.busy.CompareAndSwap(false, true); {
+		nap = nap.take()
+	}
+	if s.releaseMark.event != 0 {
+		s.ctx.shared.events.put(s.releaseMark.event)
+		s.releaseMark.event = 0
 	}
 }
