@@ -67,6 +67,13 @@ func (b *backlog) giveBack(work int) {
 	b.recent -= work
 }
 
+// notEnqueued is giveBack for a call that has failed: captured work was not counted.
+func (b *backlog) notEnqueued(capture *capturing, work int) {
+	if capture == nil {
+		b.giveBack(work)
+	}
+}
+
 // setMark records an event after the work so far. If it cannot, for instance because
 // memory is exhausted, that work is no longer counted.
 func (s *streamCore) setMark() {

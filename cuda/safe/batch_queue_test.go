@@ -240,3 +240,37 @@ func TestBatchAcrossAllocatesNothing(t *testing.T) {
 		require.NoError(t, errors.Join(w.s.Synchronize(), w.other.Close()))
 	})
 }
+
+// TestRefusedTakesNoRoom: calls that are refused count for no pending work, so that a stuck stream is not
+// taken for full.
+func TestRefusedTakesNoRoom(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, k, open := stream(t, x), kernel(t, x, "store"), buffer[uint64](t, x, 4)
+	closed, err := safe.NewBuffer[uint64](x, 4)
+	require.NoError(t, err)
+	h, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
+	require.NoError(t, err)
+	ops := make([]safe.MemOp, 255)
+	for i := range ops {
+		ops[i] = safe.NewWriteOp(h.At(0), uint32(1))
+	}
+	require.NoError(t, errors.Join(closed.Close(), h.Close()))
+	stick(t, x, s)
+	for name, call := range map[string]func() error{
+		"BatchMemOps":   func() error { return s.BatchMemOps(ops) },
+		"ZeroAsync":     func() error { return closed.ZeroAsync(s) },
+		"CopyFromAsync": func() error { return open.CopyFromAsync(s, closed) },
+		"Launch":        func() error { return k.Launch(s, one, closed.Arg(), safe.Val(uint64(1))) },
+		"EnqueueRaw":    func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }, closed.Arg()) },
+		"several at once": func() error {
+			return safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: s, Uses: []safe.Arg{closed.Arg()}}, safe.RawWork{Stream: stream(t, x)})
+		},
+	} {
+		before := safe.Pending(s)
+		for range 20 {
+			assert.ErrorIs(t, call(), safe.ErrClosed, name)
+		}
+		assert.Equal(t, before, safe.Pending(s), name)
+	}
+}

@@ -215,14 +215,16 @@ func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Even
 	if err := c.withCurrent(func() error { return create(&e.raw) }); err != nil {
 		return nil, wrap(op, err)
 	}
-	return e.adopt(op, &c.Handle)
+	return e.adopt(op, &c.Handle, true)
 }
 
-// adopt makes an Event of e, which parent must outlive.
-func (e *eventCore) adopt(op string, parent *lifetime.Handle) (*Event, error) {
+// adopt makes an Event of e, which parent must outlive. If that succeeds, the Event destroys CUDA's event if
+// it is owned.
+func (e *eventCore) adopt(op string, parent *lifetime.Handle, owned bool) (*Event, error) {
 	if err := e.Open(e, parent); err != nil {
 		return nil, wrap(op, errors.Join(err, e.destroy()))
 	}
+	e.foreign = !owned
 	e.ctx.shared.addEvent(e)
 	u := &Event{core: e}
 	u.cleanup.Watch(&e.Handle)

@@ -36,11 +36,7 @@ func foreignEvent(op string, raw driver.CUevent, x *Context, owner any, owned bo
 	defer c.shared.foreign.Unlock()
 	parent, release := e.share()
 	defer release()
-	u, err := e.adopt(op, parent)
-	if err == nil {
-		e.foreign = !owned
-	}
-	return u, err
+	return e.adopt(op, parent, owned)
 }
 
 // share gives e the state of another Event for the same event of the driver if there is

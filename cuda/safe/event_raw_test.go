@@ -295,3 +295,27 @@ func TestBorrowedEventAfterWait(t *testing.T) {
 	}
 	noViolation(t)
 }
+
+// TestEventFromRawBesideCloseAll: an event whose ownership was taken is destroyed, also if its context closes
+// all objects at once.
+func TestEventFromRawBesideCloseAll(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	before := simulated.Live("event")
+	for range 200 {
+		y, err := safe.Open(0)
+		require.NoError(t, err)
+		var raw driver.CUevent
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuEventCreate(&raw, 0) }))
+		closed := make(chan error)
+		go func() { closed <- y.CloseAll() }()
+		e, err := safe.EventFromRaw(raw, y)
+		require.NoError(t, <-closed)
+		if err != nil {
+			err = x.WithCurrent(func() error { return driver.CuEventDestroy(raw) })
+		}
+		require.NoError(t, errors.Join(err, e.Close()))
+	}
+	assert.Eventually(t, func() bool { return simulated.Live("event") <= before }, atOnce, time.Millisecond)
+}

@@ -79,6 +79,9 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	} else {
 		code, bad = sc.launch(&l, capture, args, cfg.Uses)
 	}
+	if bad >= 0 || code != 0 {
+		sc.notEnqueued(capture, 1)
+	}
 	sc.leaveWork(capture) // not deferred, which takes longer
 	if bad >= 0 {
 		return k.badUse(op, args, cfg.Uses, bad)

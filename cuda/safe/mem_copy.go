@@ -222,6 +222,9 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	} else {
 		err = sc.enqueueEntered(op, capture, blocks, uncapturable(c, blocks), do)
 	}
+	if err != nil {
+		sc.notEnqueued(capture, 1)
+	}
 	sc.leaveWork(capture) // not deferred, which takes longer
 	return err
 }

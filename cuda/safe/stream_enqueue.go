@@ -11,7 +11,10 @@ func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable 
 		return err
 	}
 	defer s.leaveWork(capture)
-	return s.enqueueEntered(op, capture, blocks, uncapturable, call)
+	if err = s.enqueueEntered(op, capture, blocks, uncapturable, call); err != nil {
+		s.notEnqueued(capture, work)
+	}
+	return err
 }
 
 // enqueueEntered is enqueue on a stream that is entered. The blocks need not be acquired: see

@@ -139,7 +139,7 @@ const mostMemOps = 255
 // Source: cuStreamBatchMemOp.
 func (s *Stream) BatchMemOps(ops []MemOp) error { return s.memOps("Stream.BatchMemOps", ops) }
 
-func (s *Stream) memOps(op string, ops []MemOp) error {
+func (s *Stream) memOps(op string, ops []MemOp) (err error) {
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
@@ -156,15 +156,18 @@ func (s *Stream) memOps(op string, ops []MemOp) error {
 		return err
 	}
 	defer c.leaveWork(capture)
-	if err := c.unseen(op); err != nil {
-		return err
-	}
 	begun := 0
 	defer func() {
+		if err != nil {
+			c.notEnqueued(capture, len(ops))
+		}
 		for i := range ops[:begun] {
 			ops[i].memory.ctx.endFrom(c.ctx, 0)
 		}
 	}()
+	if err := c.unseen(op); err != nil {
+		return err
+	}
 	for i := range ops {
 		if err := ops[i].use(op, c, capture); err != nil {
 			return numbered(err, i, len(ops))

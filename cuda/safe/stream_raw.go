@@ -108,6 +108,9 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	}
 	for i := range on {
 		if err := on[i].use(op, i, len(on), capture); err != nil {
+			for _, s := range streams {
+				s.notEnqueued(s.capture.Load(), rawWork)
+			}
 			return err
 		}
 	}
