@@ -208,7 +208,9 @@ func borrowPool(op string, x *Context, get func(*driver.CUmemoryPool, driver.CUd
 // find asks for a pool of the device, and retains it if this package created it. It
 // returns again if that pool is being destroyed, after which the device has another one.
 func (p *poolCore) find(get func(*driver.CUmemoryPool, driver.CUdevice) error) (again bool, err error) {
-	pools.Lock()
+	if err := lock("", &pools.Mutex); err != nil {
+		return false, err
+	}
 	defer pools.Unlock()
 	if err := p.ctx.withCurrent(func() error { return get(&p.raw, p.ctx.device.raw) }); err != nil {
 		return false, err

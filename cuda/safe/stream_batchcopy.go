@@ -56,7 +56,7 @@ type BatchCopyOptions struct {
 	PreferOverlap bool
 }
 
-// BatchCopies enqueues many copies by one call of the driver for each 960. They run after the earlier
+// BatchCopies enqueues many copies by one call of the driver for each 240. They run after the earlier
 // work of the stream, in any order among themselves. If one copy is invalid, no copy of its
 // call is enqueued, and the error's Detail has its index if the driver tells it. BatchCopies
 // returns [ErrOverlap] if a destination overlaps another destination or a source, and
@@ -90,7 +90,7 @@ func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
 	if i := b.overlap(); i >= 0 {
 		return refuse(op, ErrOverlap, "copy %d: its destination overlaps memory of another copy", i)
 	}
-	return inParts(len(copies), queueRoom, func(from, to int) error {
+	return inParts(len(copies), chunkWork, func(from, to int) error {
 		failed := uint64(math.MaxUint64)
 		part := batch{dsts: b.dsts[from:to], srcs: b.srcs[from:to], sizes: b.sizes[from:to]}
 		err := c.enqueueCurrent(op, to-from, b.blocks, "a batch of copies cannot be captured", func() (err error) {

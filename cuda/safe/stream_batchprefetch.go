@@ -22,7 +22,7 @@ func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 	return PrefetchOp{memory: s.memory, at: s.address, size: s.size(), to: to}
 }
 
-// BatchPrefetches enqueues many calls of [Buffer.PrefetchAsync], up to 48 by one call of the driver.
+// BatchPrefetches enqueues many calls of [Buffer.PrefetchAsync], up to 12 by one call of the driver.
 // They run after the earlier work of the stream, in any order among themselves. If one is
 // invalid, none of its call is enqueued. It blocks while 48 prefetches or more are pending on the
 // stream.
@@ -145,7 +145,7 @@ func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(
 			return wrap(op, err)
 		}
 	}
-	return inParts(len(b.at), queueRoom/prefetchWork, func(from, to int) error {
+	return inParts(len(b.at), chunkWork/prefetchWork, func(from, to int) error {
 		part := &ranges{at: b.at[from:to], sizes: b.sizes[from:to], to: b.to[from:to]}
 		return c.enqueueCurrent(op, (to-from)*prefetchWork, b.blocks, "a batch of prefetches or discards cannot be captured",
 			func() error { return call(part, c.raw) })
