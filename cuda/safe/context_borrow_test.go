@@ -113,3 +113,27 @@ func TestBorrowedStreamDestroyedBeforeReset(t *testing.T) {
 		<-reset
 	})
 }
+
+// TestCloseContextBesideHostFunc: a context that is closed while a host function runs on its legacy stream, which
+// is closed, too, holds up no launch on another device.
+func TestCloseContextBesideHostFunc(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x, err := safe.Open(1)
+		require.NoError(t, err)
+		y := open(t, 0)
+		g := newGraph(t, y)
+		addNode(t, g, safe.EmptyNode())
+		e, s := executable(t, g), stream(t, y)
+		legacy, err := safe.LegacyStream(x)
+		require.NoError(t, err)
+		goOn := make(chan struct{})
+		_, err = legacy.LaunchHostFunc(func() { <-goOn }, safe.HostFuncOptions{})
+		require.NoError(t, errors.Join(err, legacy.Close()))
+		closed := background(func() { assert.NoError(t, x.Close()) })
+		soon(t, background(func() { launch(t, e, s) }), "a launch on another device waits")
+		close(goOn)
+		<-closed
+	})
+}

@@ -34,7 +34,7 @@ type streamCore struct {
 	took        atomic.Int64 // nanoseconds that the last wait spent in the poller
 
 	// Guarded by mu:
-	used     bool           // some memory block lists the stream in its streamUses
+	used     bool           // work was enqueued on it, if it is not foreign, or some memory block lists it in its streamUses
 	freed    bool           // of root: memory of a pool was freed on it, and the driver may not have noticed
 	releases uint32         // of root: how often
 	tail     driver.CUevent // recorded after the last work of a closed stream, 0 for none

@@ -21,9 +21,10 @@ type Scope struct {
 // to the stream with [CopyFromSlice] and [CopyToSlice]. Scope returns f's error, or else
 // that of the wait.
 //
-// Scope returns [ErrCapturing] if the stream is capturing. f must not begin a capture on
-// the stream and leave it open: the memory then stays pinned for ever. Only f's goroutine
-// may use the Scope.
+// Scope returns [ErrCapturing] if the stream is capturing. Neither f nor another goroutine may
+// begin a capture on the stream that is open when f returns: Scope then returns
+// [ErrCapturing] while copies may be in progress, and the memory stays pinned for ever. Only f's
+// goroutine may use the Scope.
 func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	const op = "Stream.Scope"
 	c, err := s.acquire(op)
