@@ -293,9 +293,8 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 	if err = g.withCurrent(func() error { return g.record(op, e) }); err == nil {
 		code := x.eventSoon(x.handleContext(), e)
 		if code == driver.CUDA_ERROR_NOT_READY {
-			w = &waiter{home: x.home(), reset: &x.shared.reset, event: e, end: end}
-			w.queue = w // waits come in another order than their records
-			return w, false, nil
+			// Waits may come in another order than their records: there is no queue.
+			return &waiter{home: x.home(), reset: &x.shared.reset, event: e, end: end}, false, nil
 		}
 		err = check(op, code)
 	}

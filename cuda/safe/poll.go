@@ -35,7 +35,7 @@ type waiter struct {
 	home      rt.Home
 	reset     *resetMark // of the context: with old drivers, home does not tell
 	event     driver.CUevent
-	queue     any           // events of one queue complete in order, as a rule:
+	queue     any           // events of one queue complete in order, as a rule; nil for one of its own
 	order     uint64        // the order in which they were recorded
 	from      time.Time     // the event was recorded after this, zero if unknown,
 	to        time.Time     // and before this
@@ -172,6 +172,9 @@ func entry(w *waiter) rt.Entry {
 }
 
 func (l *waitQueues) add(w *waiter) {
+	if w.queue == nil {
+		w.queue = w
+	}
 	if i, ok := l.at[w.queue]; ok {
 		l.insert(i, w)
 		return

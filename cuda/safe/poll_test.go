@@ -16,6 +16,8 @@ func TestWaitQueuesOrder(t *testing.T) {
 		l.add(&waiter{queue: "a", order: order, event: driver.CUevent(order)})
 	}
 	l.add(&waiter{queue: "b", event: 7})
+	l.add(&waiter{event: 8})
+	l.add(&waiter{event: 9})
 	var orders []uint64
 	for _, w := range l.lists[0] {
 		orders = append(orders, w.order)
@@ -23,4 +25,5 @@ func TestWaitQueuesOrder(t *testing.T) {
 	assert.Equal(t, []uint64{1, 2, 3, 4, 5, 6}, orders)
 	assert.Equal(t, driver.CUevent(1), l.entries[0].Event, "the first is polled")
 	assert.Equal(t, driver.CUevent(7), l.entries[1].Event)
+	assert.Len(t, l.lists, 4, "each without a queue has one of its own")
 }

@@ -212,10 +212,9 @@ func (m marker) wait() {
 	if m.event != 0 {
 		err := check("", m.stream.ctx.eventSoon(m.stream.callContext, m.event))
 		if errors.Is(err, driver.CUDA_ERROR_NOT_READY) {
-			w := &waiter{
+			w := &waiter{ // without a queue: other waits for the stream, recorded later, may have come before
 				home: m.stream.home(), reset: &m.stream.ctx.shared.reset, event: m.event, end: func() {},
 			}
-			w.queue = w // others of the stream may have been recorded later, and wait already
 			err = w.wait(context.Background(), "")
 		}
 		if err == nil {

@@ -1,0 +1,150 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Memory that captures allocate and release, beside other calls.
+
+package safe_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSimAllocBesideBegin: a capture begins while NewBufferAsync waits for the stream, which then
+// allocates memory of the graph.
+func TestSimAllocBesideBegin(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s, e := stream(t, x), event(t, x)
+	defer simulated.Reset()
+	simulated.Delay("cuEventRecord", hang)
+	recorded := inDriver(t, func() error { return s.Record(e) }) // has the stream locked
+	var b *safe.Buffer[byte]
+	made := make(chan error)
+	graphs := make(chan *safe.Graph, 1)
+	captured := background(func() {
+		g, err := s.Capture(func() error { return <-made })
+		assert.NoError(t, err)
+		graphs <- g
+	})
+	allocated := background(func() {
+		var err error
+		b, err = safe.NewBufferAsync[byte](s, 100)
+		made <- err
+	})
+	simulated.Reset() // ends the delay
+	require.NoError(t, <-recorded)
+	<-allocated
+	<-captured
+	g := <-graphs
+	closing(t, g)
+	if err := b.Zero(); err != nil { // nil if the capture has come late
+		assert.ErrorIs(t, err, safe.ErrNotAllocated, "no launch has allocated it")
+	}
+	require.NoError(t, b.Close())
+	noViolation(t)
+}
+
+// TestSimFreeBesideBegin: a capture begins while FreeAsync waits for a copy, and captures the release.
+func TestSimFreeBesideBegin(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	g, b := allocating[byte](t, s, 100)
+	closing(t, g)
+	launch(t, executable(t, g), s)
+	defer simulated.Reset()
+	simulated.Delay("cuMemcpyDtoHAsync_v2", hang)
+	copied := inDriver(t, func() error { return b.CopyToHost(make([]byte, 100)) })
+	var err error
+	freed := background(func() { err = b.FreeAsync(s) })
+	release, captureErr := s.Capture(func() error {
+		simulated.Reset() // ends the delay
+		<-freed
+		return errors.Join(err, <-copied)
+	})
+	require.NoError(t, captureErr)
+	closing(t, release)
+	assert.Equal(t, []driver.CUgraphNodeType{driver.CU_GRAPH_NODE_TYPE_MEM_FREE}, types(t, release))
+	noViolation(t)
+}
+
+// TestUseAfterFreeInCapture: work that is captured after the release of the memory that it uses is refused.
+func TestUseAfterFreeInCapture(t *testing.T) {
+	x := open(t, 0)
+	s, side, e, plain, work := stream(t, x), stream(t, x), event(t, x), buffer[uint32](t, x, 100), kernel(t, x, "fill")
+	batch := func(b *safe.Buffer[uint32]) error {
+		l, err := safe.NewBatch(x)
+		return errors.Join(err, safe.BatchFill(l, b, 1), l.Submit(s))
+	}
+	for name, release := range map[string]func(b *safe.Buffer[uint32]) error{
+		"FreeAsync": func(b *safe.Buffer[uint32]) error { return b.FreeAsync(s) },
+		"by another stream": func(b *safe.Buffer[uint32]) error {
+			return errors.Join(s.Record(e), side.WaitEvent(e), b.FreeAsync(side), side.Record(e), s.WaitEvent(e))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := s.Capture(func() error {
+				b, err := safe.NewBufferAsync[uint32](s, 100)
+				if err := errors.Join(err, b.ZeroAsync(s), release(b)); err != nil {
+					return err
+				}
+				assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrNotAllocated)
+				assert.ErrorIs(t, plain.CopyFromAsync(s, b), safe.ErrNotAllocated)
+				assert.ErrorIs(t, work.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(5)), b.Arg()), safe.ErrNotAllocated)
+				assert.ErrorIs(t, batch(b), safe.ErrNotAllocated)
+				return nil
+			})
+			require.NoError(t, err)
+			closing(t, g)
+			launch(t, executable(t, g), s)
+			noViolation(t)
+		})
+	}
+}
+
+// TestSimCloseBesideUseInCapture: work that waits while the memory that it uses is released in the capture
+// is refused.
+func TestSimCloseBesideUseInCapture(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	defer simulated.Reset()
+	g, err := s.Capture(func() error {
+		b, err := safe.NewBufferAsync[uint32](s, 100)
+		if err := errors.Join(err, b.ZeroAsync(s)); err != nil {
+			return err
+		}
+		simulated.Delay("cuMemFreeAsync", hang)
+		freed := inDriver(t, b.Close)
+		var used error
+		over := background(func() { used = b.ZeroAsync(s) })
+		simulated.Reset() // ends the delay
+		<-over
+		assert.Error(t, used)
+		return <-freed
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	launch(t, executable(t, g), s)
+	noViolation(t)
+}
+
+// TestEmptyInCapture: a buffer of no values needs no node.
+func TestEmptyInCapture(t *testing.T) {
+	s := stream(t, open(t, 0))
+	g, err := s.Capture(func() error {
+		b, err := safe.NewBufferAsync[byte](s, 0)
+		return errors.Join(err, b.Close())
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	assert.Empty(t, types(t, g))
+}
