@@ -35,8 +35,8 @@ type streamCore struct {
 
 	// Guarded by mu:
 	used     bool           // work was enqueued on it, if it is not foreign, or some memory block lists it in its streamUses
-	freed    bool           // of root: memory of a pool was freed on it, and the driver may not have noticed
-	releases uint32         // of root: how often
+	releases uint32         // of root: of memory of a pool on it
+	noticed  uint32         // of root: how many of those the driver has noticed
 	tail     driver.CUevent // recorded after the last work of a closed stream, 0 for none
 	over     bool           // closed: the handle is no longer ours
 

@@ -270,7 +270,7 @@ func (s *streamCore) leaveTail(wait bool) error {
 	if !s.used && !s.owned || s.ctx.shared.reset.done() {
 		return nil
 	}
-	m, done, err := s.markHere(wait, s.root().freed)
+	m, done, err := s.markHere(wait, s.unnoticed())
 	switch {
 	case done:
 		return nil
@@ -296,7 +296,7 @@ func (s *streamCore) tailDone() driver.CUresult {
 		return driver.CUDA_ERROR_NOT_READY
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
-		if s.root().freed {
+		if s.unnoticed() {
 			_ = s.ctx.withCurrent(func() error { s.awaitReleases(s.tail); return nil })
 		}
 		s.ctx.shared.events.put(s.tail)

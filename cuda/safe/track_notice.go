@@ -56,9 +56,7 @@ func (s *streamCore) notice() {
 	s.ctx.shared.events.put(m.event)
 	m.event = 0
 	if s.mu.TryLock() {
-		if root := s.root(); root.releases == m.upTo {
-			root.freed = false
-		}
+		s.root().noticed = m.upTo
 		s.mu.Unlock()
 	}
 }
@@ -79,8 +77,7 @@ func (s *streamCore) markReleases(m *releaseMark) (idle bool) {
 	if !s.mu.TryLock() {
 		return false
 	}
-	root := s.root()
-	if s.Closed() || !root.freed && (s.foreign || !s.known.Load()) {
+	if s.Closed() || !s.unnoticed() && (s.foreign || !s.known.Load()) {
 		s.mu.Unlock()
 		return false
 	}
@@ -100,15 +97,17 @@ func (s *streamCore) markReleases(m *releaseMark) (idle bool) {
 		s.ctx.shared.events.put(e)
 		return false
 	}
-	m.event, m.upTo = e, root.releases
+	m.event, m.upTo = e, s.root().releases
 	return idle
 }
 
 // released notes that memory of a pool was freed on the stream, or may have been. mu is held.
-func (s *streamCore) released() {
+func (s *streamCore) released() { s.root().releases++ }
+
+// unnoticed returns whether the driver may not have noticed all releases on the stream. mu is held.
+func (s *streamCore) unnoticed() bool {
 	root := s.root()
-	root.freed = true
-	root.releases++
+	return root.noticed != root.releases
 }
 
 // dropMark gives the mark of a stream back that is over. A call that has it waits for no work.
