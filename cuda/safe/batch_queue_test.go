@@ -91,6 +91,51 @@ func TestBatchFullQueue(t *testing.T) {
 	})
 }
 
+// TestBatchClosedInFlight: a submission that waits for room enqueues all of its operations, whatever is
+// closed meanwhile.
+func TestBatchClosedInFlight(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T, x *safe.Context, b *safe.Batch) (end func() error){
+		"record of an event of a capture": func(t *testing.T, x *safe.Context, b *safe.Batch) func() error {
+			s, e := stream(t, x), event(t, x)
+			g, err := s.Capture(func() error { return s.Record(e) })
+			require.NoError(t, err)
+			closing(t, g)
+			require.NoError(t, b.Record(e))
+			return e.Close
+		},
+		"launch of a graph with memory": func(t *testing.T, x *safe.Context, b *safe.Batch) func() error {
+			g, m := allocating[int32](t, stream(t, x), 4)
+			closing(t, g)
+			exec, err := g.Instantiate()
+			require.NoError(t, err)
+			require.NoError(t, b.LaunchGraph(exec))
+			return func() error { return errors.Join(exec.Close(), m.Close()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watch(t)
+			x := open(t, 0)
+			s, err := safe.NewStream(x, safe.StreamOptions{})
+			require.NoError(t, err)
+			k, b, h := kernel(t, x, "nothing"), newBatch(t, x), host[uint32](t, x, 1)
+			for range queued {
+				require.NoError(t, b.Launch(k, one))
+			}
+			end := begin(t, x, b)
+			require.NoError(t, b.Launch(k, one))
+			unstick, over := stickOn(t, h, s), make(chan error, 1)
+			defer unstick()
+			go func() { over <- b.Submit(s) }()
+			time.Sleep(100 * time.Millisecond)
+			assert.Empty(t, over, "the queue is not full")
+			require.NoError(t, errors.Join(end(), s.Close()))
+			unstick()
+			require.NoError(t, <-over)
+			noViolation(t)
+		})
+	}
+}
+
 // TestBatchInHostFunc: a submission in a host function is refused.
 func TestBatchInHostFunc(t *testing.T) {
 	x := open(t, 0)

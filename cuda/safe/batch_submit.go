@@ -39,7 +39,7 @@ func (b *Batch) Submit(s *Stream) error {
 	if !b.ctx.same(sc.ctx) {
 		return refuse(op, ErrContextMismatch, "the batch belongs to a context of %v, the stream to one of %v", b.ctx.device, sc.ctx.device)
 	}
-	r := submission{stream: s, streamCore: sc}
+	r := submission{streamCore: sc}
 	reading, err := b.read(&r)
 	if err != nil {
 		return err
@@ -79,7 +79,6 @@ func (b *Batch) doneReading(reading *int) {
 // A submission is a call of Submit. Its objects are acquired.
 type submission struct {
 	*streamCore
-	stream   *Stream
 	list     batchList
 	noted    bool
 	captured bool         // the stream captures: operations are enqueued one by one
@@ -317,19 +316,20 @@ func (r *submission) letGo(n, end, done int) {
 	}
 }
 
-// single enqueues operation n as a single call does.
+// single enqueues operation n as a single call does. It uses the acquired objects: the user may
+// have closed them since.
 func (r *submission) single(n int) error {
 	o := &r.list.ops[n]
 	switch o.kind {
 	case batchRecord:
-		return r.stream.recordWith(opSubmit, r.object(n).user.(*Event), 0)
+		return r.record(opSubmit, r.object(n).event, 0)
 	case batchWait:
-		return r.stream.waitEventWith(opSubmit, r.object(n).user.(*Event), 0)
+		return r.waitFor(opSubmit, r.object(n).event, 0)
 	case batchGraph:
-		return r.object(n).user.(*GraphExec).Launch(r.stream)
+		return r.object(n).exec.launch(opSubmit, r.streamCore)
 	case batchHost:
 		h := r.object(n).user.(*hostCall)
-		_, err := r.stream.LaunchHostFunc(h.f, h.o)
+		_, err := r.launchHostFunc(opSubmit, h.f, h.o)
 		return err
 	}
 	capture, err := r.enterWork(opSubmit, int(o.work))

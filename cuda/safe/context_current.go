@@ -68,10 +68,14 @@ func lock(op string, mu locker) error {
 }
 
 // destroying is withCurrent for destroying an object. A reset of the context has
-// destroyed it already.
+// destroyed it already. While a reset waits, which CUDA may refuse, destroying returns
+// lifetime.ErrLater.
 func (c *contextCore) destroying(op string, f func() error) error {
-	err := c.withCurrent(f)
-	if err == rt.CodeReset {
+	waits, err := c.shared.attempt(func() error { return c.withCurrent(f) })
+	switch {
+	case err == rt.CodeReset && waits:
+		return lifetime.ErrLater
+	case err == rt.CodeReset:
 		return nil
 	}
 	return wrap(op, err)

@@ -326,6 +326,15 @@ func (s *contextState) begin(key uintptr) bool {
 
 func (s *contextState) end(key uintptr) { s.calls.of(key).Add(-1) }
 
+// destroyed is for an object that cannot be destroyed because begin has failed: it returns nil if the
+// reset has done that, or lifetime.ErrLater while it waits.
+func (s *contextState) destroyed() error {
+	if s.reset.done() {
+		return nil
+	}
+	return lifetime.ErrLater
+}
+
 // attempt calls f, which returns rt.CodeReset after a reset. waits tells that a reset was only noted: the
 // context's work runs on, and CUDA may refuse the reset, or has done so by now.
 func (s *contextState) attempt(f func() error) (waits bool, err error) {

@@ -58,6 +58,9 @@ func (a *graphAllocation) leave() bool {
 	return true
 }
 
+// stay undoes leave.
+func (a *graphAllocation) stay() { a.place.owners.Add(1) }
+
 // forgetFree forgets the release. mu is held.
 func (p *graphPlace) forgetFree() {
 	if p.free.stream != nil {

@@ -46,18 +46,40 @@ func (e *GraphExec) once(op string, s *Stream, launches bool, call execCall) err
 	if err != nil {
 		return err
 	}
-	for nap := shortNap; ; nap = nap.take() {
-		err = c.enqueue(op, sc, launches, call)
-		if err != lifetime.ErrLater {
-			break
-		}
-		if rt.InCallback() {
-			err = &Error{Op: op, Err: ErrInCallback}
-			break
-		}
-	}
+	err = untilAllocated(op, func() error { return c.enqueue(op, sc, launches, call) })
 	runtime.KeepAlive(e) // as neither is acquired
 	runtime.KeepAlive(s)
+	return err
+}
+
+// untilAllocated repeats a launch while it returns lifetime.ErrLater: see allocating.
+func untilAllocated(op string, launch func() error) error {
+	for nap := shortNap; ; nap = nap.take() {
+		err := launch()
+		switch {
+		case err != lifetime.ErrLater:
+			return err
+		case rt.InCallback():
+			return &Error{Op: op, Err: ErrInCallback}
+		}
+	}
+}
+
+// launch is GraphExec.Launch for an executable and a stream that are acquired.
+func (e *execCore) launch(op string, s *streamCore) error {
+	once := func() error {
+		return untilAllocated(op, func() error {
+			capture, err := s.enterWork(op, e.work)
+			if err != nil {
+				return err
+			}
+			return e.enqueueOn(op, s, capture, true, rt.GraphLaunch)
+		})
+	}
+	err := once()
+	if err != nil {
+		err = retrying(err, once)
+	}
 	return err
 }
 

@@ -113,6 +113,9 @@ func (g *greenCore) Destroy(bool) error {
 		g.mark = 0
 	}
 	err := g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
+	if err == lifetime.ErrLater {
+		return err
+	}
 	shared := g.ctx.shared
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

@@ -270,7 +270,7 @@ func (b *block) destroyMemory(wait bool) error {
 		return nil
 	}
 	if b.pooled() && b.ctx.shared.reset.Load() {
-		return nil // the reset has freed memory of pools
+		return b.ctx.shared.destroyed()
 	}
 	locks := wait // waiting for locks is brief, unlike waiting for the GPU
 	if b.home != nil {
@@ -300,7 +300,11 @@ func (b *block) destroyMemory(wait bool) error {
 
 // toHeap gives the memory back: to the heap's cache, or to the pool.
 func (b *block) toHeap() error {
-	h := b.heap
+	shared, h := b.ctx.shared, b.heap
+	if !shared.begin(b.key()) {
+		return shared.destroyed()
+	}
+	defer shared.end(b.key())
 	if !h.cache.takes(b.size) {
 		return b.toPool(b.address)
 	}
@@ -316,10 +320,6 @@ func (b *block) key() uintptr { return uintptr(unsafe.Pointer(b)) }
 
 // toPool frees memory of the block's heap.
 func (b *block) toPool(address driver.CUdeviceptr) error {
-	if !b.ctx.shared.begin(b.key()) {
-		return nil
-	}
-	defer b.ctx.shared.end(b.key())
 	_, err := b.freed(b.ctx.home().Free(address, b.heap.stream))
 	return err
 }
@@ -335,6 +335,12 @@ func (b *block) freeMemory() error {
 		return nil
 	}
 	err := b.ctx.destroying(closing, func() error { return b.free(b) })
+	if err == lifetime.ErrLater {
+		if b.graph != nil {
+			b.graph.stay()
+		}
+		return err
+	}
 	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()
 	} else if b.pinner != nil { // the driver may still use the addresses: never unpin
@@ -365,7 +371,7 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 	}
 	defer s.mu.Unlock()
 	if s.ctx.shared.reset.Load() {
-		return b.freed(rt.CodeReset)
+		return true, s.ctx.shared.destroyed()
 	}
 	if s.over || s.capture.Load() != nil {
 		return false, nil
@@ -383,19 +389,19 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 // freeAside frees a block on an idle internal stream, if there is one. The work that uses
 // the block has completed.
 func (b *block) freeAside() (done bool, err error) {
-	pool := &b.ctx.shared.releases
-	stream, err := pool.get(b.ctx)
-	if err == rt.CodeReset {
-		return true, nil
+	shared := b.ctx.shared
+	if !shared.begin(b.key()) {
+		return true, shared.destroyed()
 	}
-	if err != nil {
-		return false, nil
+	defer shared.end(b.key())
+	stream, err := shared.releases.get(b.ctx)
+	switch {
+	case err == rt.CodeReset && shared.reset.noted():
+		return true, lifetime.ErrLater
+	case err != nil:
+		return err == rt.CodeReset, nil
 	}
-	defer pool.put(stream, math.MaxInt32)
-	if !b.ctx.shared.begin(b.key()) {
-		return true, nil
-	}
-	defer b.ctx.shared.end(b.key())
+	defer shared.releases.put(stream, math.MaxInt32)
 	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 

@@ -196,6 +196,11 @@ func acrossContexts(op string, c *rt.Copy, to, from *contextCore) error {
 
 // copy enqueues a copy or a memset. The blocks need not be acquired.
 func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
+	return s.copyThen(op, c, host, nil, blocks...)
+}
+
+// copyThen is copy that calls then, if there is one, before other work can be enqueued.
+func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(*streamCore), blocks ...*block) error {
 	sc, err := s.lockable(op)
 	if err != nil {
 		return err
@@ -216,7 +221,13 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	if err != nil {
 		return err
 	}
-	do := func() error { return check(op, c.Do(host)) }
+	do := func() error {
+		code := c.Do(host)
+		if then != nil {
+			then(sc)
+		}
+		return check(op, code)
+	}
 	if c.Kind == rt.Peer {
 		err = sc.enqueueEntered(op, capture, blocks, peerUncapturable, func() error { return peerCopies.with(sc.number, do) })
 	} else {

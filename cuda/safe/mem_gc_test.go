@@ -9,6 +9,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -143,22 +144,32 @@ func TestExportedFiles(t *testing.T) {
 	}
 }
 
-// TestScopeCaptured: memory that a scope can never unpin does no harm.
+// TestScopeCaptured: a scope whose stream captures at the end still waits for its copies.
 func TestScopeCaptured(t *testing.T) {
+	watch(t)
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[int32](t, x, 4)
 	var c *safe.Capture
-	err := s.Scope(func(scope *safe.Scope) error {
-		require.NoError(t, safe.CopyFromSlice(scope, b, []int32{1, 2, 3, 4}))
-		var err error
-		c, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
-		return err
-	})
-	assert.ErrorIs(t, err, safe.ErrCapturing)
-	g, err := c.End()
-	require.NoError(t, err)
-	require.NoError(t, g.Close())
-	drop()
+	unstick, over := stick(t, x, s), make(chan error, 1)
+	go func() {
+		over <- s.Scope(func(scope *safe.Scope) error {
+			if err := safe.CopyFromSlice(scope, b, []int32{1, 2, 3, 4}); err != nil {
+				return err
+			}
+			var err error
+			c, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+			return err
+		})
+	}()
+	time.Sleep(50 * time.Millisecond)
+	assert.Empty(t, over, "the copy has not completed")
+	unstick()
+	assert.ErrorIs(t, <-over, safe.ErrCapturing)
+	require.NoError(t, end(c))
+	got := make([]int32, 4)
+	require.NoError(t, b.CopyToHost(got))
+	assert.Equal(t, []int32{1, 2, 3, 4}, got)
+	noViolation(t)
 }
 
 // TestCopyNodeNil: a copy node refuses nil memory of every kind.

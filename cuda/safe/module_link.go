@@ -59,8 +59,11 @@ func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 func (l *linkerCore) Kind() string { return "Linker" }
 
 func (l *linkerCore) Destroy(bool) error {
-	defer l.compiler.unpin()
-	return l.ctx.destroying("Linker.Close", func() error { return driver.CuLinkDestroy(l.raw) })
+	err := l.ctx.destroying("Linker.Close", func() error { return driver.CuLinkDestroy(l.raw) })
+	if err != lifetime.ErrLater {
+		l.compiler.unpin()
+	}
+	return err
 }
 
 // do calls f with the context current, unless the linker has completed or failed.

@@ -177,23 +177,28 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 		return nil, err
 	}
 	defer c.Release()
+	return c.launchHostFunc(op, f, o)
+}
+
+// launchHostFunc is LaunchHostFunc on an acquired stream.
+func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Future[struct{}], error) {
 	mode, err := o.mode(op)
 	if err != nil {
 		return nil, err
 	}
-	capture, err := c.enterWork(op, 0)
+	capture, err := s.enterWork(op, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer c.leaveWork(capture)
+	defer s.leaveWork(capture)
 	future := &Future[struct{}]{done: make(chan struct{})}
-	call := &closure{host: f, future: future, ctx: c.ctx}
-	if capture != nil || c.capturing() {
+	call := &closure{host: f, future: future, ctx: s.ctx}
+	if capture != nil || s.capturing() {
 		call.future, call.repeat, call.ctx = nil, true, nil
 		future.complete(struct{}{}, &Error{Op: op, Err: ErrCapturing})
 	}
 	token := call.keep()
-	if code := rt.HostFunc(c.callContext, c.raw, token, mode); code != 0 {
+	if code := rt.HostFunc(s.callContext, s.raw, token, mode); code != 0 {
 		forget(token)
 		return nil, check(op, code)
 	}

@@ -89,8 +89,11 @@ func (s *streamCore) destroy(wait, inTurn bool) error {
 		}
 		defer executables.turn.Unlock()
 	}
-	shared.crowd.now.Add(-1)
-	return s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
+	err := s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
+	if err != lifetime.ErrLater {
+		shared.crowd.now.Add(-1)
+	}
+	return err
 }
 
 // conclude marks the end of the work of a closed stream, and ends the stream. mu is held.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -13,7 +14,16 @@ import (
 type Scope struct {
 	stream *Stream
 	pinner runtime.Pinner
+	copies copiesEnd
 	over   bool
+}
+
+// A copiesEnd marks the end of a scope's copies, for a scope that cannot wait for the stream.
+type copiesEnd struct {
+	event    driver.CUevent // recorded after the latest copy
+	order    uint64
+	end      func() // of the event, nil if there is none
+	unmarked bool   // the end is unknown
 }
 
 // Scope calls f and then waits until the stream's work has completed, even if f returns
@@ -21,10 +31,9 @@ type Scope struct {
 // to the stream with [CopyFromSlice] and [CopyToSlice]. Scope returns f's error, or else
 // that of the wait.
 //
-// Scope returns [ErrCapturing] if the stream is capturing. Neither f nor another goroutine may
-// begin a capture on the stream that is open when f returns: Scope then returns
-// [ErrCapturing] while copies may be in progress, and the memory stays pinned for ever. Only f's
-// goroutine may use the Scope.
+// Scope returns [ErrCapturing] if the stream is capturing. It also does if a capture that has begun
+// meanwhile is open on the stream when f returns: it has waited for the copies of the Scope then, but
+// not for other work. Only f's goroutine may use the Scope.
 func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	const op = "Stream.Scope"
 	c, err := s.acquire(op)
@@ -41,16 +50,43 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	defer func() {
 		scope.over = true
 		waited := c.waitForScope(op)
-		if errors.Is(waited, ErrCapturing) { // the end of the copies is unknown
+		if errors.Is(waited, ErrCapturing) && !scope.copies.wait(op, c) { // the driver may still use the memory
 			stranded.keep(scope.pinner)
 		} else {
 			scope.pinner.Unpin()
+		}
+		if scope.copies.end != nil {
+			scope.copies.end()
 		}
 		if err == nil {
 			err = waited
 		}
 	}()
 	return f(scope)
+}
+
+// mark marks the end of a copy that was enqueued on s, which is locked.
+func (m *copiesEnd) mark(s *streamCore) {
+	if m.end == nil {
+		var err error
+		if m.event, m.end, err = s.ctx.event(); err != nil {
+			m.unmarked = true
+			return
+		}
+	}
+	s.ends++
+	m.order = s.ends
+	m.unmarked = rt.Record(s.callContext, m.event, s.raw) != 0
+}
+
+// wait waits for the copies. It returns false if it does not know that they are over.
+func (m *copiesEnd) wait(op string, s *streamCore) bool {
+	if m.unmarked || m.end == nil {
+		return !m.unmarked
+	}
+	w := &waiter{home: s.home(), reset: &s.ctx.shared.reset, event: m.event, queue: s.queue, order: m.order, end: func() {}}
+	err := w.wait(context.Background(), op)
+	return err == nil || IsFatal(err) || errors.Is(err, ErrReset)
 }
 
 // notCapturing returns ErrCapturing if the stream is capturing now.
@@ -126,5 +162,5 @@ func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) er
 	if what.Size > 0 {
 		c.pinner.Pin(host)
 	}
-	return c.stream.copy(op, what, host, b)
+	return c.stream.copyThen(op, what, host, c.copies.mark, b)
 }
