@@ -46,6 +46,61 @@ func TestFactPoolNotices(t *testing.T) {
 	}))
 }
 
+// TestFactPoolNoticesEvent: a wait for an event counts if it was recorded on the stream after the last release.
+func TestFactPoolNoticesEvent(t *testing.T) {
+	x := open(t, 0)
+	for name, row := range map[string]struct {
+		record  func(record func(s driver.CUstream), release func(), s, other driver.CUstream)
+		noticed bool
+	}{
+		"after the releases": {func(record func(driver.CUstream), release func(), s, _ driver.CUstream) {
+			release()
+			release()
+			record(s)
+		}, true},
+		"between them": {func(record func(driver.CUstream), release func(), s, _ driver.CUstream) {
+			release()
+			record(s)
+			release()
+		}, false},
+		"on another stream": {func(record func(driver.CUstream), release func(), _, other driver.CUstream) {
+			release()
+			release()
+			record(other)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, x.WithCurrent(func() error {
+				props := driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, Location: driver.CUmemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE}} // device 0
+				var p driver.CUmemoryPool
+				var s, other driver.CUstream
+				var e driver.CUevent
+				require.NoError(t, errors.Join(driver.CuMemPoolCreate(&p, &props), driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)),
+					driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)), driver.CuStreamCreate(&other, uint32(driver.CU_STREAM_NON_BLOCKING))))
+				var m [2]driver.CUdeviceptr
+				for i := range m {
+					require.NoError(t, driver.CuMemAllocFromPoolAsync(&m[i], 64<<20, p, s))
+				}
+				left := m[:]
+				release := func() {
+					require.NoError(t, driver.CuMemFreeAsync(left[0], s))
+					left = left[1:]
+				}
+				row.record(func(on driver.CUstream) { require.NoError(t, driver.CuEventRecord(e, on)) }, release, s, other)
+				for driver.CuStreamQuery(s) == driver.CUDA_ERROR_NOT_READY {
+					time.Sleep(time.Millisecond)
+				}
+				require.NoError(t, driver.CuEventSynchronize(e))
+				var reserved uint64
+				require.NoError(t, driver.CuMemPoolTrimTo(p, 0))
+				require.NoError(t, driver.CuMemPoolGetAttribute(p, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, unsafe.Pointer(&reserved)))
+				assert.Equal(t, row.noticed, reserved == 0, "%d bytes are reserved", reserved)
+				return errors.Join(driver.CuStreamSynchronize(s), driver.CuMemPoolDestroy(p), driver.CuEventDestroy(e), driver.CuStreamDestroy(s), driver.CuStreamDestroy(other))
+			}))
+		})
+	}
+}
+
 // TestPoolDrained: a closed pool is destroyed, but not before the driver has noticed that its
 // memory was released.
 func TestPoolDrained(t *testing.T) {
@@ -131,9 +186,6 @@ func TestNoticeForeign(t *testing.T) {
 	defer func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) }()
 	s, err := safe.BorrowStream(raw, x, nil)
 	require.NoError(t, err)
-	again, err := s.Borrow()
-	require.NoError(t, err)
-	defer again.Close()
 	p, err := safe.NewPool(x, safe.PoolOptions{})
 	require.NoError(t, err)
 	closing(t, p)
@@ -152,6 +204,7 @@ func TestNoticeForeign(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
+	gate := newGate(t, x)
 	assert.Zero(t, records(), "unused")
 	require.NoError(t, errors.Join(from().Close(), s.Synchronize()))
 	assert.NotZero(t, records(), "a release")
@@ -164,6 +217,16 @@ func TestNoticeForeign(t *testing.T) {
 	}, safe.RawWork{Stream: s}), s.Synchronize()))
 	assert.NotZero(t, records(), "a release by a raw call")
 	assert.Zero(t, reserved())
+	gate.shut(t, s)
+	require.NoError(t, from().Close())
+	assert.NotZero(t, records(), "a release that is pending")
+	gate.open()
+	require.NoError(t, errors.Join(s.Synchronize(), from().Close(), s.Synchronize()))
+	assert.NotZero(t, records(), "a release after the record for an earlier one")
+	assert.Zero(t, reserved())
+	again, err := s.Borrow()
+	require.NoError(t, err)
+	defer again.Close()
 	require.NoError(t, errors.Join(from().Close(), s.Close(), again.Synchronize()))
 	assert.NotZero(t, records(), "a release on a stream that was closed and is borrowed")
 	assert.Zero(t, reserved())

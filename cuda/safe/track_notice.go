@@ -34,19 +34,26 @@ func (s *streamCore) notice() {
 		return
 	}
 	defer m.busy.Store(false)
-	var end time.Time
-	if m.event == 0 {
-		if idle := s.markReleases(m); idle {
-			end = time.Now().Add(idleMark)
-		}
-	}
-	if m.event == 0 {
+	if m.event != 0 && !s.awaitMark(m, time.Time{}) {
 		return
 	}
+	// The mark of an earlier call tells nothing of later releases.
+	var end time.Time
+	if s.markReleases(m) {
+		end = time.Now().Add(idleMark)
+	}
+	if m.event != 0 {
+		s.awaitMark(m, end)
+	}
+}
+
+// awaitMark makes the driver notice the releases before the mark if that completes before end. Else it
+// returns false, and the mark stays.
+func (s *streamCore) awaitMark(m *releaseMark, end time.Time) bool {
 	for nap := shortNap; ; nap = nap.take() {
 		code := s.ctx.homeQuery(s.home(), m.event)
 		if code == rt.CodeCallback || code == driver.CUDA_ERROR_NOT_READY && !time.Now().Before(end) {
-			return
+			return false
 		}
 		if code != driver.CUDA_ERROR_NOT_READY {
 			break
@@ -59,6 +66,7 @@ func (s *streamCore) notice() {
 		s.root().noticed = m.upTo
 		s.mu.Unlock()
 	}
+	return true
 }
 
 // idleMark is how long an event on an idle stream may take. It may take longer if the stream is ordered after

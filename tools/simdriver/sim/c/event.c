@@ -74,6 +74,8 @@ CUresult event_record(struct event *e, struct stream *s)
 	i->room = event_room(e);
 	i->mark = mark_new();
 	i->mark->refs++; /* the event's and the item's */
+	i->mark->stream = s->id;
+	i->mark->releases = pools_releases();
 	edges_clear(&e->deps);
 	e->capture = 0;
 	mark_drop(e->mark);
@@ -201,8 +203,8 @@ CUresult cuEventSynchronize(CUevent handle)
 	flight_rest();
 	while (!m->done && !sim.dead)
 		await_change();
+	pools_notice_event(m);
 	mark_drop(m);
-	pools_notice(0);
 	return sim.dead;
 }
 

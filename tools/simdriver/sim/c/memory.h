@@ -79,6 +79,8 @@ void externals_end(struct context *c);
 
 /* -- memory pools: pool.c -- */
 
+struct mark;
+
 struct pool {
 	CUmemoryPool handle, exporter; /* the latter of an imported pool */
 	int device;
@@ -86,7 +88,7 @@ struct pool {
 	unsigned access; /* bits of devices */
 	int reuse[3];
 	size_t max, threshold, reserved, reserved_high, used, used_high;
-	unsigned long long freed_on[8]; /* streams whose releases the host has not waited for; 0 for none */
+	struct { unsigned long long stream, last; } freed[8]; /* releases that the host has not waited for */
 	int blocks;
 	bool initial, imported, exported, destroyed;
 };
@@ -102,6 +104,10 @@ struct block *pool_block(struct pool *p, struct stream *s, size_t size);
 void pool_return(struct block *b);
 /* pools_notice makes pools trim what was freed on a stream, or on any if s is 0. A query does not. */
 void pools_notice(const struct stream *s);
+/* pools_notice_event does the same for what was freed on the event's stream before its record. */
+void pools_notice_event(const struct mark *m);
+/* pools_releases is the number of releases so far. */
+unsigned long long pools_releases(void);
 /* pools_forget does the same for a stream that is gone. */
 void pools_forget(const struct stream *s);
 /* pool_freed notes a release on a stream, which the host has not waited for. */

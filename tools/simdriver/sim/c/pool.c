@@ -12,10 +12,11 @@ enum pool_attribute {
 #define GRAIN (32ul << 20) /* what a pool has of the system is a multiple of this */
 
 static struct pool initial[MAX_DEVICES], *chosen[MAX_DEVICES];
-static unsigned long long noticed;
+static unsigned long long releases;
+static struct { unsigned long long stream, last; } noticed; /* any stream if it is 0 */
 static int doomed;
 
-enum { STREAMS = sizeof(((struct pool *)0)->freed_on) / sizeof(unsigned long long) };
+enum { STREAMS = sizeof(((struct pool *)0)->freed) / sizeof(((struct pool *)0)->freed[0]) };
 
 struct pool *pool_get(CUmemoryPool handle)
 {
@@ -127,7 +128,7 @@ static void collect(struct pool *p)
 static bool unnoticed(const struct pool *p)
 {
 	for (int i = 0; i < STREAMS; i++)
-		if (p->freed_on[i])
+		if (p->freed[i].stream)
 			return true;
 	return false;
 }
@@ -151,9 +152,10 @@ void pool_freed(struct pool *p, const struct stream *s)
 {
 	int i = 0;
 
-	while (i < STREAMS - 1 && p->freed_on[i] && p->freed_on[i] != s->id)
+	while (i < STREAMS - 1 && p->freed[i].stream && p->freed[i].stream != s->id)
 		i++;
-	p->freed_on[i] = s->id;
+	p->freed[i].stream = s->id;
+	p->freed[i].last = ++releases;
 }
 
 static void notice(enum kind kind, void *handle, void *object)
@@ -164,15 +166,16 @@ static void notice(enum kind kind, void *handle, void *object)
 	if (kind != POOL)
 		return;
 	for (int i = 0; i < STREAMS; i++)
-		if (!noticed || p->freed_on[i] == noticed)
-			p->freed_on[i] = 0;
+		if (!noticed.stream || (p->freed[i].stream == noticed.stream && p->freed[i].last <= noticed.last))
+			p->freed[i].stream = 0;
 	if (!unnoticed(p))
 		shrink(p, p->threshold);
 }
 
 void pools_forget(const struct stream *s)
 {
-	noticed = s ? s->id : 0;
+	noticed.stream = s ? s->id : 0;
+	noticed.last = releases;
 	handles_each(notice);
 }
 
@@ -181,6 +184,18 @@ void pools_notice(const struct stream *s)
 	pools_forget(s);
 	doomed = 0;
 }
+
+void pools_notice_event(const struct mark *m)
+{
+	doomed = 0;
+	if (!m->stream)
+		return;
+	noticed.stream = m->stream;
+	noticed.last = m->releases;
+	handles_each(notice);
+}
+
+unsigned long long pools_releases(void) { return releases; }
 
 bool pool_filled(CUmemoryPool handle)
 {

@@ -204,6 +204,7 @@ struct mark {
 	int refs;
 	bool done;
 	int64_t time; /* ns */
+	unsigned long long stream, releases; /* on which it was recorded, and what pools_releases was then */
 };
 struct mark *mark_new(void);
 void mark_drop(struct mark *m);
