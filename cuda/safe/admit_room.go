@@ -58,9 +58,7 @@ func (s *streamCore) hasRoom(work int) bool {
 	}
 	b.pending += work
 	b.recent += work
-	if !s.foreign { // whose owner may destroy it once it is closed, also while a reset waits
-		s.used = true
-	}
+	s.worked = true
 	return true
 }
 

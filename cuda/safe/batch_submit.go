@@ -337,6 +337,16 @@ func (r *submission) single(n int) error {
 		return err
 	}
 	defer r.leaveWork(capture)
+	if err := r.singleEntered(n, capture); err != nil {
+		r.notEnqueued(capture, int(o.work))
+		return err
+	}
+	return nil
+}
+
+// singleEntered enqueues operation n, which has only memory for objects, on the stream that is entered.
+func (r *submission) singleEntered(n int, capture *capturing) error {
+	o := &r.list.ops[n]
 	if o.uncapturable && (capture != nil || r.capturing()) {
 		return refuse(opSubmit, ErrCapturing, peerUncapturable)
 	}

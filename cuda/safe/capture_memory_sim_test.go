@@ -109,6 +109,23 @@ func TestUseAfterFreeInCapture(t *testing.T) {
 	}
 }
 
+// TestUseAfterFreeInLaterCapture: the same holds for memory that an earlier launch of another graph has allocated.
+func TestUseAfterFreeInLaterCapture(t *testing.T) {
+	x := open(t, 0)
+	s, work := stream(t, x), kernel(t, x, "fill")
+	first, b := allocating[uint32](t, s, 100)
+	closing(t, first)
+	launch(t, executable(t, first), s)
+	g, err := s.Capture(func() error {
+		require.NoError(t, b.FreeAsync(s))
+		assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrNotAllocated)
+		assert.ErrorIs(t, work.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(5)), b.Arg()), safe.ErrNotAllocated)
+		return nil
+	})
+	require.NoError(t, err)
+	closing(t, g)
+}
+
 // TestSimCloseBesideUseInCapture: work that waits while the memory that it uses is released in the capture
 // is refused.
 func TestSimCloseBesideUseInCapture(t *testing.T) {

@@ -114,26 +114,92 @@ func TestBorrowedStreamDestroyedBeforeReset(t *testing.T) {
 	})
 }
 
-// TestCloseContextBesideHostFunc: a context that is closed while a host function runs on its legacy stream, which
-// is closed, too, holds up no launch on another device.
-func TestCloseContextBesideHostFunc(t *testing.T) {
+// TestBorrowedStreamDestroyedAfterCall: a borrowed stream that is closed during a call is not used any more
+// once the call has returned.
+func TestBorrowedStreamDestroyedAfterCall(t *testing.T) {
 	needsSimulated(t)
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		x, err := safe.Open(1)
-		require.NoError(t, err)
-		y := open(t, 0)
-		g := newGraph(t, y)
-		addNode(t, g, safe.EmptyNode())
-		e, s := executable(t, g), stream(t, y)
-		legacy, err := safe.LegacyStream(x)
-		require.NoError(t, err)
-		goOn := make(chan struct{})
-		_, err = legacy.LaunchHostFunc(func() { <-goOn }, safe.HostFuncOptions{})
-		require.NoError(t, errors.Join(err, legacy.Close()))
-		closed := background(func() { assert.NoError(t, x.Close()) })
-		soon(t, background(func() { launch(t, e, s) }), "a launch on another device waits")
-		close(goOn)
-		<-closed
-	})
+	for name, call := range map[string]func(x *safe.Context, s *safe.Stream, b *safe.Buffer[uint32], finish chan struct{}) error{
+		"EnqueueRaw": func(_ *safe.Context, s *safe.Stream, b *safe.Buffer[uint32], finish chan struct{}) error {
+			return s.EnqueueRaw(func(driver.CUstream) error { <-finish; return nil }, b.Arg())
+		},
+		"ZeroAsync": func(x *safe.Context, s *safe.Stream, b *safe.Buffer[uint32], _ chan struct{}) error {
+			simulated.Delay("cuMemsetD8Async", 100*time.Millisecond)
+			return b.ZeroAsync(s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				x := open(t, 0)
+				raw, b := rawStream(t, x), buffer[uint32](t, x, 4)
+				s, err := safe.BorrowStream(raw, x, nil)
+				require.NoError(t, err)
+				r, busy, goOn := holding(t, open(t, 1))
+				require.NoError(t, r.Close())
+				<-busy // the reaper
+				finish := make(chan struct{})
+				called := background(func() { assert.NoError(t, call(x, s, b, finish)) })
+				require.NoError(t, s.Close())
+				close(finish)
+				<-called
+				require.NoError(t, x.WithCurrent(func() error { return errors.Join(driver.CuStreamSynchronize(raw), driver.CuStreamDestroy(raw)) }))
+				close(goOn)
+				require.Eventually(t, safe.ReaperIdle, atOnce, time.Millisecond)
+				noViolation(t)
+			})
+		})
+	}
+}
+
+// TestCloseContextBesideWork: a context that is closed while a stream that it does not own has work, and is
+// closed, too, holds up no launch on another device.
+func TestCloseContextBesideWork(t *testing.T) {
+	needsSimulated(t)
+	hostFunc := func(s, _ *safe.Stream, goOn chan struct{}) error {
+		_, err := s.LaunchHostFunc(func() { <-goOn }, safe.HostFuncOptions{})
+		return err
+	}
+	borrowed := func(x *safe.Context, raw driver.CUstream) (*safe.Stream, error) {
+		return safe.BorrowStream(raw, x, nil)
+	}
+	legacy := func(x *safe.Context, _ driver.CUstream) (*safe.Stream, error) { return safe.LegacyStream(x) }
+	callback := func(s, _ *safe.Stream, goOn chan struct{}) error { return s.AddCallback(func(error) { <-goOn }) }
+	waiting := func(s, far *safe.Stream, goOn chan struct{}) error {
+		return errors.Join(hostFunc(far, nil, goOn), s.WaitStream(far))
+	}
+	for name, row := range map[string]struct {
+		stream func(x *safe.Context, raw driver.CUstream) (*safe.Stream, error)
+		use    func(s, far *safe.Stream, goOn chan struct{}) error
+	}{
+		"host function":           {legacy, hostFunc},
+		"callback":                {legacy, callback},
+		"wait":                    {legacy, waiting},
+		"host function, borrowed": {borrowed, hostFunc},
+		"callback, borrowed":      {borrowed, callback},
+		"wait, borrowed":          {borrowed, waiting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.InChild(t, func(t *testing.T) {
+				watch(t)
+				x, err := safe.Open(1)
+				require.NoError(t, err)
+				y := open(t, 0)
+				g := newGraph(t, y)
+				addNode(t, g, safe.EmptyNode())
+				e, s := executable(t, g), stream(t, y)
+				far, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+				require.NoError(t, err)
+				raw := rawStream(t, x)
+				u, err := row.stream(x, raw)
+				require.NoError(t, err)
+				goOn := make(chan struct{})
+				require.NoError(t, errors.Join(row.use(u, far, goOn), u.Close()))
+				require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
+				closed := background(func() { assert.NoError(t, x.Close()) })
+				soon(t, background(func() { launch(t, e, s) }), "a launch on another device waits")
+				close(goOn)
+				<-closed
+				require.NoError(t, far.Close())
+			})
+		})
+	}
 }

@@ -304,7 +304,7 @@ func (s *streamCore) working() bool {
 	}
 	var code driver.CUresult
 	switch {
-	case !s.over && (s.owned || s.used || !s.Closed()): // the program may have destroyed others
+	case !s.over && (s.owned || s.used || s.worked && !s.foreign || !s.Closed()): // the program may have destroyed others
 		code = rt.Query(s.callContext, s.raw, 0)
 	case s.tail != 0:
 		code = rt.EventQuery(s.callContext, s.tail, 0)

@@ -118,10 +118,11 @@ func (e *execCore) enqueueOn(op string, s *streamCore, capture *capturing, launc
 	if capture != nil {
 		err = &Error{Op: op, Err: ErrCapturing}
 	} else if err = e.enter(op, stripe); err == nil {
-		if err = e.admitted(op, s, launches, call); err == lifetime.ErrLater {
-			s.giveBack(e.work)
-		}
+		err = e.admitted(op, s, launches, call)
 		e.leave(stripe)
+	}
+	if err != nil {
+		s.notEnqueued(capture, e.work)
 	}
 	s.leaveWork(capture) // not deferred, which takes longer
 	return err

@@ -108,6 +108,7 @@ func (m *moduleCore) enter(op string, s *streamCore) (*capturing, error) {
 		}
 	}
 	if m.Over() || !capture.retains(&m.Handle) {
+		s.notEnqueued(capture, 1)
 		s.leaveWork(capture)
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -219,7 +220,7 @@ func badBlock(op, what string, on Device, b *block) error {
 		return refuse(op, ErrClosed, "%s: its memory or texture", what)
 	case b.reset():
 		return refuse(op, ErrReset, "%s is memory of %v", what, b.ctx.device)
-	case b.ctx.device == on && !b.allocated():
+	case b.ctx.device == on && (b.graph != nil || !b.allocated()): // or the capture has freed it
 		return refuse(op, ErrNotAllocated, "%s", what)
 	case b.of != nil:
 		return refuse(op, ErrContextMismatch, "%s is a texture of %v, the stream belongs to %v", what, b.ctx.device, on)

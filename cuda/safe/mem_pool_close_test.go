@@ -134,6 +134,14 @@ func TestPoolDrained(t *testing.T) {
 		require.NoError(t, err)
 		return b
 	}
+	byRawCalls := func(p *safe.Pool, s *safe.Stream) *safe.Buffer[uint32] {
+		require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) error {
+			var m driver.CUdeviceptr
+			err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
+			return errors.Join(err, driver.CuMemFreeAsync(m, raw))
+		}))
+		return nil
+	}
 	for name, row := range map[string]struct {
 		stream func() *safe.Stream
 		buffer func(p *safe.Pool, s *safe.Stream) *safe.Buffer[uint32]
@@ -144,6 +152,7 @@ func TestPoolDrained(t *testing.T) {
 		"another's":                          {lent, from, false},
 		"another's, closed":                  {lent, from, true},
 		"the legacy stream":                  {func() *safe.Stream { return legacy }, from, false},
+		"another's, by raw calls, closed":    {lent, byRawCalls, true},
 		"memory of the current pool":         {own, current, false},
 		"memory of the current pool, closed": {own, current, true},
 	} {
@@ -155,7 +164,9 @@ func TestPoolDrained(t *testing.T) {
 			simulated.Hold(true)
 			defer simulated.Hold(false)
 			b := row.buffer(p, s)
-			require.NoError(t, b.FillAsync(s, 7))
+			if b != nil {
+				require.NoError(t, b.FillAsync(s, 7))
+			}
 			_, err = s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
 			require.NoError(t, err)
 			require.NoError(t, b.Close())
@@ -230,6 +241,32 @@ func TestNoticeForeign(t *testing.T) {
 	require.NoError(t, errors.Join(from().Close(), s.Close(), again.Synchronize()))
 	assert.NotZero(t, records(), "a release on a stream that was closed and is borrowed")
 	assert.Zero(t, reserved())
+}
+
+// TestNoticeBesideCapture: a function of EnqueueRaw may release memory on a stream beside one that captures.
+func TestNoticeBesideCapture(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	raw, capturing := rawStream(t, x), stream(t, x)
+	defer func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) }()
+	s, err := safe.BorrowStream(raw, x, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.Close()) }()
+	p, err := safe.NewPool(x, safe.PoolOptions{})
+	require.NoError(t, err)
+	closing(t, p)
+	g, err := capturing.Capture(func() error {
+		return safe.EnqueueRaw(func() error {
+			var m driver.CUdeviceptr
+			err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
+			return errors.Join(err, driver.CuMemFreeAsync(m, raw))
+		}, safe.RawWork{Stream: s}, safe.RawWork{Stream: capturing})
+	})
+	require.NoError(t, errors.Join(err, s.Synchronize(), g.Close(), p.Trim(0)))
+	u, err := p.Usage()
+	require.NoError(t, err)
+	assert.Zero(t, u.Reserved)
 }
 
 // TestPoolBesideNotedReset: a pool whose destruction has begun before a reset is not destroyed while the reset

@@ -34,7 +34,8 @@ type streamCore struct {
 	took        atomic.Int64 // nanoseconds that the last wait spent in the poller
 
 	// Guarded by mu:
-	used     bool           // work was enqueued on it, if it is not foreign, or some memory block lists it in its streamUses
+	used     bool           // some memory block lists it in its streamUses
+	worked   bool           // work was enqueued on it
 	releases uint32         // of root: of memory of a pool on it
 	noticed  uint32         // of root: how many of those the driver has noticed
 	tail     driver.CUevent // recorded after the last work of a closed stream, 0 for none
@@ -167,7 +168,8 @@ func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
 }
 
 // BorrowStream makes a stream that was created elsewhere usable with this package, and
-// never destroys it. owner may be nil; otherwise it stays reachable until the Stream is
+// never destroys it. Close the Stream before its owner destroys CUDA's stream; calls that were in
+// flight then must have returned, too. owner may be nil; otherwise it stays reachable until the Stream is
 // closed. The stream must not be capturing. Once work was enqueued on the Stream, capture with
 // [Stream.Capture], or close the Stream before you begin a capture with raw calls: this package may
 // call the driver for the stream until then. The errors are those of [StreamFromRaw].

@@ -232,6 +232,7 @@ func (s *Stream) AddCallback(f func(error)) error {
 		return err
 	}
 	defer c.leave(nil)
+	c.worked = true
 	token := (&closure{status: f}).keep()
 	if code := rt.AddCallback(c.callContext, c.raw, token); code != 0 {
 		forget(token)

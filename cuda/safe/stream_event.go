@@ -59,9 +59,11 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 		case !v.ctx.same(c.ctx):
 		case v.untimed || c.hasRoom(1):
 			code = rt.Record(c.callContext, v.raw, c.raw)
-		}
-		if code == 0 && !v.recorded.Load() {
-			v.recorded.Store(true)
+			if code != 0 {
+				c.giveBack(v.work())
+			} else if !v.recorded.Load() {
+				v.recorded.Store(true)
+			}
 		}
 		v.gate.leave()
 	}
@@ -75,6 +77,14 @@ func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record
 		return wrap(op, err)
 	}
 	defer s.leaveWork(capture)
+	if err = s.recordEntered(op, e, flags, capture); err != nil {
+		s.notEnqueued(capture, e.work())
+	}
+	return err
+}
+
+// recordEntered is record on a stream that is entered.
+func (s *streamCore) recordEntered(op string, e *eventCore, flags driver.CUevent_record_flags, capture *capturing) error {
 	switch {
 	case flags != 0:
 		return s.recordNode(op, e, flags, capture)
@@ -163,6 +173,7 @@ func (s *Stream) waitQuick(e *Event) driver.CUresult {
 	code := rt.CodeCapturing
 	if v := e.quick(); v != nil {
 		if v.recorded.Load() && v.ctx.same(c.ctx) {
+			c.worked = true
 			code = rt.WaitEvent(c.callContext, c.raw, v.raw, 0, true)
 		}
 		v.gate.leave()
@@ -240,6 +251,7 @@ func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags dri
 		return &Error{Op: op, Err: ErrReset}
 	}
 	defer e.ctx.endFrom(s.ctx, uintptr(e.raw))
+	s.worked = true
 	return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
 }
 

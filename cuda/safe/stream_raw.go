@@ -101,16 +101,28 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		return err
 	}
 	defer leaveRaw(streams, capture)
-	if capture == nil {
+	called := false
+	err = callRaw(op, on, first, capture, func() error {
+		called = true
 		for _, s := range streams {
-			s.released() // f may do so
+			if s.capture.Load() == nil {
+				s.released() // by f, perhaps
+			}
+		}
+		return f()
+	})
+	if !called {
+		for _, s := range streams {
+			s.notEnqueued(s.capture.Load(), rawWork)
 		}
 	}
+	return err
+}
+
+// callRaw calls f, unless the streams cannot use what it uses.
+func callRaw(op string, on []RawWork, first *streamCore, capture *capturing, f func() error) error {
 	for i := range on {
 		if err := on[i].use(op, i, len(on), capture); err != nil {
-			for _, s := range streams {
-				s.notEnqueued(s.capture.Load(), rawWork)
-			}
 			return err
 		}
 	}

@@ -267,7 +267,8 @@ func (m marker) end() {
 // blocks that it uses. mu is held. It returns lifetime.ErrLater if the stream is
 // capturing, or without wait if the mark cannot be set at once.
 func (s *streamCore) leaveTail(wait bool) error {
-	if !s.used && !s.owned || s.ctx.shared.reset.done() {
+	works := s.worked && (wait || !s.foreign) // later, the program may have destroyed a foreign one
+	if !s.used && !s.owned && !works || s.ctx.shared.reset.done() {
 		return nil
 	}
 	m, done, err := s.markHere(wait, s.unnoticed())
@@ -297,7 +298,12 @@ func (s *streamCore) tailDone() driver.CUresult {
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		if s.unnoticed() {
-			_ = s.ctx.withCurrent(func() error { s.awaitReleases(s.tail); return nil })
+			waits, err := s.ctx.shared.attempt(func() error {
+				return s.ctx.withCurrent(func() error { s.awaitReleases(s.tail); return nil })
+			})
+			if err == rt.CodeReset && waits { // CUDA may refuse the reset
+				return driver.CUDA_ERROR_NOT_READY
+			}
 		}
 		s.ctx.shared.events.put(s.tail)
 		s.tail = 0

@@ -113,10 +113,17 @@ func (h *Handle) Retain() { h.state.Add(1) }
 // Release drops a reference. If it was the last one of a closed object, the Reaper
 // destroys the object: the caller could neither wait nor return an error.
 func (h *Handle) Release() {
-	if h.state.Add(-1) == closedBit && !h.gone.Load() {
-		Reaper.Add(h.reap)
+	if h.ReleaseLast() {
+		h.Reap()
 	}
 }
+
+// ReleaseLast is Release that leaves the destruction to the caller: if it returns true, the
+// caller must call Reap.
+func (h *Handle) ReleaseLast() bool { return h.state.Add(-1) == closedBit && !h.gone.Load() }
+
+// Reap has the Reaper destroy the object.
+func (h *Handle) Reap() { Reaper.Add(h.reap) }
 
 // Object is the object of Open.
 func (h *Handle) Object() Object { return h.object }
@@ -139,12 +146,12 @@ func (h *Handle) Close() error {
 		return nil
 	}
 	if rt.InCallback() {
-		Reaper.Add(h.reap) // nothing is destroyed on the driver's thread
+		h.Reap() // nothing is destroyed on the driver's thread
 		return nil
 	}
 	err := h.finish(true)
 	if err == ErrLater {
-		Reaper.Add(h.reap)
+		h.Reap()
 		return nil
 	}
 	return err
@@ -220,13 +227,13 @@ func (h *Handle) dropped() {
 		Report(&Leak{Kind: h.object.Kind(), Stack: string(h.origin)})
 	}
 	if old == 0 {
-		Reaper.Add(h.reap)
+		h.Reap()
 	}
 }
 
 // CloseLater is Close that never waits: the Reaper destroys the object.
 func (h *Handle) CloseLater() {
 	if h.state.Or(closedBit) == 0 {
-		Reaper.Add(h.reap)
+		h.Reap()
 	}
 }
