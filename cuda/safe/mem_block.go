@@ -334,7 +334,9 @@ func (b *block) freeMemory() error {
 	if b.graph != nil && !b.graph.leave() {
 		return nil
 	}
-	err := b.ctx.destroying(closing, func() error { return b.free(b) })
+	err := b.ctx.destroying(closing, func() error {
+		return hostWaits.with(0, func() error { return b.free(b) }) // CUDA waits for the context's work first
+	})
 	if err == lifetime.ErrLater {
 		if b.graph != nil {
 			b.graph.stay()

@@ -133,7 +133,7 @@ func NewBufferAsync[T any](s *Stream, n int) (*Buffer[T], error) {
 
 // memFree frees device memory, which waits for all work of the context.
 func (b *block) memFree() error {
-	return hostWaits.with(0, func() error { return driver.CuMemFree(b.address) })
+	return driver.CuMemFree(b.address)
 }
 
 func newBuffer[T any](b *block, n int) *Buffer[T] {

@@ -8,6 +8,7 @@ package safe_test
 
 import (
 	"errors"
+	"io"
 	"testing"
 	"time"
 	"unsafe"
@@ -267,6 +268,36 @@ func TestNoticeBesideCapture(t *testing.T) {
 	u, err := p.Usage()
 	require.NoError(t, err)
 	assert.Zero(t, u.Reserved)
+}
+
+// TestPoolBesideFree: a pool is not destroyed while the driver waits for work before it frees memory.
+func TestPoolBesideFree(t *testing.T) {
+	needsSimulated(t)
+	startClean(t)
+	x := open(t, 0)
+	for call, create := range map[string]func() (io.Closer, error){
+		"cuMemFree_v2":        func() (io.Closer, error) { return safe.NewBufferWith[uint32](x, 4, safe.BufferOptions{Plain: true}) },
+		"cuMemFreeHost":       func() (io.Closer, error) { return safe.NewPinned[uint32](x, 4, safe.PinnedOptions{}) },
+		"cuMemHostUnregister": func() (io.Closer, error) { return safe.RegisterPinned(x, make([]uint32, 4096), safe.PinnedOptions{}) },
+		"cuArrayDestroy":      func() (io.Closer, error) { return safe.NewArray[uint8](x, safe.Extent{Width: 8}, safe.ArrayOptions{}) },
+	} {
+		t.Run(call, func(t *testing.T) {
+			defer simulated.Reset()
+			object, err := create()
+			require.NoError(t, err)
+			p, err := safe.NewPool(x, safe.PoolOptions{})
+			require.NoError(t, err)
+			simulated.Delay(call, 100*time.Millisecond)
+			destroyed := simulated.Calls("cuMemPoolDestroy")
+			freed := background(func() { assert.NoError(t, object.Close()) })
+			require.NoError(t, p.Close())
+			for !closed(freed) {
+				assert.Equal(t, destroyed, simulated.Calls("cuMemPoolDestroy"))
+				time.Sleep(time.Millisecond)
+			}
+			assert.Eventually(t, func() bool { return simulated.Calls("cuMemPoolDestroy") > destroyed }, atOnce, time.Millisecond)
+		})
+	}
 }
 
 // TestPoolBesideNotedReset: a pool whose destruction has begun before a reset is not destroyed while the reset

@@ -153,7 +153,7 @@ func (b *block) importPointer(op string, data *driver.CUmemPoolPtrExportData) er
 	if p.imports == nil {
 		p.imports = map[driver.CUdeviceptr]struct{}{}
 	}
-	if err := b.checkRoom(op, b.memFree); err != nil {
+	if err := b.checkRoom(op, func() error { return hostWaits.with(0, b.memFree) }); err != nil {
 		return err
 	}
 	p.imports[b.address] = struct{}{}

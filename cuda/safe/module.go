@@ -128,7 +128,7 @@ func (m *moduleCore) Destroy(wait bool) error {
 		if m.library != 0 {
 			return driver.CuLibraryUnload(m.library)
 		}
-		return driver.CuModuleUnload(m.module)
+		return hostWaits.with(0, func() error { return driver.CuModuleUnload(m.module) }) // which waits for the context's work
 	})
 }
 
