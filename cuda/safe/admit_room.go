@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -154,6 +155,21 @@ const (
 	smallCrowd = 24 // what the driver creates beside stuck work in any case
 	mostCrowd  = 34 // at this number, it may block
 )
+
+// prepare makes the internal streams that releases, copies and allocations need, while the driver still
+// creates one beside stuck work. A failure shows when one is needed.
+func (c *contextCore) prepare() {
+	s := c.shared
+	if s.crowd.now.Load() < smallCrowd/2 || s.prepared.Load() || rt.InCallback() || s.prepared.Swap(true) {
+		return
+	}
+	_, _ = s.heap.ready(c)
+	for _, p := range []*streamPool{&s.releases, &s.copies} {
+		if raw, err := p.get(c); err == nil {
+			p.put(raw, math.MaxInt32)
+		}
+	}
+}
 
 // room waits for closed streams to be destroyed if there are many: while work of the context
 // is stuck, the driver blocks in creating the 35th stream. A program that needs more waits

@@ -53,20 +53,22 @@ const (
 
 // contextState is shared by all contextCores of one CUDA context.
 type contextState struct {
-	raw      driver.CUcontext
-	id       uint64
-	cores    int
-	holders  int // cores that retain the primary context
-	retains  int // of a core that has left, for the last one to release
-	events   eventPool
-	copies   streamPool // for synchronous copies
-	releases streamPool // for memory that is freed once its uses have completed
-	spare    spareStreams
-	urgency  atomic.Pointer[priorityRange] // of streams; nil until asked
-	heap     heap                          // for NewBuffer
-	frees    lifetime.Queue                // frees that make the driver wait for the context's work
-	closed   closedStreams
-	crowd    crowd
+	raw       driver.CUcontext
+	id        uint64
+	cores     int
+	holders   int // cores that retain the primary context
+	retains   int // of a core that has left, for the last one to release
+	events    eventPool
+	copies    streamPool // for synchronous copies
+	releases  streamPool // for memory that is freed once its uses have completed
+	releasing sync.Mutex // held to free it
+	spare     spareStreams
+	urgency   atomic.Pointer[priorityRange] // of streams; nil until asked
+	heap      heap                          // for NewBuffer
+	frees     lifetime.Queue                // frees that make the driver wait for the context's work
+	closed    closedStreams
+	crowd     crowd
+	prepared  atomic.Bool // for a crowd
 
 	device  driver.CUdevice
 	primary atomic.Bool // the device's primary context

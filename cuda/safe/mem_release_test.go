@@ -16,6 +16,7 @@ import (
 	"weak"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,36 @@ func TestReleaseBesideStuck(t *testing.T) {
 	assert.Equal(t, 1, simulated.Live("async"))
 	g.open()
 	assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
+}
+
+// TestManyStreamsBesideStuck: memory can be allocated, copied and released beside a stuck stream also in a
+// context with so many streams that the driver would wait before it creates another.
+func TestManyStreamsBesideStuck(t *testing.T) {
+	needsSimulated(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		var s []*safe.Stream
+		for range 34 {
+			s = append(s, stream(t, x))
+		}
+		h, e := host[uint32](t, x, 1), event(t, x)
+		unstick := stickOn(t, h, s[0])
+		defer unstick()
+		soon(t, background(func() {
+			for range 3 {
+				b, err := safe.NewBufferAsync[uint32](s[1], 4)
+				assert.NoError(t, errors.Join(err, s[1].Record(e), s[2].WaitEvent(e), b.ZeroAsync(s[2]), s[2].Synchronize(), b.Close()))
+			}
+			assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
+		}), "a release waits")
+		soon(t, background(func() {
+			b, err := safe.NewBuffer[uint32](x, 4)
+			assert.NoError(t, errors.Join(err, b.CopyFromHost([]uint32{1, 2, 3, 4}), b.Close()))
+		}), "an allocation or a copy waits")
+		unstick()
+		require.NoError(t, s[0].Synchronize())
+	})
 }
 
 // TestClosedWhileStuck: a stream closed while it is stuck does not hold up the release of

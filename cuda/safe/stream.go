@@ -66,8 +66,8 @@ type StreamOptions struct {
 
 // NewStream creates a stream. It returns [ErrRange] if o.Priority is outside
 // [Context.StreamPriorityRange] and o.ClampPriority is not set. If a context has 34 streams
-// or more, the driver may wait for their work before it creates another. Source:
-// cuStreamCreateWithPriority.
+// or more, the driver may wait for their work before it creates another, as several synchronous
+// copies at once may need. Source: cuStreamCreateWithPriority.
 func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 	const op = "NewStream"
 	c, err := x.acquire(op)
@@ -85,6 +85,7 @@ func NewStream(x *Context, o StreamOptions) (*Stream, error) {
 // newStream creates a stream, or takes a spare one. The caller has acquired the context.
 func (c *contextCore) newStream(op string, o StreamOptions) (*streamCore, error) {
 	c.shared.crowd.room()
+	c.prepare()
 	s := &streamCore{queue: newQueue(), ctx: c, callContext: c.handleContext(), owned: true, nonBlocking: o.NonBlocking}
 	if err := s.choosePriority(op, o); err != nil {
 		return nil, wrap(op, err)
