@@ -231,7 +231,9 @@ func semaphoreNode(ops []SemaphoreOp, pin *runtime.Pinner, fill func(*semaphores
 				return err
 			}
 			for _, m := range b.blocks {
-				k.retain(&m.Handle, m.Acquire)
+				if !k.retain(&m.Handle, m.TryRetain) { // it may be closed by now, but b keeps it
+					return &Error{Op: op, Err: ErrClosed}
+				}
 			}
 			fill(b)
 			return nil
