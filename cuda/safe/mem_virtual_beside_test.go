@@ -6,9 +6,12 @@
 package safe_test
 
 import (
+	"errors"
+	"runtime"
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -46,4 +49,36 @@ func TestUnmapBesideReset(t *testing.T) {
 		settle(t)
 		assert.Equal(t, 2, simulated.Calls("cuMemUnmap"))
 	})
+}
+
+// TestCloseRangeInHostFunc: Close of a range in a host function does not wait for another call on the
+// range. The memory is unmapped, and the addresses are freed, after that call.
+func TestCloseRangeInHostFunc(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	startClean(t)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	s, err := safe.NewStream(x, safe.StreamOptions{})
+	require.NoError(t, err)
+	r, err := safe.ReserveAddress(x, 2*simGranule, safe.ReserveOptions{})
+	require.NoError(t, err)
+	p, err := safe.NewPhysicalMemory(x, simGranule, safe.PhysicalMemoryOptions{})
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(r.Map(0, p), r.Map(simGranule, p), p.Close()))
+	simulated.Delay("cuMemUnmap", hang)
+	unmap := background(func() { assert.NoError(t, r.Unmap(0, simGranule)) })
+	over := make(chan struct{})
+	_, err = s.LaunchHostFunc(func() {
+		defer close(over)
+		assert.NoError(t, r.Close())
+	}, safe.HostFuncOptions{})
+	require.NoError(t, err)
+	soon(t, over, "Close waits for Unmap")
+	assert.False(t, closed(unmap))
+	simulated.Reset() // the delay
+	<-unmap
+	require.NoError(t, errors.Join(s.Close(), x.Close()))
+	nothingAlive(t, "after Close")
+	runtime.KeepAlive(r)
 }
