@@ -247,6 +247,7 @@ func (r *AddressRange) Unmap(offset, size uint64) error {
 		return err
 	}
 	defer c.Release()
+	defer runtime.KeepAlive(r) // its cleanup would unmap the memory before
 	if err := lock(op, &c.mu); err != nil {
 		return err
 	}

@@ -82,3 +82,47 @@ func TestCloseRangeInHostFunc(t *testing.T) {
 	nothingAlive(t, "after Close")
 	runtime.KeepAlive(r)
 }
+
+// TestRangeDroppedDuringCall: memory stays mapped during the last call with its range, also if the call
+// has to wait for the range first.
+func TestRangeDroppedDuringCall(t *testing.T) {
+	for name, call := range map[string]func(r *safe.AddressRange) error{
+		"SetAccess": func(r *safe.AddressRange) error { return r.SetAccess(0, simGranule, readWrite) },
+		"NewMappedBuffer": func(r *safe.AddressRange) error {
+			b, err := safe.NewMappedBuffer[uint32](r, 0, 16)
+			if err != nil {
+				return err
+			}
+			return errors.Join(b.Zero(), b.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needsSimulated(t)
+			watch(t)
+			x := open(t, 0)
+			over, before := make(chan error, 1), simulated.Live("reserved")
+			func() { // no variable outside has the range
+				r, err := safe.ReserveAddress(x, 2*simGranule, safe.ReserveOptions{})
+				require.NoError(t, err)
+				mapped(t, x, r, 0, simGranule)
+				mapped(t, x, r, simGranule, simGranule)
+				b := mappedBuffer[uint32](t, r, simGranule, 16)
+				require.NoError(t, r.Unmap(simGranule, simGranule)) // follows b.Close
+				simulated.Delay("cuMemUnmap", hang)
+				require.NoError(t, b.Close())
+				time.Sleep(20 * time.Millisecond)
+				go func() { over <- call(r) }()
+			}()
+			time.Sleep(20 * time.Millisecond)
+			drop()
+			assert.Empty(t, over, "it does not wait for the range")
+			simulated.Reset() // the delay
+			assert.NoError(t, <-over)
+			assert.Eventually(t, func() bool {
+				drop()
+				return simulated.Live("reserved") == before
+			}, atOnce, time.Millisecond)
+			noViolation(t)
+		})
+	}
+}
