@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,4 +49,56 @@ func TestSemaphoreNodeBesideClose(t *testing.T) {
 		settle(t)
 	}
 	noViolation(t)
+}
+
+// TestManySemaphores: more operations than a queue has room for wait outside of the driver, and hold up
+// nothing else.
+func TestManySemaphores(t *testing.T) {
+	needsSimulated(t)
+	needsFiles(t)
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		e, set, get := semaphore(t, x, safe.ExternalSemaphoreOptions{Timeline: true})
+		s, other := stream(t, x), stream(t, x)
+		waits := background(func() { assert.NoError(t, s.WaitExternal(rising(e, queued)...)) })
+		assert.False(t, closed(waits), "it finds room")
+		began := background(func() {
+			g, err := other.Capture(func() error { return nil })
+			assert.NoError(t, err)
+			assert.NoError(t, g.Close())
+		})
+		soon(t, began, "a capture of another stream waits")
+		set(queued)
+		soon(t, waits, "it finds no room")
+		require.NoError(t, s.Synchronize())
+		set(0)
+		require.NoError(t, s.SignalExternal(rising(e, queued)...))
+		require.NoError(t, s.Synchronize())
+		assert.EqualValues(t, queued, get())
+	})
+}
+
+// TestManySemaphoresCaptured: a capture records them as one node.
+func TestManySemaphoresCaptured(t *testing.T) {
+	x := open(t, 0)
+	e, _, get := semaphore(t, x, safe.ExternalSemaphoreOptions{Timeline: true})
+	s := stream(t, x)
+	g, err := s.Capture(func() error { return s.SignalExternal(rising(e, queued)...) })
+	require.NoError(t, err)
+	closing(t, g)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	assert.Len(t, nodes, 1)
+	launch(t, executable(t, g), s)
+	assert.EqualValues(t, queued, get())
+}
+
+// rising returns operations with the values from 1 to n.
+func rising(e *safe.ExternalSemaphore, n int) []safe.SemaphoreOp {
+	ops := make([]safe.SemaphoreOp, n)
+	for i := range ops {
+		ops[i] = safe.SemaphoreOp{Semaphore: e, Value: uint64(i + 1)}
+	}
+	return ops
 }
