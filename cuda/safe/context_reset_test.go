@@ -107,6 +107,33 @@ func TestEmptyAfterReset(t *testing.T) {
 	})
 }
 
+// TestDataAfterReset: the host gets no slice of memory that a reset has freed. It does as long as the
+// reset waits, for functions in work of the context.
+func TestDataAfterReset(t *testing.T) {
+	besideResets(t, func(t *testing.T) {
+		x := open(t, 0)
+		s, m, h := stream(t, x), managed[uint32](t, x, 4), host[uint32](t, x, 4)
+		part, err := h.Slice(1, 2)
+		require.NoError(t, err)
+		words := make([]uint32, 4)
+		registered, err := safe.RegisterPinned(x, words, safe.PinnedOptions{})
+		require.NoError(t, err)
+		closing(t, registered)
+		unstick := stickOn(t, host[uint32](t, x, 1), s)
+		call, reset := waitingReset(t, x, s, nil)
+		for _, data := range [][]uint32{m.Data(), h.Data(), part.Data(), registered.Data()} {
+			assert.NotEmpty(t, data, "while the reset waits")
+		}
+		unstick()
+		<-call
+		<-reset
+		for _, data := range [][]uint32{m.Data(), h.Data(), part.Data()} {
+			assert.Nil(t, data)
+		}
+		assert.Equal(t, words, registered.Data(), "memory of Go")
+	})
+}
+
 // TestResetKeepsOthersMemory: closing old buffers after a reset frees no new ones.
 func TestResetKeepsOthersMemory(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {

@@ -57,7 +57,10 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 		if err := driver.CuDevResourceGenerateDesc(&desc, &resources[0], uint32(len(resources))); err != nil {
 			return err
 		}
-		if err := driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM)); err != nil {
+		err := hostWaits.with(0, func() error { // for the primary context's work
+			return driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM))
+		})
+		if err != nil {
 			return err
 		}
 		c.shared.mu.Lock()

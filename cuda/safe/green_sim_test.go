@@ -81,6 +81,31 @@ func TestSimGreenDropped(t *testing.T) {
 	assert.Empty(t, simulated.Violation(), "in the right order")
 }
 
+// TestPoolBesideNewGreen: no pool is destroyed while CUDA waits for the primary context's work to make a
+// green context.
+func TestPoolBesideNewGreen(t *testing.T) {
+	needsSimulated(t)
+	watch(t)
+	parts := splitInto(t, 1)
+	x := open(t, 0)
+	p, err := safe.NewPool(x, safe.PoolOptions{})
+	require.NoError(t, err)
+	pools := simulated.Live("pool")
+	simulated.Delay("cuGreenCtxCreate", hang)
+	made := background(func() {
+		g, err := safe.NewGreenContext(x, parts...)
+		assert.NoError(t, errors.Join(err, g.Close()))
+	})
+	require.NoError(t, p.Close())
+	time.Sleep(50 * time.Millisecond)
+	assert.False(t, closed(made))
+	assert.Equal(t, pools, simulated.Live("pool"), "a pool is destroyed")
+	simulated.Reset() // the delay
+	soon(t, made, "NewGreenContext waits for the pool")
+	require.Eventually(t, func() bool { return simulated.Live("pool") < pools }, atOnce, time.Millisecond)
+	noViolation(t)
+}
+
 // greens are the green contexts of a world, none if the driver has none.
 type greens struct {
 	sms   safe.SMResource

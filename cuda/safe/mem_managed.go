@@ -48,17 +48,25 @@ func (b *block) managed() bool {
 	return b.host != nil && !b.onHost && (b.pool == nil || b.pool.managed)
 }
 
+// gone returns whether the host can no longer access the memory. Until a reset is over, functions in
+// its work may. A reset does not free the memory of RegisterPinned.
+func (b *block) gone() bool {
+	return b.Closed() || b.pinner == nil && b.ctx.shared.reset.done()
+}
+
 // Data returns memory that the host can access as a Go slice: memory of
 // [NewManagedBuffer], or host or managed memory of a [Pool] or of [AddAllocWith]. It
-// returns nil for other Buffers, and once the Buffer is closed. The slice does not keep the memory alive: keep
-// b reachable as long as you use the slice.
+// returns nil for other Buffers, once the Buffer is closed, and after [Device.ResetPrimary] has
+// freed the memory. The slice does not keep the memory alive: keep b reachable as long as you
+// use the slice. Memory of AddAllocWith exists only from the completion of the node that
+// allocates it until it is freed, and Data does not check that.
 //
 // The host sees what a kernel has written once it has waited for the stream. If the
 // device's driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0, the process crashes
 // when the host accesses managed memory while the device is working. On such a device,
 // restrict the work that may use the memory by [Buffer.AttachAsync].
 func (b *Buffer[T]) Data() []T {
-	if b == nil || b.memory == nil || b.memory.Closed() || b.memory.host == nil {
+	if b == nil || b.memory == nil || b.memory.host == nil || b.memory.gone() {
 		return nil
 	}
 	if b.n == 0 {

@@ -220,13 +220,19 @@ func (p *physicalCore) Destroy(bool) error {
 }
 
 // releasing calls f to release a resource of the process, which outlives a reset of the
-// context: then f runs without a context.
+// context: then f runs without a context. It returns lifetime.ErrLater, without a call of f,
+// while a reset of the device waits or is under way.
 func (c *contextCore) releasing(op string, f func() error) error {
-	err := c.withCurrent(f)
-	if err == rt.CodeReset {
-		err = f()
+	waits, err := c.shared.attempt(func() error { return c.withCurrent(f) })
+	if err != rt.CodeReset {
+		return wrap(op, err)
 	}
-	return wrap(op, err)
+	resets := resetting(c.device.raw) // another reset would not wait for f, as the context is gone
+	if waits || !resets.TryRLock() {
+		return lifetime.ErrLater
+	}
+	defer resets.RUnlock()
+	return wrap(op, f())
 }
 
 // acquire acquires the memory for a call.

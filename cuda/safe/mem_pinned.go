@@ -148,10 +148,11 @@ func (h *Pinned[T]) Close() error {
 	return h.memory.close()
 }
 
-// Data returns the memory as a Go slice, or nil once the Pinned is closed. The slice does
-// not keep the memory alive: keep h reachable as long as you use the slice.
+// Data returns the memory as a Go slice, or nil once the Pinned is closed. It also returns nil
+// after [Device.ResetPrimary], which frees the memory, unless h is of [RegisterPinned]. The slice
+// does not keep the memory alive: keep h reachable as long as you use the slice.
 func (h *Pinned[T]) Data() []T {
-	if h == nil || h.memory == nil || h.memory.Closed() {
+	if h == nil || h.memory == nil || h.memory.gone() {
 		return nil
 	}
 	if h.n == 0 {

@@ -124,18 +124,30 @@ func (r *AddressRange) Close() error {
 	}
 	r.cleanup.Stop()
 	c := r.core
-	err := c.Close() // Map returns ErrClosed from here on
-	for _, m := range c.mapped() {
+	err := c.Close()            // Map returns ErrClosed from here on
+	if lock("", &c.mu) != nil { // in a host function
+		lifetime.Reaper.Add(c.unmapLater)
+		return err
+	}
+	all := slices.Clone(c.mappings)
+	c.mu.Unlock()
+	for _, m := range all {
 		err = errors.Join(err, m.unmap())
 	}
 	return err
 }
 
-// mapped returns the mappings.
-func (r *rangeCore) mapped() []*mapping {
-	r.mu.Lock()
+// unmapLater has the Reaper unmap all memory, once it finds the range unlocked.
+func (r *rangeCore) unmapLater() (again bool) {
+	if !r.mu.TryLock() {
+		return true
+	}
 	defer r.mu.Unlock()
-	return slices.Clone(r.mappings)
+	for _, m := range r.mappings {
+		m.cleanup.Stop()
+		m.CloseLater()
+	}
+	return false
 }
 
 // Size returns the size of the range in bytes, a multiple of the granularity.
@@ -235,6 +247,7 @@ func (r *AddressRange) Unmap(offset, size uint64) error {
 		return err
 	}
 	defer c.Release()
+	defer runtime.KeepAlive(r) // its cleanup would unmap the memory before
 	if err := lock(op, &c.mu); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -26,6 +27,7 @@ func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_
 		return err
 	}
 	defer c.Release()
+	defer runtime.KeepAlive(r) // its cleanup would unmap the memory
 	if len(devices) == 0 {
 		devices = []Device{c.ctx.device}
 	}
@@ -145,6 +147,7 @@ func (r *AddressRange) Access(offset uint64, d Device) (driver.CUmemAccess_flags
 		return 0, err
 	}
 	defer c.Release()
+	defer runtime.KeepAlive(r) // its cleanup would unmap the memory
 	if offset >= c.size {
 		return 0, refuse(op, ErrRange, "offset %d exceeds the range of %d bytes", offset, c.size)
 	}
@@ -181,6 +184,7 @@ func NewMappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], 
 		return nil, err
 	}
 	defer c.Release()
+	defer runtime.KeepAlive(r) // its cleanup would unmap the memory
 	var zero T
 	if align := uint64(unsafe.Alignof(zero)); offset%align != 0 {
 		return nil, refuse(op, ErrInvalidArgument, "offset %d is not aligned to %d bytes", offset, align)

@@ -73,12 +73,13 @@ type SemaphoreOp struct {
 	Value uint64
 }
 
-// SignalExternal enqueues signals of semaphores: after the work enqueued on s before. A
-// capture records them.
+// SignalExternal enqueues signals of semaphores, by one call of the driver for each 240: after
+// the work enqueued on s before. A capture records them as one node.
 //
 // It returns [ErrContextMismatch] if a semaphore was imported in another context than the
 // stream's, [ErrInvalidArgument] if a binary semaphore has a Value, and [ErrClosed] if a
-// semaphore is nil or closed. Nothing is enqueued then.
+// semaphore is nil or closed. Nothing is enqueued then. After any other error, the operations
+// of earlier calls of the driver are enqueued.
 // Source: cuSignalExternalSemaphoresAsync.
 func (s *Stream) SignalExternal(ops ...SemaphoreOp) error {
 	return s.semaphores("Stream.SignalExternal", ops, func(b *semaphores, stream driver.CUstream) error {
@@ -113,7 +114,20 @@ func (s *Stream) semaphores(op string, ops []SemaphoreOp, call func(*semaphores,
 	if err := b.acquire(op, c.ctx); err != nil {
 		return err
 	}
-	return c.enqueueCurrent(op, min(len(ops), queueRoom), b.blocks, "", func() error { return call(b, c.raw) })
+	for from := 0; from < len(ops); {
+		to := min(from+chunkWork, len(ops))
+		err := c.enqueueCurrent(op, to-from, b.blocks[from:], "", func() error {
+			if to < len(ops) && c.capturing() { // one node has all
+				to = len(ops)
+			}
+			return call(b.part(from, to), c.raw)
+		})
+		if err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
 }
 
 // semaphores is a list of operations in CUDA's form. Its blocks are acquired.
@@ -145,6 +159,11 @@ func (b *semaphores) acquire(op string, c *contextCore) error {
 		}
 	}
 	return nil
+}
+
+// part returns the operations from one index up to another, which the whole keeps acquired.
+func (b *semaphores) part(from, to int) *semaphores {
+	return &semaphores{ops: b.ops[from:to], raw: b.raw[from:to]}
 }
 
 func (b *semaphores) release() {
@@ -231,7 +250,9 @@ func semaphoreNode(ops []SemaphoreOp, pin *runtime.Pinner, fill func(*semaphores
 				return err
 			}
 			for _, m := range b.blocks {
-				k.retain(&m.Handle, m.Acquire)
+				if !k.retain(&m.Handle, m.TryRetain) { // it may be closed by now, but b keeps it
+					return &Error{Op: op, Err: ErrClosed}
+				}
 			}
 			fill(b)
 			return nil

@@ -277,6 +277,7 @@ CUresult make_awaits(const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p, struct item **i)
 	return p ? make_semaphores(AWAIT, p->list, p->params, p->n, i) : INVALID_VALUE;
 }
 
+/* semaphores puts operations on a stream. That each takes room of its own is assumed: no GPU was asked. */
 static CUresult semaphores(enum work work, const CUexternalSemaphore *list, const struct semaphore_params *params, unsigned n, CUstream stream)
 {
 	struct stream *s;
@@ -285,7 +286,14 @@ static CUresult semaphores(enum work work, const CUexternalSemaphore *list, cons
 
 	if (!r)
 		r = make_semaphores(work, list, params, n, &i);
-	return r ? r : enqueue(s, i);
+	if (r || s->capture || n == 1)
+		return r ? r : enqueue(s, i);
+	item_free(i);
+	for (unsigned k = 0; k < n && !r; k++) {
+		r = make_semaphores(work, list + k, params + k, 1, &i);
+		r = r ? r : enqueue(s, i);
+	}
+	return r;
 }
 
 CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *list, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned n, CUstream stream)

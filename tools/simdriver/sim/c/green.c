@@ -39,7 +39,7 @@ static void drain(struct context *c)
 
 CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc description, CUdevice d, unsigned flags)
 {
-	ENTER(0);
+	ENTER(0, .waits = true);
 	struct z_CUdevResource *part = handle_get(DESC, description);
 	struct context *c;
 	struct green *g;
