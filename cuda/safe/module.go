@@ -124,12 +124,11 @@ func (m *moduleCore) Destroy(wait bool) error {
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &m.ctx.shared.frees}
 	}
-	return m.ctx.destroying("Module.Close", func() error {
-		if m.library != 0 {
-			return driver.CuLibraryUnload(m.library)
-		}
-		return driver.CuModuleUnload(m.module)
-	})
+	const op = "Module.Close"
+	if m.library != 0 { // which outlives a reset, and later contexts would load it, too
+		return m.ctx.releasing(op, func() error { return driver.CuLibraryUnload(m.library) })
+	}
+	return m.ctx.destroying(op, func() error { return driver.CuModuleUnload(m.module) })
 }
 
 // launched returns whether every launch that began before the module was closed has returned. Such
@@ -161,7 +160,9 @@ func (m *Module) acquire(op string) (*moduleCore, error) {
 
 // Close unloads the module, waiting for its running kernels. Its kernels then return
 // [ErrClosed]. Calls in flight, buffers of [Global] that are open or that work uses, and graphs
-// and executables with its kernels defer the unloading. Further calls do nothing.
+// and executables with its kernels defer the unloading. Further calls do nothing. Close a module
+// after a reset of its context, too: since CUDA 12.0 the driver keeps its code until then, and
+// loads it into later contexts.
 // Source: cuLibraryUnload, cuModuleUnload.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {
