@@ -265,7 +265,8 @@ func (c *Comm) Close() error {
 
 // Shutdown closes the communicator and waits until NCCL has released it, which it does when
 // all ranks close theirs. If ctx ends first, Shutdown aborts the communicator and returns
-// the cause. It returns the error that the communicator was aborted with, if it was.
+// the cause. It returns the error that the communicator was aborted with, if it was. In a host
+// function it closes the communicator, does not wait, and returns [safe.ErrInCallback].
 func (c *Comm) Shutdown(ctx context.Context) error {
 	const op = "Comm.Shutdown"
 	if c == nil || c.core == nil {
@@ -273,6 +274,9 @@ func (c *Comm) Shutdown(ctx context.Context) error {
 	}
 	if err := c.Close(); err != nil {
 		return named(op, err)
+	}
+	if err := mayWait(op); err != nil {
+		return err
 	}
 	select {
 	case <-c.core.gone:

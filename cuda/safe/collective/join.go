@@ -94,6 +94,9 @@ func (o *Options) listenAddress() string {
 // Source: ncclGetUniqueId, ncclCommInitRankConfig.
 func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 	const op = "collective.Join"
+	if err := mayWait(op); err != nil { // before the other ranks take this one for present
+		return nil, err
+	}
 	if err := o.check(op); err != nil {
 		return nil, err
 	}

@@ -42,10 +42,13 @@ func (c Comms) Shutdown(ctx context.Context) error {
 // No stream of the devices may be capturing meanwhile; captures that begin wait.
 //
 // It returns an error that matches errors.ErrUnsupported if there is no NCCL library, or one
-// before 2.14.
+// before 2.14, and [safe.ErrInCallback] in a host function.
 // Source: ncclGetUniqueId, ncclCommInitRankConfig.
 func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
 	const op = "collective.Open"
+	if err := mayWait(op); err != nil {
+		return nil, err
+	}
 	if len(contexts) == 0 {
 		return nil, refuse(op, safe.ErrInvalidArgument, "no context")
 	}
