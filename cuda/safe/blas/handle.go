@@ -75,10 +75,10 @@ type Handle struct {
 
 type core struct {
 	lifetime.Handle
-	anchor     *safe.Event    // keeps x usable
-	witness    *safe.Resource // closed during a reset, and released after it
-	waits      bool           // for the release of witness; for Destroy
-	released   atomic.Bool    // witness
+	leave      func()      // releases what keeps x usable
+	witness    func()      // releases a resource, which a reset delays until it is over
+	waits      bool        // for that; for Destroy
+	released   atomic.Bool // the resource of witness
 	x          *safe.Context
 	capability int // 90 for 9.0
 	full       bool
@@ -130,16 +130,17 @@ func Open(x *safe.Context, o Options) (*Handle, error) {
 }
 
 func newCore(x *safe.Context, o Options) (*core, error) {
-	anchor, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
-	if err != nil {
+	c := &core{full: o.FullReduction}
+	var err error
+	if c.x, c.leave, err = hold(x, func() {}); err != nil {
 		return nil, err
 	}
-	c := &core{anchor: anchor, x: anchor.Context(), full: o.FullReduction}
-	if c.witness, err = safe.NewResource(x, func() { c.released.Store(true) }); err != nil {
-		return nil, errors.Join(err, anchor.Close())
+	if _, c.witness, err = hold(x, func() { c.released.Store(true) }); err == nil {
+		err = c.Handle.Open(c, nil)
 	}
-	if err := c.Handle.Open(c, nil); err != nil {
-		return nil, errors.Join(err, c.witness.Close(), anchor.Close())
+	if err != nil {
+		c.leave()
+		return nil, err
 	}
 	major, minor, err := c.x.Device().ComputeCapability()
 	if err != nil {
@@ -156,6 +157,18 @@ func newCore(x *safe.Context, o Options) (*core, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// hold makes a resource that ends after leave. [safe.Context.CloseAll] does not end it. Until then,
+// the context that hold returns is usable.
+func hold(x *safe.Context, release func()) (usable *safe.Context, leave func(), err error) {
+	r, err := safe.NewResource(x, release)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer r.Close()
+	leave, err = safe.Retain(r.Arg())
+	return r.Context(), leave, err
 }
 
 func or(v, standard int) int {
@@ -266,12 +279,15 @@ func (c *core) Destroy(wait bool) error {
 	if errors.Is(err, safe.ErrReset) {
 		if !c.waits { // CUDA may yet refuse the reset
 			c.waits = true
-			_ = c.witness.Close()
+			c.witness()
 			return lifetime.ErrLater
 		}
 		err = nil // the reset has destroyed everything
 	}
-	return errors.Join(err, c.workspaces.close(), c.witness.Close(), c.anchor.Close())
+	err = errors.Join(err, c.workspaces.close())
+	c.witness()
+	c.leave()
+	return err
 }
 
 func (c *core) destroy() (err error) {
