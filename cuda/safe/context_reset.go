@@ -304,10 +304,11 @@ func (s *streamCore) working() bool {
 	}
 	var code driver.CUresult
 	switch {
-	case !s.over && (s.owned || s.used || !s.Closed()): // the program may have destroyed others
-		code = rt.Query(s.callContext, s.raw, 0)
-	case s.tail != 0:
+	case !s.mayWork():
+	case s.over:
 		code = rt.EventQuery(s.callContext, s.tail, 0)
+	default:
+		code = rt.Query(s.callContext, s.raw, 0)
 	}
 	return code == driver.CUDA_ERROR_NOT_READY
 }

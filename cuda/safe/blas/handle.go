@@ -1,6 +1,7 @@
 package blas
 
 import (
+	"context"
 	"errors"
 	"math"
 	"sync"
@@ -75,10 +76,11 @@ type Handle struct {
 
 type core struct {
 	lifetime.Handle
-	leave      func()      // releases what keeps x usable
-	witness    func()      // releases a resource, which a reset delays until it is over
-	waits      bool        // for that; for Destroy
-	released   atomic.Bool // the resource of witness
+	leave      func()         // releases what keeps x usable
+	witness    func()         // releases a resource, which a reset delays until it is over
+	waits      bool           // for that; for Destroy
+	released   atomic.Bool    // the resource of witness
+	destroys   lifetime.Queue // of this core: its destruction waits for the context
 	x          *safe.Context
 	capability int // 90 for 9.0
 	full       bool
@@ -180,7 +182,7 @@ func or(v, standard int) int {
 
 // create creates the handles.
 func (c *core) create(o Options) error {
-	return c.x.WithoutCaptures(func() error {
+	return c.whole(func() error {
 		for i := range c.handles {
 			h := &c.handles[i]
 			if err := cublas.CublasCreate(&h.raw); err != nil {
@@ -202,6 +204,15 @@ func (c *core) create(o Options) error {
 	})
 }
 
+// whole calls f, for which cuBLAS may wait for the context's work, while no stream captures. Captures, and
+// destructions on every device, wait for f. So whole waits before for the work that is there now.
+func (c *core) whole(f func() error) error {
+	if err := c.x.Wait(context.Background()); err != nil && !safe.IsFatal(err) {
+		return err
+	}
+	return c.x.WithoutCaptures(f)
+}
+
 // With returns the same Handle with another arithmetic. Its own Close does nothing. If m is no
 // constant of Math, its calls return [safe.ErrInvalidArgument].
 func (h *Handle) With(m Math) *Handle {
@@ -217,7 +228,9 @@ func (h *Handle) With(m Math) *Handle {
 
 // Close destroys the handles of cuBLAS and releases the workspaces. Calls in flight, and work
 // that they have enqueued, complete: graphs and their executables keep their workspaces. Close
-// waits for all work of the context. While a stream of the context is capturing, the release
+// waits for all work of the context. For work that is enqueued meanwhile, cuBLAS waits:
+// captures on the context begin after that, and so do resets and destructions of
+// executables on every device. While a stream of the context is capturing, the release
 // is deferred until the capture has ended. Closing again does nothing.
 // Source: cublasDestroy_v2, cublasLtDestroy.
 func (h *Handle) Close() error {
@@ -261,18 +274,15 @@ func (h *Handle) acquire() (*core, error) {
 // Kind implements lifetime.Object.
 func (c *core) Kind() string { return "blas handle" }
 
-// destroys has a goroutine of its own, as destruction waits for the context.
-var destroys lifetime.Queue
-
 // Destroy implements lifetime.Object.
 func (c *core) Destroy(wait bool) error {
 	if c.waits && !c.released.Load() {
 		return lifetime.ErrLater
 	}
 	if !wait {
-		return &lifetime.Elsewhere{Queue: &destroys}
+		return &lifetime.Elsewhere{Queue: &c.destroys}
 	}
-	err := c.x.WithoutCaptures(c.destroy)
+	err := c.whole(c.destroy)
 	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
 		return lifetime.ErrLater
 	}
