@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"cuda/safe":                {"cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},
 	"cuda/safe/blas":           {"cuda/safe", "cuda/internal/lifetime", "cuda/generated/driver", "cuda/generated/cublas", "cuda/generated/cublaslt", "cuda/generated/librarytypes"},
 	"cuda/safe/compile":        {"cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
-	"cuda/safe/collective":     {"cuda/safe", "cuda/internal/lifetime", "cuda/generated/driver", "cuda/generated/nccl"},
+	"cuda/safe/collective":     {"cuda/safe", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},
 	"examples":                 {"cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/generated/driver"},
 	"tools":                    append([]string{"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "internal/process", "tools/simdriver/sim"}, rawPackages...),
 	"tools/simdriver/sim":      {purego, "gen/model", "internal/command"},

@@ -19,7 +19,7 @@ import (
 // ResetPrimary destroys everything in the device's primary context in this process:
 // streams, memory and modules, including those of other libraries. Objects of this
 // package that were made in the context then return [ErrReset], and closing them does
-// nothing. Contexts opened afterwards are new.
+// nothing, unless CUDA keeps what they have: see [Module.Close]. Contexts opened afterwards are new.
 //
 // ResetPrimary waits for the work of the context, as CUDA does: it cannot end a kernel that
 // hangs. It also waits for calls of this package in flight, with objects of the context and
@@ -304,10 +304,11 @@ func (s *streamCore) working() bool {
 	}
 	var code driver.CUresult
 	switch {
-	case !s.over && (s.owned || s.used || s.worked && !s.foreign || !s.Closed()): // the program may have destroyed others
-		code = rt.Query(s.callContext, s.raw, 0)
-	case s.tail != 0:
+	case !s.mayWork():
+	case s.over:
 		code = rt.EventQuery(s.callContext, s.tail, 0)
+	default:
+		code = rt.Query(s.callContext, s.raw, 0)
 	}
 	return code == driver.CUDA_ERROR_NOT_READY
 }

@@ -17,12 +17,12 @@ import (
 )
 
 // byHandle are the functions called with handles and addresses when objects are used,
-// closed or copied.
+// closed or copied. cuLibraryUnload is none of them: a library outlives a reset.
 var byHandle = []string{
 	"cuStreamQuery", "cuStreamIsCapturing", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamDestroy_v2",
 	"cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuEventDestroy_v2",
 	"cuMemFree_v2", "cuMemFreeAsync", "cuMemFreeHost", "cuMemHostUnregister", "cuArrayDestroy", "cuTexObjectDestroy",
-	"cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuModuleUnload", "cuLibraryUnload", "cuGraphExecDestroy",
+	"cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemsetD8Async", "cuModuleUnload", "cuGraphExecDestroy",
 }
 
 func callsByHandle() map[string]int {

@@ -36,6 +36,9 @@ func (x *Context) Synchronize() error {
 // capturing, or any stream in mode [CaptureGlobal]. Captures that begin meanwhile wait for
 // f; see [Stream.CaptureContext]. Calls in f on several goroutines may wait for each other.
 //
+// If f waits for the work of a context, call [Context.Wait] before: a stuck stream then keeps no
+// captures from beginning, nor resets and destructions of executables on other devices from going on.
+//
 // f must not call functions of this package that need CUDA, which return [ErrInCallback],
 // nor wait for a goroutine that begins a capture. Buffers know nothing of work that f
 // enqueues: use [Stream.EnqueueRaw] for it. f's error is returned as the Err of an

@@ -279,6 +279,7 @@ func TestPoolBesideFree(t *testing.T) {
 		"cuMemFree_v2":        func() (io.Closer, error) { return safe.NewBufferWith[uint32](x, 4, safe.BufferOptions{Plain: true}) },
 		"cuMemFreeHost":       func() (io.Closer, error) { return safe.NewPinned[uint32](x, 4, safe.PinnedOptions{}) },
 		"cuMemHostUnregister": func() (io.Closer, error) { return safe.RegisterPinned(x, make([]uint32, 4096), safe.PinnedOptions{}) },
+		"cuLibraryUnload":     func() (io.Closer, error) { return safe.Load(x, compiled, safe.LoadOptions{}) },
 		"cuArrayDestroy":      func() (io.Closer, error) { return safe.NewArray[uint8](x, safe.Extent{Width: 8}, safe.ArrayOptions{}) },
 	} {
 		t.Run(call, func(t *testing.T) {

@@ -124,11 +124,14 @@ func (m *moduleCore) Destroy(wait bool) error {
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &m.ctx.shared.frees}
 	}
-	return m.ctx.destroying("Module.Close", func() error {
-		if m.library != 0 {
-			return driver.CuLibraryUnload(m.library)
-		}
-		return hostWaits.with(0, func() error { return driver.CuModuleUnload(m.module) }) // which waits for the context's work
+	const op = "Module.Close"
+	if m.library != 0 { // which outlives a reset, and later contexts would load it, too
+		return m.ctx.releasing(op, func() error {
+			return hostWaits.with(0, func() error { return driver.CuLibraryUnload(m.library) })
+		})
+	}
+	return m.ctx.destroying(op, func() error {
+		return hostWaits.with(0, func() error { return driver.CuModuleUnload(m.module) })
 	})
 }
 
@@ -161,7 +164,9 @@ func (m *Module) acquire(op string) (*moduleCore, error) {
 
 // Close unloads the module, waiting for its running kernels. Its kernels then return
 // [ErrClosed]. Calls in flight, buffers of [Global] that are open or that work uses, and graphs
-// and executables with its kernels defer the unloading. Further calls do nothing.
+// and executables with its kernels defer the unloading. Further calls do nothing. Close a module
+// after a reset of its context, too: since CUDA 12.0 the driver keeps its code until then, and
+// loads it into later contexts.
 // Source: cuLibraryUnload, cuModuleUnload.
 func (m *Module) Close() error {
 	if m == nil || m.core == nil {

@@ -124,6 +124,11 @@ func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
+	return s.markEnd(wait)
+}
+
+// markEnd is mark with mu held.
+func (s *streamCore) markEnd(wait bool) (m marker, done bool, err error) {
 	if s.over {
 		if s.tail != 0 && rt.InCallback() {
 			return m, false, rt.CodeCallback

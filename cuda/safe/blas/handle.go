@@ -1,6 +1,7 @@
 package blas
 
 import (
+	"context"
 	"errors"
 	"math"
 	"sync"
@@ -75,10 +76,11 @@ type Handle struct {
 
 type core struct {
 	lifetime.Handle
-	anchor     *safe.Event    // keeps x usable
-	witness    *safe.Resource // closed during a reset, and released after it
-	waits      bool           // for the release of witness; for Destroy
-	released   atomic.Bool    // witness
+	leave      func()         // releases what keeps x usable
+	witness    func()         // releases a resource, which a reset delays until it is over
+	waits      bool           // for that; for Destroy
+	released   atomic.Bool    // the resource of witness
+	destroys   lifetime.Queue // of this core: its destruction waits for the context
 	x          *safe.Context
 	capability int // 90 for 9.0
 	full       bool
@@ -130,16 +132,17 @@ func Open(x *safe.Context, o Options) (*Handle, error) {
 }
 
 func newCore(x *safe.Context, o Options) (*core, error) {
-	anchor, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
-	if err != nil {
+	c := &core{full: o.FullReduction}
+	var err error
+	if c.x, c.leave, err = hold(x, func() {}); err != nil {
 		return nil, err
 	}
-	c := &core{anchor: anchor, x: anchor.Context(), full: o.FullReduction}
-	if c.witness, err = safe.NewResource(x, func() { c.released.Store(true) }); err != nil {
-		return nil, errors.Join(err, anchor.Close())
+	if _, c.witness, err = hold(x, func() { c.released.Store(true) }); err == nil {
+		err = c.Handle.Open(c, nil)
 	}
-	if err := c.Handle.Open(c, nil); err != nil {
-		return nil, errors.Join(err, c.witness.Close(), anchor.Close())
+	if err != nil {
+		c.leave()
+		return nil, err
 	}
 	major, minor, err := c.x.Device().ComputeCapability()
 	if err != nil {
@@ -158,6 +161,18 @@ func newCore(x *safe.Context, o Options) (*core, error) {
 	return c, nil
 }
 
+// hold makes a resource that ends after leave. [safe.Context.CloseAll] does not end it. Until then,
+// the context that hold returns is usable.
+func hold(x *safe.Context, release func()) (usable *safe.Context, leave func(), err error) {
+	r, err := safe.NewResource(x, release)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer r.Close()
+	leave, err = safe.Retain(r.Arg())
+	return r.Context(), leave, err
+}
+
 func or(v, standard int) int {
 	if v == 0 {
 		return standard
@@ -167,7 +182,7 @@ func or(v, standard int) int {
 
 // create creates the handles.
 func (c *core) create(o Options) error {
-	return c.x.WithoutCaptures(func() error {
+	return c.whole(func() error {
 		for i := range c.handles {
 			h := &c.handles[i]
 			if err := cublas.CublasCreate(&h.raw); err != nil {
@@ -189,6 +204,15 @@ func (c *core) create(o Options) error {
 	})
 }
 
+// whole calls f, for which cuBLAS may wait for the context's work, while no stream captures. Captures, and
+// destructions on every device, wait for f. So whole waits before for the work that is there now.
+func (c *core) whole(f func() error) error {
+	if err := c.x.Wait(context.Background()); err != nil && !safe.IsFatal(err) {
+		return err
+	}
+	return c.x.WithoutCaptures(f)
+}
+
 // With returns the same Handle with another arithmetic. Its own Close does nothing. If m is no
 // constant of Math, its calls return [safe.ErrInvalidArgument].
 func (h *Handle) With(m Math) *Handle {
@@ -204,7 +228,9 @@ func (h *Handle) With(m Math) *Handle {
 
 // Close destroys the handles of cuBLAS and releases the workspaces. Calls in flight, and work
 // that they have enqueued, complete: graphs and their executables keep their workspaces. Close
-// waits for all work of the context. While a stream of the context is capturing, the release
+// waits for all work of the context. For work that is enqueued meanwhile, cuBLAS waits:
+// captures on the context begin after that, and so do resets and destructions of
+// executables on every device. While a stream of the context is capturing, the release
 // is deferred until the capture has ended. Closing again does nothing.
 // Source: cublasDestroy_v2, cublasLtDestroy.
 func (h *Handle) Close() error {
@@ -248,30 +274,30 @@ func (h *Handle) acquire() (*core, error) {
 // Kind implements lifetime.Object.
 func (c *core) Kind() string { return "blas handle" }
 
-// destroys has a goroutine of its own, as destruction waits for the context.
-var destroys lifetime.Queue
-
 // Destroy implements lifetime.Object.
 func (c *core) Destroy(wait bool) error {
 	if c.waits && !c.released.Load() {
 		return lifetime.ErrLater
 	}
 	if !wait {
-		return &lifetime.Elsewhere{Queue: &destroys}
+		return &lifetime.Elsewhere{Queue: &c.destroys}
 	}
-	err := c.x.WithoutCaptures(c.destroy)
+	err := c.whole(c.destroy)
 	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
 		return lifetime.ErrLater
 	}
 	if errors.Is(err, safe.ErrReset) {
 		if !c.waits { // CUDA may yet refuse the reset
 			c.waits = true
-			_ = c.witness.Close()
+			c.witness()
 			return lifetime.ErrLater
 		}
 		err = nil // the reset has destroyed everything
 	}
-	return errors.Join(err, c.workspaces.close(), c.witness.Close(), c.anchor.Close())
+	err = errors.Join(err, c.workspaces.close())
+	c.witness()
+	c.leave()
+	return err
 }
 
 func (c *core) destroy() (err error) {

@@ -317,6 +317,21 @@ func TestCloseInCapture(t *testing.T) {
 	assert.EqualValues(t, 4, download(t, m[2].Buffer)[0])
 }
 
+// TestCloseAllInCapture: a handle whose release waits for a capture keeps the context until then, also if
+// the program closes everything.
+func TestCloseAllInCapture(t *testing.T) {
+	needsDouble(t)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	before := len(lines(t))
+	h, err := blas.Open(x, blas.Options{Workspace: 4096})
+	require.NoError(t, err)
+	g, err := stream(t, x).Capture(func() error { return errors.Join(h.Close(), x.CloseAll(), x.Close()) })
+	require.NoError(t, errors.Join(err, g.Close()))
+	assert.Eventually(t, func() bool { return destroyed(lines(t)[before:]) == 3 }, time.Minute, time.Millisecond)
+	assert.Eventually(t, func() bool { return simulated.Live("") == 0 }, time.Minute, time.Millisecond, "nothing keeps the context")
+}
+
 // TestDroppedHandle: the garbage collector destroys handles that the program has not closed.
 func TestDroppedHandle(t *testing.T) {
 	needsDouble(t)

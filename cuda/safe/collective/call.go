@@ -130,6 +130,9 @@ func both(first, second error) error {
 
 // run enqueues the operations in one group.
 func (g *Calls) run(op string) error {
+	if err := mayWait(op); err != nil { // list waits for locks
+		return err
+	}
 	g.sort()
 	for i, c := range g.cores {
 		err := c.session.usable()

@@ -248,6 +248,10 @@ func (c *Comm) Abort(cause error) {
 // uses it has completed, and after graphs with its operations and their executables are
 // closed. It ends the registrations. Closing again does nothing.
 //
+// After a reset of the context by safe.Device.ResetPrimary, Close aborts the communicators of the
+// other ranks. NCCL then keeps its memory of the process, as it must not use what the reset has
+// destroyed. So shut communicators down before a reset.
+//
 // Other ranks may then not enqueue operations either. A program that ends should call
 // [Comm.Shutdown], as other ranks may need this process until all work is complete. Errors
 // of the release go to the function of safe.OnError.
@@ -265,7 +269,8 @@ func (c *Comm) Close() error {
 
 // Shutdown closes the communicator and waits until NCCL has released it, which it does when
 // all ranks close theirs. If ctx ends first, Shutdown aborts the communicator and returns
-// the cause. It returns the error that the communicator was aborted with, if it was.
+// the cause. It returns the error that the communicator was aborted with, if it was. In a host
+// function it closes the communicator, does not wait, and returns [safe.ErrInCallback].
 func (c *Comm) Shutdown(ctx context.Context) error {
 	const op = "Comm.Shutdown"
 	if c == nil || c.core == nil {
@@ -273,6 +278,9 @@ func (c *Comm) Shutdown(ctx context.Context) error {
 	}
 	if err := c.Close(); err != nil {
 		return named(op, err)
+	}
+	if err := mayWait(op); err != nil {
+		return err
 	}
 	select {
 	case <-c.core.gone:

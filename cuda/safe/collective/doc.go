@@ -21,11 +21,12 @@
 // lengths do not match or a rank does not exist, safe.ErrOverlap if buffers overlap that
 // must not, safe.ErrContextMismatch if the stream or a buffer is on another device than the
 // communicator, safe.ErrInvalidArgument for an unknown [Op], safe.ErrNotSupported for a
-// reduction of 8-bit floats before compute capability 9.0, and safe.ErrClosed if the
-// communicator, the stream or a buffer is closed.
+// reduction of 8-bit floats before compute capability 9.0, safe.ErrClosed if the
+// communicator, the stream or a buffer is closed, and safe.ErrInCallback in a host function.
 //
 // NCCL connects the ranks at their first operations. Such a call waits for the other ranks;
-// [Comm.Abort] ends it. So run each kind of operation once before you capture it. A
+// [Comm.Abort] ends it. Until then, other calls on its stream wait, and so do resets and the
+// release of closed executables on every device. So run each kind of operation once before you capture it. A
 // goroutine that serves several ranks puts their operations into one [Group].
 //
 // # Failures

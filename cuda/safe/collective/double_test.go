@@ -17,7 +17,8 @@ type control struct {
 	Busy, Async, Fail, Hang, Absent, HangsInit, HangsFinal       int32
 	Live, Destroyed, Aborted, Finalized                          int32
 	Overlapped, Blocking, Element, Operations, Groups, Multicast int32
-	Skips, Registered, Deregistered, Cleaned, Stale, Used, Freed int32
+	Skips, Registered, Deregistered, Cleaned, Stale, Used        int32
+	Identified, Freed                                            int32
 }
 
 // told is what the double of NCCL in this process is told. On a GPU it stays zero.

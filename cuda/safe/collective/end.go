@@ -23,6 +23,7 @@ func (c *core) abort(err error) {
 // end has NCCL release the communicator: in order, or at once if it has failed.
 func (c *core) end() {
 	err := c.finalize()
+	c.tellReset(err)
 	if err != nil && c.err() == nil {
 		c.leave(&abortError{err})
 		lifetime.Report(named("Comm.Close", err))
@@ -51,6 +52,7 @@ func (c *core) end() {
 		defer func() { *c.raw = 0 }()
 		return release(*c.raw)
 	})
+	c.tellReset(err)
 	c.forgetAll()
 	if err != nil && !errors.Is(err, nccl.NcclInProgress) {
 		lifetime.Report(named("Comm.Close", err))
@@ -63,6 +65,14 @@ func (c *core) end() {
 		lifetime.Report(named("Comm.Close", err))
 	}
 	close(c.gone)
+}
+
+// tellReset fails the session if err is that of a reset: the other ranks would wait for this one. NCCL is
+// not called any more, as it would use what the reset has destroyed.
+func (c *core) tellReset(err error) {
+	if errors.Is(err, safe.ErrReset) {
+		c.session.fail(err)
+	}
 }
 
 // whole calls f while no stream of the device captures: NCCL synchronizes its own streams,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -41,6 +42,15 @@ func (e *abortError) Unwrap() []error { return []error{ErrAborted, e.cause} }
 // refuse returns a *safe.Error with a formatted Detail.
 func refuse(op string, err error, format string, args ...any) error {
 	return &safe.Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
+}
+
+// mayWait returns safe.ErrInCallback where a call must not wait: the locks and the ranks that it waits
+// for may need the driver's thread.
+func mayWait(op string) error {
+	if rt.InCallback() {
+		return &safe.Error{Op: op, Err: safe.ErrInCallback}
+	}
+	return nil
 }
 
 // named makes op the operation of err, which may come from a step of it.

@@ -155,12 +155,18 @@ func (w *world) warm(t *testing.T, b []*safe.Buffer[int32]) {
 // stuck enqueues an all-reduce of rank 0 alone.
 func (w *world) stuck(t *testing.T) {
 	t.Helper()
+	w.stuckAt(t, 0)
+}
+
+// stuckAt enqueues an all-reduce of one rank alone.
+func (w *world) stuckAt(t *testing.T, rank int) {
+	t.Helper()
 	if len(w.comms) < 2 {
 		t.Skip("needs two devices")
 	}
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
 	w.warm(t, b)
-	require.NoError(t, AllReduce(w.comms[0], w.streams[0], b[0], b[0], Sum))
+	require.NoError(t, AllReduce(w.comms[rank], w.streams[rank], b[rank], b[rank], Sum))
 }
 
 // aborted checks what comes after an abort because of cause.

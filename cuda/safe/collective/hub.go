@@ -26,7 +26,6 @@ type hub struct {
 	secret  string
 	size    int
 	timeout time.Duration
-	id      nccl.NcclUniqueId
 	server  net.Listener
 
 	mu      sync.Mutex
@@ -47,9 +46,9 @@ type spoke struct {
 	left           bool
 }
 
-func newHub(s *session, l net.Listener, o *Options, id nccl.NcclUniqueId) *hub {
+func newHub(s *session, l net.Listener, o *Options) *hub {
 	h := &hub{
-		session: s, secret: o.Secret, size: o.Size, timeout: o.timeout(), id: id, server: l,
+		session: s, secret: o.Secret, size: o.Size, timeout: o.timeout(), server: l,
 		ranks: make([]*spoke, o.Size), all: make(chan struct{}), alone: make(chan struct{}),
 	}
 	go h.accept()
@@ -139,7 +138,7 @@ func (h *hub) meet(l *link) (int, *spoke, error) {
 	return int(j.rank), s, h.join(int(j.rank), s)
 }
 
-// join takes in a rank. The last one completes the communicator.
+// join takes in a rank. The last one completes the communicator: see welcome.
 func (h *hub) join(rank int, s *spoke) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,10 +154,20 @@ func (h *hub) join(rank int, s *spoke) error {
 	}
 	h.server.Close()
 	close(h.all)
-	for _, s := range h.ranks[1:] {
-		s.post(welcome(h.secret, s.server, s.client, &h.id))
-	}
 	return nil
+}
+
+// welcome makes the identifier and tells it to the ranks, which have all joined.
+func (h *hub) welcome() (id nccl.NcclUniqueId, err error) {
+	if id, err = newID(); err != nil {
+		return id, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.ranks[1:] {
+		s.post(welcome(h.secret, s.server, s.client, &id))
+	}
+	return id, nil
 }
 
 // complete returns whether all ranks have joined. mu is held.

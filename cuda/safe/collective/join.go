@@ -94,6 +94,9 @@ func (o *Options) listenAddress() string {
 // Source: ncclGetUniqueId, ncclCommInitRankConfig.
 func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 	const op = "collective.Join"
+	if err := mayWait(op); err != nil { // before the other ranks take this one for present
+		return nil, err
+	}
 	if err := o.check(op); err != nil {
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 		return nil, named(op, err)
 	}
 	s := newSession()
-	id, err := meet(ctx, s, &o)
+	identify, err := meet(ctx, s, &o)
 	if err != nil {
 		return nil, named(op, err)
 	}
@@ -116,36 +119,36 @@ func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 		}
 		return nil, err
 	}
-	if err := connect(ctx, s, id, []*core{c}); err != nil {
+	if err := connect(ctx, s, identify, []*core{c}); err != nil {
 		return nil, named(op, err)
 	}
 	return c.user(), nil
 }
 
-// meet brings all ranks together: they get the identifier that rank 0 makes.
-func meet(ctx context.Context, s *session, o *Options) (id nccl.NcclUniqueId, err error) {
+// meet brings all ranks together. They get the identifier that rank 0 makes by identify.
+func meet(ctx context.Context, s *session, o *Options) (identify func() (nccl.NcclUniqueId, error), err error) {
 	if o.Rank > 0 {
 		m, id, err := dial(ctx, s, o)
 		if err == nil {
 			s.peers = m
 			go m.listen()
 		}
-		return id, err
+		return func() (nccl.NcclUniqueId, error) { return id, nil }, err
 	}
-	if id, err = newID(); err != nil || o.Size == 1 {
-		return id, err
+	if o.Size == 1 {
+		return newID, nil
 	}
 	var l net.ListenConfig
 	server, err := l.Listen(ctx, "tcp", o.listenAddress())
 	if err != nil {
-		return id, fmt.Errorf("rank 0 cannot listen: %w", err)
+		return nil, fmt.Errorf("rank 0 cannot listen: %w", err)
 	}
-	h := newHub(s, server, o, id)
+	h := newHub(s, server, o)
 	s.peers = h
 	if err := h.wait(ctx); err != nil {
 		h.fail(err)
 		h.end()
-		return id, err
+		return nil, err
 	}
-	return id, nil
+	return h.welcome, nil
 }

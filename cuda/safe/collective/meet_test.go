@@ -38,8 +38,12 @@ func meets(ctx context.Context, o Options) chan met {
 	done := make(chan met, 1)
 	go func() {
 		s := newSession()
-		id, err := meet(ctx, s, &o)
-		done <- met{s, id, err}
+		m := met{session: s}
+		identify, err := meet(ctx, s, &o)
+		if m.err = err; err == nil {
+			m.id, m.err = identify()
+		}
+		done <- m
 	}()
 	return done
 }
@@ -140,6 +144,7 @@ func TestMeetLostAtOnce(t *testing.T) {
 		one, two := o, o
 		two.Rank = 2
 		ranks := []chan met{meets(soon(t), one), meets(soon(t), two)}
+		h.welcomeAll(t)
 		all := []met{<-ranks[0], <-ranks[1]}
 		require.NoError(t, errors.Join(all[0].err, all[1].err))
 		ended := make(chan struct{})
@@ -198,7 +203,7 @@ func TestMeetRefused(t *testing.T) {
 	}
 	o.Rank = 2
 	two := meets(soon(t), o)
-	require.NoError(t, h.wait(soon(t)))
+	h.welcomeAll(t)
 	all := []met{<-one, <-two}
 	require.NoError(t, errors.Join(all[0].err, all[1].err))
 	leaves(all...)
@@ -209,7 +214,7 @@ func hosts(t *testing.T, o Options) *hub {
 	t.Helper()
 	l, err := net.Listen("tcp", o.Address)
 	require.NoError(t, err)
-	h := newHub(newSession(), l, &o, nccl.NcclUniqueId{})
+	h := newHub(newSession(), l, &o)
 	t.Cleanup(h.end)
 	return h
 }
@@ -222,6 +227,14 @@ func (h *hub) has(t *testing.T, n int) {
 		defer h.mu.Unlock()
 		return h.joined == n
 	}, time.Minute, time.Millisecond)
+}
+
+// welcomeAll waits until all ranks have joined, and gives them the identifier.
+func (h *hub) welcomeAll(t *testing.T) {
+	t.Helper()
+	require.NoError(t, h.wait(soon(t)))
+	_, err := h.welcome()
+	require.NoError(t, err)
 }
 
 // TestMeetAgain: the place of a rank that dies before all have come is free again.
@@ -237,9 +250,9 @@ func TestMeetAgain(t *testing.T) {
 	one := meets(soon(t), o)
 	h.has(t, 1)
 	o.Rank = 2
-	two := <-meets(soon(t), o)
-	require.NoError(t, h.wait(soon(t)))
-	all := []met{<-one, two}
+	two := meets(soon(t), o)
+	h.welcomeAll(t)
+	all := []met{<-one, <-two}
 	require.NoError(t, errors.Join(all[0].err, all[1].err))
 	leaves(all...)
 }

@@ -42,10 +42,13 @@ func (c Comms) Shutdown(ctx context.Context) error {
 // No stream of the devices may be capturing meanwhile; captures that begin wait.
 //
 // It returns an error that matches errors.ErrUnsupported if there is no NCCL library, or one
-// before 2.14.
+// before 2.14, and [safe.ErrInCallback] in a host function.
 // Source: ncclGetUniqueId, ncclCommInitRankConfig.
 func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
 	const op = "collective.Open"
+	if err := mayWait(op); err != nil {
+		return nil, err
+	}
 	if len(contexts) == 0 {
 		return nil, refuse(op, safe.ErrInvalidArgument, "no context")
 	}
@@ -59,8 +62,7 @@ func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
 			}
 		}
 	}
-	id, err := newID()
-	if err != nil {
+	if err := load(); err != nil {
 		return nil, named(op, err)
 	}
 	if err := befriend(contexts); err != nil {
@@ -69,12 +71,14 @@ func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
 	s := newSession()
 	cores := make([]*core, len(contexts))
 	for i, x := range contexts {
-		if cores[i], err = newCore(op, x, s, i, len(contexts)); err != nil {
+		c, err := newCore(op, x, s, i, len(contexts))
+		if err != nil {
 			s.lose(err)
 			return nil, err
 		}
+		cores[i] = c
 	}
-	if err := connect(ctx, s, id, cores); err != nil {
+	if err := connect(ctx, s, newID, cores); err != nil {
 		return nil, named(op, err)
 	}
 	comms := make(Comms, len(cores))
@@ -103,7 +107,8 @@ func befriend(contexts []*safe.Context) error {
 	return nil
 }
 
-// newID makes the identifier of a communicator. NCCL in this process serves it.
+// newID makes the identifier of a communicator. NCCL serves it in this process by a socket and a thread,
+// which end only once all ranks have connected: so make it last.
 func newID() (id nccl.NcclUniqueId, err error) {
 	if err := load(); err != nil {
 		return id, err
@@ -149,22 +154,38 @@ func options() *nccl.NcclConfig_t {
 
 // connect has NCCL make the communicators of cores and connect them with the other ranks. If
 // it fails, the session is lost.
-func connect(ctx context.Context, s *session, id nccl.NcclUniqueId, cores []*core) error {
+func connect(ctx context.Context, s *session, identify func() (nccl.NcclUniqueId, error), cores []*core) error {
 	contexts := make([]*safe.Context, len(cores))
 	for i, c := range cores {
 		contexts[i] = c.x
 	}
 	var err error
 	outer := contexts[0].WithoutCaptures(func() error {
-		if err = begin(id, cores); err == nil {
-			err = finish(ctx, cores)
-		}
+		err = initialize(ctx, s, identify, cores)
 		return nil
 	}, contexts[1:]...)
 	if err = errors.Join(outer, err); err != nil {
 		s.fail(err)
 	}
 	return err
+}
+
+// initialize is connect inside of WithoutCaptures. It makes no identifier if the ranks will not connect.
+func initialize(ctx context.Context, s *session, identify func() (nccl.NcclUniqueId, error), cores []*core) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	id, err := identify()
+	if err != nil {
+		return err
+	}
+	if err := begin(id, cores); err != nil {
+		return err
+	}
+	return finish(ctx, cores)
 }
 
 // begin starts the connection of all ranks of this process, which waits for the others.

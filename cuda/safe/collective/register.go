@@ -35,11 +35,14 @@ type Registration struct {
 //
 // Register returns [safe.ErrInvalidArgument] if the buffer is empty or launches of a graph
 // allocate it, [safe.ErrContextMismatch] if it belongs to another device,
-// [safe.ErrCapturing] while a stream of the device is capturing, and an error that matches
-// errors.ErrUnsupported with NCCL before 2.19.
+// [safe.ErrCapturing] while a stream of the device is capturing, [safe.ErrInCallback] in a host
+// function, and an error that matches errors.ErrUnsupported with NCCL before 2.19.
 // Source: ncclCommRegister.
 func Register[T any](c *Comm, b *safe.Buffer[T]) (*Registration, error) {
 	const op = "collective.Register"
+	if err := mayWait(op); err != nil {
+		return nil, err
+	}
 	core, err := c.acquire(op)
 	if err != nil {
 		return nil, err

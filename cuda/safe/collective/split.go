@@ -20,7 +20,8 @@ const NoColor = nccl.NCCL_SPLIT_NOCOLOR
 // Wait for the work of c before. If ctx ends first, Split aborts c and returns the cause. The
 // new communicator fails and is aborted together with c, but it is closed by itself.
 //
-// It returns an error that matches errors.ErrUnsupported with NCCL before 2.18.
+// It returns an error that matches errors.ErrUnsupported with NCCL before 2.18, and
+// [safe.ErrInCallback] in a host function.
 // Source: ncclCommSplit.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	all, err := splitAll(ctx, "Comm.Split", Comms{c}, []int{color}, []int{key})
@@ -41,6 +42,9 @@ func (c Comms) Split(ctx context.Context, colors ...int) (Comms, error) {
 }
 
 func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (Comms, error) {
+	if err := mayWait(op); err != nil {
+		return nil, err
+	}
 	if len(colors) != len(comms) || len(comms) == 0 {
 		return nil, refuse(op, safe.ErrInvalidArgument, "%d colors for %d ranks", len(colors), len(comms))
 	}

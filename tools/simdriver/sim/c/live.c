@@ -102,6 +102,7 @@ void simPurge(void)
 {
 	pthread_mutex_lock(&sim.lock);
 	contexts_end();
+	libraries_end();
 	externals_end(0);
 	graphs_end();
 	pools_end();

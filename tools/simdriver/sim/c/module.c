@@ -72,9 +72,10 @@ static CUresult place(struct module *m)
 	return OUT_OF_MEMORY;
 }
 
-static void module_end(struct module *m)
+/* module_leave ends what a module has in its context. Of a library, only its handle is left. */
+static void module_leave(struct module *m)
 {
-	for (int i = 0; i < m->nfunctions; i++) {
+	for (int i = 0; i < m->nfunctions && m->context; i++) {
 		handle_end(m->functions[i].handle);
 		handle_end(m->functions[i].kernel_handle);
 	}
@@ -83,23 +84,50 @@ static void module_end(struct module *m)
 			block_free(m->globals[i].block);
 	if (m->handle)
 		handle_end(m->handle);
-	if (m->library) {
-		handle_end(m->library);
+	if (m->library)
 		live_count(MODULE, m->handle != 0); /* counted as one */
-	}
+	contents_free(m);
+	m->functions = 0;
+	m->globals = 0;
+	m->nfunctions = m->nglobals = 0;
+	m->handle = 0;
+	m->context = 0;
+	m->left = true;
+}
+
+static void module_end(struct module *m)
+{
+	module_leave(m);
+	if (m->library)
+		handle_end(m->library);
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
 		if (modules[i] == m)
 			modules[i] = 0;
-	contents_free(m);
 	free(m->ptx);
 	free(m);
 }
 
 void modules_end(struct context *c)
 {
+	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+		struct module *m = modules[i];
+
+		if (!m || m->context != c)
+			continue;
+		if (m->library) { /* is of the process */
+			module_leave(m);
+			continue;
+		}
+		live_lost(1);
+		module_end(m);
+	}
+}
+
+void libraries_end(void)
+{
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-		if (modules[i] && modules[i]->context == c) {
-			live_lost(1);
+		if (modules[i] && modules[i]->library) {
+			free(handle_find(LIBRARY, modules[i]->library));
 			module_end(modules[i]);
 		}
 }
@@ -283,7 +311,7 @@ CUresult cuLibraryLoadData(CUlibrary *handle, const void *image, CUjit_option *o
 	return place(m);
 }
 
-/* use finds a library's module for the current context. Here it is the same for all uses. */
+/* use finds a library's module for the current context. Here it is the same for all uses, and none after that context. */
 static CUresult use(CUlibrary handle, struct module **m)
 {
 	struct library *l = handle_get(LIBRARY, handle);
@@ -294,6 +322,8 @@ static CUresult use(CUlibrary handle, struct module **m)
 	*m = l->module;
 	if (!current())
 		return INVALID_CONTEXT;
+	if ((*m)->left)
+		return NOT_SUPPORTED;
 	if ((*m)->context)
 		return (*m)->context == current() ? OK : NOT_SUPPORTED;
 	if ((r = compile(*m, current(), l->log)))

@@ -38,6 +38,7 @@ struct module {
 	struct global *globals;
 	int nfunctions, nglobals;
 	char *ptx; /* that is not compiled yet */
+	bool left; /* a library whose context has ended */
 };
 
 /* A kernel is one that can run: one of a few that are built in, or one of the program's. */
@@ -92,4 +93,7 @@ CUresult function_get(CUfunction handle, struct function **f);
 bool kernel_loaded(const struct item *i);
 /* kernel_item makes the work of a launch, whose stream does not count. */
 CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra, struct item **i);
+/* modules_end ends the modules of a context, but no library. */
 void modules_end(struct context *c);
+/* libraries_end ends the libraries of all contexts. */
+void libraries_end(void);

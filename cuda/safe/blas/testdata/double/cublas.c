@@ -46,6 +46,9 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t h)
 {
 	if (!has_context())
 		return NOT_INITIALIZED;
+	unsigned (*synchronize)(void) = driver_function("cuCtxSynchronize"); // as cuBLAS does
+	if (synchronize)
+		synchronize();
 	note("destroy", h, NULL, NULL, 0);
 	free(h);
 	return SUCCESS;

@@ -23,5 +23,6 @@ struct control {
 	int32_t cleaned;    /* registrations that the end of a communicator ended */
 	int32_t stale;      /* deregistrations of nothing, or after the communicator was finalized */
 	int32_t used;       /* registrations that were ended before operations on their memory */
+	int32_t identified; /* calls of ncclGetUniqueId, so far */
 	int32_t freed;      /* registrations that were ended after their memory was freed */
 };

@@ -459,6 +459,7 @@ const char *ncclGetLastError(struct comm *c) { return c ? "of a communicator" : 
 
 int ncclGetUniqueId(id_t128 *id)
 {
+	__atomic_add_fetch(&control->identified, 1, __ATOMIC_RELAXED);
 	const char *set = getenv("NCCL_NVLS_ENABLE");
 	control->multicast = set ? atoi(set) : -1;
 	memset(id, 0, sizeof *id);
