@@ -227,9 +227,6 @@ func (s *streamCore) unlockWork(capture *capturing) {
 	if s.legacy() {
 		s.ctx.shared.legacy.leaveLong()
 	}
-	if s.foreign && s.Over() { // closed during the call, which was too long for Close
-		s.concludeHere()
-	}
 	s.mu.Unlock()
 }
 

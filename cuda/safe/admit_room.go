@@ -157,17 +157,19 @@ const (
 )
 
 // prepare makes the internal streams that releases, copies and allocations need, while the driver still
-// creates one beside stuck work. A failure shows when one is needed.
+// creates one beside stuck work.
 func (c *contextCore) prepare() {
 	s := c.shared
 	if s.crowd.now.Load() < smallCrowd/2 || s.prepared.Load() || rt.InCallback() || s.prepared.Swap(true) {
 		return
 	}
-	_, _ = s.heap.ready(c)
-	for _, p := range []*streamPool{&s.releases, &s.copies} {
-		if raw, err := p.get(c); err == nil {
-			p.put(raw, math.MaxInt32)
+	for _, p := range []*streamPool{&s.releases, &s.copies, &s.heap.streams} {
+		raw, err := p.get(c)
+		if err != nil {
+			s.prepared.Store(false)
+			return
 		}
+		p.put(raw, math.MaxInt32)
 	}
 }
 

@@ -296,7 +296,7 @@ func (c *contextCore) leave(alone bool) bool {
 // empty destroys the pools, and takes the device's access to the heaps of other contexts
 // that no other context needs. The context must be current.
 func (s *contextState) empty() error {
-	err := errors.Join(s.copies.empty(), s.releases.empty(), s.spare.empty(), s.events.empty())
+	err := errors.Join(s.copies.empty(), s.releases.empty(), s.heap.streams.empty(), s.spare.empty(), s.events.empty())
 	s.mu.Lock()
 	peers := slices.Collect(maps.Keys(s.peers))
 	s.mu.Unlock()

@@ -114,42 +114,6 @@ func TestBorrowedStreamDestroyedBeforeReset(t *testing.T) {
 	})
 }
 
-// TestBorrowedStreamDestroyedAfterCall: a borrowed stream that is closed during a call is not used any more
-// once the call has returned.
-func TestBorrowedStreamDestroyedAfterCall(t *testing.T) {
-	needsSimulated(t)
-	for name, call := range map[string]func(x *safe.Context, s *safe.Stream, b *safe.Buffer[uint32], finish chan struct{}) error{
-		"EnqueueRaw": func(_ *safe.Context, s *safe.Stream, b *safe.Buffer[uint32], finish chan struct{}) error {
-			return s.EnqueueRaw(func(driver.CUstream) error { <-finish; return nil }, b.Arg())
-		},
-		"ZeroAsync": func(x *safe.Context, s *safe.Stream, b *safe.Buffer[uint32], _ chan struct{}) error {
-			simulated.Delay("cuMemsetD8Async", 100*time.Millisecond)
-			return b.ZeroAsync(s)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			drivertest.InChild(t, func(t *testing.T) {
-				x := open(t, 0)
-				raw, b := rawStream(t, x), buffer[uint32](t, x, 4)
-				s, err := safe.BorrowStream(raw, x, nil)
-				require.NoError(t, err)
-				r, busy, goOn := holding(t, open(t, 1))
-				require.NoError(t, r.Close())
-				<-busy // the reaper
-				finish := make(chan struct{})
-				called := background(func() { assert.NoError(t, call(x, s, b, finish)) })
-				require.NoError(t, s.Close())
-				close(finish)
-				<-called
-				require.NoError(t, x.WithCurrent(func() error { return errors.Join(driver.CuStreamSynchronize(raw), driver.CuStreamDestroy(raw)) }))
-				close(goOn)
-				require.Eventually(t, safe.ReaperIdle, atOnce, time.Millisecond)
-				noViolation(t)
-			})
-		})
-	}
-}
-
 // TestCloseContextBesideWork: a context that is closed while a stream that it does not own has work, and is
 // closed, too, holds up no launch on another device.
 func TestCloseContextBesideWork(t *testing.T) {

@@ -67,26 +67,32 @@ func lock(op string, mu locker) error {
 	return nil
 }
 
-// destroying is withCurrent for destroying an object. A reset of the context has
-// destroyed it already. While a reset waits, which CUDA may refuse, destroying returns
-// lifetime.ErrLater.
-func (c *contextCore) destroying(op string, f func() error) error {
+// tryCurrent is withCurrent that returns lifetime.ErrLater while a reset waits, which CUDA may refuse, and
+// rt.CodeReset after a reset.
+func (c *contextCore) tryCurrent(f func() error) error {
 	waits, err := c.shared.attempt(func() error { return c.withCurrent(f) })
-	switch {
-	case err == rt.CodeReset && waits:
+	if err == rt.CodeReset && waits {
 		return lifetime.ErrLater
-	case err == rt.CodeReset:
-		return nil
 	}
-	return wrap(op, err)
+	return err
+}
+
+// destroying is tryCurrent for destroying an object. A reset of the context has destroyed it
+// already.
+func (c *contextCore) destroying(op string, f func() error) error {
+	switch err := c.tryCurrent(f); err {
+	case rt.CodeReset:
+		return nil
+	case lifetime.ErrLater:
+		return err
+	default:
+		return wrap(op, err)
+	}
 }
 
 // tryDestroy calls f, which destroys an object that a call has made, with the context current. It fails
-// while a reset waits, which CUDA may refuse.
-func (c *contextCore) tryDestroy(f func() error) bool {
-	waits, err := c.shared.attempt(func() error { return c.withCurrent(f) })
-	return err != rt.CodeReset || !waits
-}
+// while a reset waits.
+func (c *contextCore) tryDestroy(f func() error) bool { return c.tryCurrent(f) != lifetime.ErrLater }
 
 // destroyLater has q call tryDestroy until it succeeds. The caller has acquired the context.
 func (c *contextCore) destroyLater(q *lifetime.Queue, f func() error) {

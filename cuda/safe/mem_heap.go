@@ -21,14 +21,15 @@ import (
 // allocated. That stream carries nothing else, and the pool may not make it wait for other
 // streams: so it is always idle, and any stream may use a new block at once.
 type heap struct {
-	state  atomic.Int32
-	mu     sync.Mutex // held to make, share, trim and end the pool
-	over   bool       // the context is about to be destroyed
-	pool   *poolCore
-	stream driver.CUstream
-	shared map[driver.CUdevice]struct{} // other devices that have access
-	cache  blockCache
-	left   *poolCore // that is to be destroyed with the context
+	state   atomic.Int32
+	mu      sync.Mutex // held to make, share, trim and end the pool
+	over    bool       // the context is about to be destroyed
+	pool    *poolCore
+	stream  driver.CUstream
+	streams streamPool                   // has the stream until there is a pool
+	shared  map[driver.CUdevice]struct{} // other devices that have access
+	cache   blockCache
+	left    *poolCore // that is to be destroyed with the context
 }
 
 // The states of a heap.
@@ -69,7 +70,7 @@ func (h *heap) make(c *contextCore) error {
 	if err != nil {
 		return err
 	}
-	if err := h.equip(c.shared); err != nil {
+	if err := h.equip(c); err != nil {
 		return errors.Join(err, driver.CuMemPoolDestroy(h.pool.raw))
 	}
 	h.state.Store(madeHeap)
@@ -77,17 +78,18 @@ func (h *heap) make(c *contextCore) error {
 }
 
 // equip sets the attributes of a new pool and makes its stream.
-func (h *heap) equip(s *contextState) error {
+func (h *heap) equip(c *contextCore) (err error) {
 	if err := h.pool.put(driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0); err != nil {
 		return err
 	}
 	if err := h.pool.put(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, math.MaxUint64); err != nil {
 		return err
 	}
-	if err := h.share(s); err != nil {
+	if err := h.share(c.shared); err != nil {
 		return err
 	}
-	return driver.CuStreamCreate(&h.stream, uint32(driver.CU_STREAM_NON_BLOCKING))
+	h.stream, err = h.streams.get(c)
+	return err
 }
 
 // share gives access to the devices whose contexts EnablePeerAccess lets use the memory of

@@ -223,12 +223,15 @@ func (p *physicalCore) Destroy(bool) error {
 // context: then f runs without a context. It returns lifetime.ErrLater, without a call of f,
 // while a reset of the device waits or is under way.
 func (c *contextCore) releasing(op string, f func() error) error {
-	waits, err := c.shared.attempt(func() error { return c.withCurrent(f) })
-	if err != rt.CodeReset {
+	switch err := c.tryCurrent(f); err {
+	case lifetime.ErrLater:
+		return err
+	case rt.CodeReset:
+	default:
 		return wrap(op, err)
 	}
 	resets := resetting(c.device.raw) // another reset would not wait for f, as the context is gone
-	if waits || !resets.TryRLock() {
+	if !resets.TryRLock() {
 		return lifetime.ErrLater
 	}
 	defer resets.RUnlock()

@@ -169,9 +169,9 @@ func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
 }
 
 // BorrowStream makes a stream that was created elsewhere usable with this package, and
-// never destroys it. Close the Stream before its owner destroys CUDA's stream; calls that were in
-// flight then must have returned, too. owner may be nil; otherwise it stays reachable until the Stream is
-// closed. The stream must not be capturing. Once work was enqueued on the Stream, capture with
+// never destroys it. Before its owner destroys CUDA's stream, wait until calls on the Stream have
+// returned and its captures have ended, and then close the Stream. owner may be nil; otherwise it stays
+// reachable until the Stream is closed. The stream must not be capturing. Once work was enqueued on the Stream, capture with
 // [Stream.Capture], or close the Stream before you begin a capture with raw calls: this package may
 // call the driver for the stream until then. The errors are those of [StreamFromRaw].
 // Source: cuStreamGetCtx, cuStreamGetCtx_v2.

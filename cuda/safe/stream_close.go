@@ -111,27 +111,6 @@ func (s *streamCore) conclude(wait bool) error {
 	return nil
 }
 
-// concludeHere is conclude at the end of a call. Then the program may destroy a foreign stream, while a
-// stream of this package has time until the reaper sees to it. mu is held.
-func (s *streamCore) concludeHere() {
-	if !rt.InCallback() {
-		_ = s.conclude(true) // else the reaper tries again
-	}
-}
-
-// Release drops a reference.
-func (s *streamCore) Release() {
-	if !s.foreign {
-		s.Handle.Release()
-	} else if s.ReleaseLast() {
-		if s.lockForEnd(true) {
-			s.concludeHere()
-			s.mu.Unlock()
-		}
-		s.Reap()
-	}
-}
-
 // concludeBorrowed concludes borrowed streams that were closed while a reset waited, which CUDA has
 // refused: the program may destroy them now.
 func (c *contextState) concludeBorrowed() {

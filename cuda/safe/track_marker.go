@@ -303,10 +303,8 @@ func (s *streamCore) tailDone() driver.CUresult {
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		if s.unnoticed() {
-			waits, err := s.ctx.shared.attempt(func() error {
-				return s.ctx.withCurrent(func() error { s.awaitReleases(s.tail); return nil })
-			})
-			if err == rt.CodeReset && waits { // CUDA may refuse the reset
+			err := s.ctx.tryCurrent(func() error { s.awaitReleases(s.tail); return nil })
+			if err == lifetime.ErrLater {
 				return driver.CUDA_ERROR_NOT_READY
 			}
 		}

@@ -113,17 +113,10 @@ func (h *Handle) Retain() { h.state.Add(1) }
 // Release drops a reference. If it was the last one of a closed object, the Reaper
 // destroys the object: the caller could neither wait nor return an error.
 func (h *Handle) Release() {
-	if h.ReleaseLast() {
-		h.Reap()
+	if h.state.Add(-1) == closedBit && !h.gone.Load() {
+		Reaper.Add(h.reap)
 	}
 }
-
-// ReleaseLast is Release that leaves the destruction to the caller: if it returns true, the
-// caller must call Reap.
-func (h *Handle) ReleaseLast() bool { return h.state.Add(-1) == closedBit && !h.gone.Load() }
-
-// Reap has the Reaper destroy the object.
-func (h *Handle) Reap() { Reaper.Add(h.reap) }
 
 // Object is the object of Open.
 func (h *Handle) Object() Object { return h.object }
@@ -146,12 +139,12 @@ func (h *Handle) Close() error {
 		return nil
 	}
 	if rt.InCallback() {
-		h.Reap() // nothing is destroyed on the driver's thread
+		Reaper.Add(h.reap) // nothing is destroyed on the driver's thread
 		return nil
 	}
 	err := h.finish(true)
 	if err == ErrLater {
-		h.Reap()
+		Reaper.Add(h.reap)
 		return nil
 	}
 	return err
@@ -227,13 +220,13 @@ func (h *Handle) dropped() {
 		Report(&Leak{Kind: h.object.Kind(), Stack: string(h.origin)})
 	}
 	if old == 0 {
-		h.Reap()
+		Reaper.Add(h.reap)
 	}
 }
 
 // CloseLater is Close that never waits: the Reaper destroys the object.
 func (h *Handle) CloseLater() {
 	if h.state.Or(closedBit) == 0 {
-		h.Reap()
+		Reaper.Add(h.reap)
 	}
 }

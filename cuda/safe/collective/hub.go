@@ -157,8 +157,11 @@ func (h *hub) join(rank int, s *spoke) error {
 	return nil
 }
 
-// welcome makes the identifier and tells it to the ranks, which have all joined.
+// welcome makes the identifier and tells it to the ranks, which have all joined. It fails if one was lost since.
 func (h *hub) welcome() (id nccl.NcclUniqueId, err error) {
+	if err := h.session.usable(); err != nil {
+		return id, err
+	}
 	if id, err = newID(); err != nil {
 		return id, err
 	}

@@ -161,7 +161,7 @@ func connect(ctx context.Context, s *session, identify func() (nccl.NcclUniqueId
 	}
 	var err error
 	outer := contexts[0].WithoutCaptures(func() error {
-		err = initialize(ctx, s, identify, cores)
+		err = initialize(ctx, identify, cores)
 		return nil
 	}, contexts[1:]...)
 	if err = errors.Join(outer, err); err != nil {
@@ -171,10 +171,7 @@ func connect(ctx context.Context, s *session, identify func() (nccl.NcclUniqueId
 }
 
 // initialize is connect inside of WithoutCaptures. It makes no identifier if the ranks will not connect.
-func initialize(ctx context.Context, s *session, identify func() (nccl.NcclUniqueId, error), cores []*core) error {
-	if err := s.usable(); err != nil {
-		return err
-	}
+func initialize(ctx context.Context, identify func() (nccl.NcclUniqueId, error), cores []*core) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
