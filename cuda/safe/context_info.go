@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -116,15 +117,24 @@ func (x *Context) DisablePeerAccess(peer *Context) error {
 	})
 }
 
-// withPeer calls f with peer acquired and x current.
+// withPeer calls f with x current. Resets of both contexts wait for f, and so do other changes of access.
 func (x *Context) withPeer(op string, peer *Context, f func(s *contextState, p *contextCore) error) error {
 	p, err := peer.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer p.Release()
-	return x.do(op, func() error { return f(x.core.shared, p) })
+	if err := lock(op, &peerChanges); err != nil {
+		return err
+	}
+	defer peerChanges.Unlock()
+	return wrap(op, p.withCurrent(func() error {
+		return x.do(op, func() error { return f(x.core.shared, p) })
+	}))
 }
+
+// peerChanges is held while a context gets or loses access to memory of another, and the heap with it.
+var peerChanges sync.Mutex
 
 // setPeer notes that the heap of other is shared with s, and if enabled is set that kernels
 // of s may access memory of other.

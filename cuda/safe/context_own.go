@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -87,5 +88,17 @@ func (c *contextCore) findPrimary() error {
 	if primary == c.raw {
 		c.kind = borrowedPrimary
 	}
-	return driver.CuDevicePrimaryCtxRelease(c.device.raw)
+	release := func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) }
+	var last destruction // if others have released it since
+	if err := last.try(&executables, false, release); err != lifetime.ErrLater {
+		return err
+	}
+	lifetime.Reaper.Add(func() (again bool) {
+		err := last.try(&executables, false, release)
+		if err != nil && err != lifetime.ErrLater {
+			lifetime.Report(wrap("BorrowContext", err))
+		}
+		return err == lifetime.ErrLater
+	})
+	return nil
 }

@@ -40,7 +40,7 @@ type poolCore struct {
 	lost     atomic.Bool // some memory could not be freed
 
 	mu      sync.Mutex
-	imports map[driver.CUdeviceptr]struct{} // the addresses of Buffers, if the pool is imported
+	imports map[driver.CUdeviceptr]chan struct{} // Buffers of an imported pool; while one is being freed, closed after that
 }
 
 // PoolOptions are the options of [NewPool]. The zero value is CUDA's default: unlimited
@@ -86,6 +86,11 @@ func NewPool(x *Context, o PoolOptions) (*Pool, error) {
 
 // props returns the options as CUDA takes them.
 func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err error) {
+	if o.Location != (Location{}) {
+		if err := o.Location.check(op); err != nil {
+			return p, err
+		}
+	}
 	p = driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, HandleTypes: o.HandleTypes, Location: o.Location.raw(), MaxSize: o.MaxSize}
 	needed := driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 	switch {
@@ -219,8 +224,8 @@ func (p *poolCore) find(get func(*driver.CUmemoryPool, driver.CUdevice) error) (
 	if of == nil {
 		return false, nil
 	}
-	if !of.TryRetain() {
-		return true, nil
+	if !of.TryRetain() { // its destruction may have to wait for a reset
+		return true, p.ctx.withCurrent(func() error { of.makeDefaultCurrent(); return nil })
 	}
 	p.of = of
 	return false, nil

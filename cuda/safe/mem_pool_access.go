@@ -28,7 +28,7 @@ func (p *Pool) SetAccess(d Device, flags driver.CUmemAccess_flags) error {
 func (p *poolCore) setAccess(d Device, flags driver.CUmemAccess_flags) error {
 	access := driver.CUmemAccessDesc{Location: d.location(), Flags: flags}
 	set := func() (err error) { return driver.CuMemPoolSetAccess(p.raw, &access, 1) }
-	if d.raw == p.ctx.device.raw {
+	if d.raw == p.ctx.device.raw && !p.imported { // imported memory may be on another device
 		return set()
 	}
 	var err error

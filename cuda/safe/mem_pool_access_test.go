@@ -26,6 +26,9 @@ func TestPoolRefuses(t *testing.T) {
 		says string
 	}{
 		{"another device", func() error { return make(safe.PoolOptions{Location: elsewhere}) }, safe.ErrInvalidArgument, "device 1"},
+		{"a number that CUDA cannot take", func() error {
+			return make(safe.PoolOptions{Location: safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int(uint64(1) << 32)}})
+		}, safe.ErrInvalidArgument, "not a location"},
 		{"a thread's node", func() error {
 			return make(safe.PoolOptions{Location: safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}})
 		}, safe.ErrInvalidArgument, "HOST_NUMA_CURRENT"},

@@ -331,3 +331,28 @@ func TestPoolBesideNotedReset(t *testing.T) {
 		<-reset
 	})
 }
+
+// TestCurrentPoolBesideNotedReset: the current pool of a device can be asked for while a reset keeps one from being
+// destroyed.
+func TestCurrentPoolBesideNotedReset(t *testing.T) {
+	needsSimulated(t)
+	besideResets(t, func(t *testing.T) {
+		x := open(t, 0)
+		own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+		require.NoError(t, err)
+		p, err := safe.NewPool(x, safe.PoolOptions{})
+		require.NoError(t, err)
+		s, h := stream(t, x), host[uint32](t, own, 1)
+		require.NoError(t, p.MakeCurrent())
+		unstick := stickOn(t, h, s)
+		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
+		require.NoError(t, p.Close())
+		soon(t, background(func() {
+			c, err := safe.CurrentPool(own)
+			assert.NoError(t, errors.Join(err, c.Close()))
+		}), "it waits for the reset")
+		unstick()
+		<-reset
+		require.NoError(t, errors.Join(h.Close(), own.Close()))
+	})
+}

@@ -138,33 +138,54 @@ func ImportBuffer[T any](p *Pool, data driver.CUmemPoolPtrExportData, n int) (*B
 }
 
 // importPointer imports memory into the block's pool. For the same description CUDA
-// returns the same address again, and a single free would release all of them, so it
-// refuses a second import.
+// returns the same address again, and a single free releases all of them. So importPointer
+// refuses a second import, and repeats one that came before the free.
 func (b *block) importPointer(op string, data *driver.CUmemPoolPtrExportData) error {
+	for {
+		freed, err := b.importOnce(op, data)
+		if freed == nil {
+			return err
+		}
+		<-freed
+	}
+}
+
+// importOnce imports the memory, unless that is being freed: then it returns what is closed after that.
+func (b *block) importOnce(op string, data *driver.CUmemPoolPtrExportData) (freed chan struct{}, err error) {
 	p := b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := driver.CuMemPoolImportPointer(&b.address, p.raw, data); err != nil {
-		return err
+		return nil, err
 	}
-	if _, ok := p.imports[b.address]; ok {
-		return refuse(op, ErrInvalidArgument, "the memory is imported already, at %#x", uint64(b.address))
+	if of, ok := p.imports[b.address]; ok {
+		if of != nil {
+			return of, nil
+		}
+		return nil, refuse(op, ErrInvalidArgument, "the memory is imported already, at %#x", uint64(b.address))
 	}
 	if p.imports == nil {
-		p.imports = map[driver.CUdeviceptr]struct{}{}
+		p.imports = map[driver.CUdeviceptr]chan struct{}{}
 	}
 	if err := b.checkRoom(op, func() error { return hostWaits.with(0, b.memFree) }); err != nil {
-		return err
+		return nil, err
 	}
-	p.imports[b.address] = struct{}{}
-	return nil
+	p.imports[b.address] = nil
+	return nil, nil
 }
 
-// freeImport frees the memory of importPointer.
+// freeImport frees the memory of importPointer. CUDA waits for the context's work before, so nothing is locked.
 func (b *block) freeImport() error {
-	b.pool.mu.Lock()
-	defer b.pool.mu.Unlock()
-	delete(b.pool.imports, b.address)
+	p, freed := b.pool, make(chan struct{})
+	p.mu.Lock()
+	p.imports[b.address] = freed
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.imports, b.address)
+		close(freed)
+	}()
 	return b.memFree()
 }
 

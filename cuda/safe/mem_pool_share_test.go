@@ -7,8 +7,10 @@ package safe_test
 
 import (
 	"encoding/hex"
+	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -155,4 +157,36 @@ func TestSimSharedPool(t *testing.T) {
 	defer wrong.Close()
 	_, err = safe.ImportPool(x, wrong)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+}
+
+// TestSimImportBesideFree: an import waits for no free of other memory of the pool, but for that of the same.
+func TestSimImportBesideFree(t *testing.T) {
+	needsSimulated(t)
+	needsFiles(t)
+	defer simulated.Reset()
+	x := open(t, 0)
+	p, s := pool(t, x, shared), stream(t, x)
+	a, b := bufferFrom[float32](t, p, s, 16), bufferFrom[float32](t, p, s, 16)
+	f, err := p.Export()
+	require.NoError(t, err)
+	q, err := safe.ImportPool(x, f)
+	require.NoError(t, errors.Join(err, f.Close()))
+	closing(t, q)
+	imported := func(b *safe.Buffer[float32]) *safe.Buffer[float32] {
+		data, err := b.ExportPointer()
+		require.NoError(t, err)
+		i, err := safe.ImportBuffer[float32](q, data, 16)
+		require.NoError(t, err)
+		return i
+	}
+	first := imported(a)
+	simulated.Delay("cuMemFree_v2", 200*time.Millisecond)
+	freed := background(func() { assert.NoError(t, first.Close()) })
+	other := imported(b)
+	assert.False(t, closed(freed), "an import waits for the free of other memory")
+	again := imported(a)
+	assert.Eventually(t, func() bool { return closed(freed) }, 100*time.Millisecond, time.Millisecond, "an import came before the free of the same memory")
+	simulated.Reset()
+	require.NoError(t, errors.Join(again.Zero(), again.Close(), other.Close()))
+	noViolation(t)
 }

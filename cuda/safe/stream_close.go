@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,15 +24,16 @@ func (s *Stream) Close() error {
 
 // Release closes s without destroying CUDA's stream, and returns the handle, which the
 // caller then owns. It returns 0 if s was closed before, is borrowed or the legacy
-// default stream, is capturing, or has an open [Stream.Scope]. It waits for calls in
-// flight. The stream no longer keeps its context alive.
+// default stream, is capturing, has an open [Stream.Scope] or an open Stream of
+// [Stream.Borrow], or if its context was reset. It waits for calls in flight. The stream no
+// longer keeps its context alive.
 func (s *Stream) Release() driver.CUstream {
 	if s == nil || s.core == nil || !s.core.Acquire() {
 		return 0
 	}
 	mine := false
 	if !rt.InCallback() && lock("Stream.Release", &s.core.mu) == nil {
-		mine = s.core.owned && s.core.capture.Load() == nil && s.core.scopes.Load() == 0
+		mine = s.core.releasable()
 		if mine {
 			s.core.owned = false
 			s.core.ctx.shared.crowd.now.Add(-1)
@@ -46,7 +48,21 @@ func (s *Stream) Release() driver.CUstream {
 	for !s.core.isOver() {
 		time.Sleep(lifetime.Retry)
 	}
+	if s.core.ctx.shared.reset.done() {
+		return 0
+	}
 	return s.core.raw
+}
+
+// releasable returns whether Release may give CUDA's stream away. mu is held.
+func (s *streamCore) releasable() bool {
+	switch {
+	case !s.owned || s.capture.Load() != nil || s.scopes.Load() > 0:
+		return false
+	case s.ctx.shared.reset.Load() || s.home().Check() != 0 || s.capturing():
+		return false
+	}
+	return !slices.ContainsFunc(s.ctx.shared.live(), func(o *streamCore) bool { return o.of == s && !o.Closed() })
 }
 
 func (s *streamCore) isOver() bool {

@@ -269,11 +269,12 @@ func TestOnReleaseMayWait(t *testing.T) {
 		require.NoError(t, g.OnRelease(func() {
 			defer close(returned)
 			time.AfterFunc(100*time.Millisecond, func() { close(inside) })
-			for _, lender := range []*safe.Stream{s, away} {
-				lent, err := lender.Borrow()
-				assert.NoError(t, err)
-				time.AfterFunc(50*time.Millisecond, func() { lent.Close() })
-			}
+			lent, err := s.Borrow()
+			assert.NoError(t, err)
+			time.AfterFunc(50*time.Millisecond, func() { lent.Close() })
+			background(func() {
+				assert.NoError(t, away.EnqueueRaw(func(driver.CUstream) error { time.Sleep(50 * time.Millisecond); return nil }))
+			})
 			if raw := away.Release(); assert.NotZero(t, raw) {
 				assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) }))
 			}

@@ -62,7 +62,7 @@ static CUresult release(struct block *b)
 	if (b->freed)
 		return INVALID_VALUE;
 	if (b->imports) {
-		b->imports--;
+		b->imports = 0; /* a free undoes all imports */
 		return sim.dead;
 	}
 	if (b->place == GRAPH_MEMORY) {
@@ -149,7 +149,7 @@ static CUresult vanish(struct block *b, struct stream *s)
 	if (b->place == GRAPH_MEMORY ? !s->capture && !b->given : !!s->capture)
 		return INVALID_VALUE; /* a capture frees graph memory alone; outside, a launch must have given it */
 	if (b->imports && !s->capture) {
-		b->imports--;
+		b->imports = 0; /* a free undoes all imports */
 		return OK;
 	}
 	if (b->ender && s->capture && !s->capture->again)
