@@ -102,7 +102,7 @@ void simPurge(void)
 {
 	pthread_mutex_lock(&sim.lock);
 	contexts_end();
-	libraries_end();
+	libraries_purge();
 	externals_end(0);
 	graphs_end();
 	pools_end();

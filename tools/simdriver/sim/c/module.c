@@ -100,6 +100,8 @@ static void module_end(struct module *m)
 	module_leave(m);
 	if (m->library)
 		handle_end(m->library);
+	if (m->purged)
+		live_count(LIBRARY, 1);
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
 		if (modules[i] == m)
 			modules[i] = 0;
@@ -123,12 +125,13 @@ void modules_end(struct context *c)
 	}
 }
 
-void libraries_end(void)
+void libraries_purge(void)
 {
 	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-		if (modules[i] && modules[i]->library) {
-			free(handle_find(LIBRARY, modules[i]->library));
-			module_end(modules[i]);
+		if (modules[i] && modules[i]->library && !modules[i]->purged) {
+			module_leave(modules[i]);
+			modules[i]->purged = true; /* may still be unloaded, but does not count as alive */
+			live_count(LIBRARY, -1);
 		}
 }
 

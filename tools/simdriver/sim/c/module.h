@@ -38,7 +38,7 @@ struct module {
 	struct global *globals;
 	int nfunctions, nglobals;
 	char *ptx; /* that is not compiled yet */
-	bool left; /* a library whose context has ended */
+	bool left, purged; /* a library whose context has ended, or all of them */
 };
 
 /* A kernel is one that can run: one of a few that are built in, or one of the program's. */
@@ -95,5 +95,5 @@ bool kernel_loaded(const struct item *i);
 CUresult kernel_item(const CUlaunchConfig *c, CUfunction handle, void **params, void **extra, struct item **i);
 /* modules_end ends the modules of a context, but no library. */
 void modules_end(struct context *c);
-/* libraries_end ends the libraries of all contexts. */
-void libraries_end(void);
+/* libraries_purge lets the libraries count as ended. */
+void libraries_purge(void);
