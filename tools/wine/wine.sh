@@ -8,6 +8,7 @@
 # prefix is made at the first run; WINEPREFIX names another folder for it.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
+wine64=/usr/lib/wine/wine64
 export WINEDEBUG="${WINEDEBUG:--all}" WINEPREFIX="${WINEPREFIX:-$here/../../.cache/wine}"
 dll=$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll
 if ! [ -e "$dll" ]; then
@@ -15,11 +16,13 @@ if ! [ -e "$dll" ]; then
 	(
 		flock 9 # several tests may begin at once
 		if ! [ -e "$dll" ]; then
-			wine64=/usr/lib/wine/wine64
 			"$wine64" wineboot -i >/dev/null 2>&1
 			x86_64-w64-mingw32-gcc -O2 -shared -o "$dll.new" "$here/bcryptprimitives.c" -ladvapi32
 			mv "$dll.new" "$dll"
 		fi
 	) 9>"$WINEPREFIX/lock"
 fi
-exec /usr/lib/wine/wine64 "$@"
+# wine's services outlive the program. Start them first, or they inherit its output, and go test waits
+# for the end of that.
+"$wine64" wineboot >/dev/null 2>&1 </dev/null
+exec "$wine64" "$@"
