@@ -69,10 +69,11 @@ func (g *callGate) with(number uint32, f func() error) error {
 }
 
 // whenAlone calls f once no other call is in flight.
-func (g *callGate) whenAlone(f func()) {
-	for !g.alone(lastWindow, f) {
+func (g *callGate) whenAlone(f func() error) (err error) {
+	for !g.alone(lastWindow, func() { err = f() }) {
 		time.Sleep(windowShare * lastWindow)
 	}
+	return err
 }
 
 // alone calls f with no other call in flight, if they all return within window. A launch

@@ -89,7 +89,7 @@ func (x *Context) EnablePeerAccess(peer *Context) error {
 		// First the heap: from cuCtxEnablePeerAccess on, CUDA may copy between the two directly.
 		err := p.shared.shareHeap()
 		if err == nil {
-			peerCopies.whenAlone(func() { err = driver.CuCtxEnablePeerAccess(p.raw, 0) })
+			err = peerCopies.whenAlone(func() error { return driver.CuCtxEnablePeerAccess(p.raw, 0) })
 		}
 		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
 			if s.forgetPeer(p.shared, false) {
@@ -107,8 +107,7 @@ func (x *Context) EnablePeerAccess(peer *Context) error {
 // without the access. Source: cuCtxDisablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) DisablePeerAccess(peer *Context) error {
 	return x.withPeer("Context.DisablePeerAccess", peer, func(s *contextState, p *contextCore) error {
-		var err error
-		peerCopies.whenAlone(func() { err = driver.CuCtxDisablePeerAccess(p.raw) })
+		err := peerCopies.whenAlone(func() error { return driver.CuCtxDisablePeerAccess(p.raw) })
 		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED {
 			return err
 		}

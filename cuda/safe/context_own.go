@@ -88,13 +88,15 @@ func (c *contextCore) findPrimary() error {
 	if primary == c.raw {
 		c.kind = borrowedPrimary
 	}
-	release := func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) }
 	var last destruction // if others have released it since
-	if err := last.try(&executables, false, release); err != lifetime.ErrLater {
+	release := func() error {
+		return last.try(&executables, false, func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) })
+	}
+	if err := release(); err != lifetime.ErrLater {
 		return err
 	}
 	lifetime.Reaper.Add(func() (again bool) {
-		err := last.try(&executables, false, release)
+		err := release()
 		if err != nil && err != lifetime.ErrLater {
 			lifetime.Report(wrap("BorrowContext", err))
 		}

@@ -31,7 +31,7 @@ func SpinFor(d time.Duration) (restore func()) {
 }
 
 // WithoutWaits calls f while no wait of the host is in flight, as the destruction of a pool does.
-func WithoutWaits(f func()) { hostWaits.whenAlone(f) }
+func WithoutWaits(f func()) { _ = hostWaits.whenAlone(func() error { f(); return nil }) }
 
 // LockStream does what a call on s does that is in flight until unlock, by any goroutine.
 func LockStream(s *Stream) (unlock func()) {

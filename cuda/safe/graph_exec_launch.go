@@ -67,7 +67,7 @@ func untilAllocated(op string, launch func() error) error {
 
 // launch is GraphExec.Launch for an executable and a stream that are acquired.
 func (e *execCore) launch(op string, s *streamCore) error {
-	once := func() error {
+	return reclaiming(func() error {
 		return untilAllocated(op, func() error {
 			capture, err := s.enterWork(op, e.work)
 			if err != nil {
@@ -75,12 +75,7 @@ func (e *execCore) launch(op string, s *streamCore) error {
 			}
 			return e.enqueueOn(op, s, capture, true, rt.GraphLaunch)
 		})
-	}
-	err := once()
-	if err != nil {
-		err = retrying(err, once)
-	}
-	return err
+	})
 }
 
 // lockable returns the executable for a call that enters it by use instead of acquiring it.

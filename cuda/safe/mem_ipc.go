@@ -58,9 +58,8 @@ func OpenIPCBuffer[T any](x *Context, h driver.CUipcMemHandle, n int) (*Buffer[T
 	}
 	b := &block{size: size, free: (*block).ipcClose}
 	err = b.allocate(c, func() error {
-		var err error
-		peerCopies.whenAlone(func() { // the memory may be on another device
-			err = driver.CuIpcOpenMemHandle(&b.address, h, uint32(driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+		err := peerCopies.whenAlone(func() error { // the memory may be on another device
+			return driver.CuIpcOpenMemHandle(&b.address, h, uint32(driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
 		})
 		if err != nil {
 			return err

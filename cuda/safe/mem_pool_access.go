@@ -27,13 +27,11 @@ func (p *Pool) SetAccess(d Device, flags driver.CUmemAccess_flags) error {
 // setAccess is called with the context current.
 func (p *poolCore) setAccess(d Device, flags driver.CUmemAccess_flags) error {
 	access := driver.CUmemAccessDesc{Location: d.location(), Flags: flags}
-	set := func() (err error) { return driver.CuMemPoolSetAccess(p.raw, &access, 1) }
+	set := func() error { return driver.CuMemPoolSetAccess(p.raw, &access, 1) }
 	if d.raw == p.ctx.device.raw && !p.imported { // imported memory may be on another device
 		return set()
 	}
-	var err error
-	peerCopies.whenAlone(func() { err = set() })
-	return err
+	return peerCopies.whenAlone(set)
 }
 
 // Access returns what kernels on a device may do with the pool's memory.

@@ -102,6 +102,13 @@ func TestFactPoolNoticesEvent(t *testing.T) {
 	}
 }
 
+// rawRelease allocates memory of a pool on a stream and releases it by raw calls.
+func rawRelease(p *safe.Pool, raw driver.CUstream) error {
+	var m driver.CUdeviceptr
+	err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
+	return errors.Join(err, driver.CuMemFreeAsync(m, raw))
+}
+
 // TestPoolDrained: a closed pool is destroyed, but not before the driver has noticed that its
 // memory was released.
 func TestPoolDrained(t *testing.T) {
@@ -136,11 +143,7 @@ func TestPoolDrained(t *testing.T) {
 		return b
 	}
 	byRawCalls := func(p *safe.Pool, s *safe.Stream) *safe.Buffer[uint32] {
-		require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) error {
-			var m driver.CUdeviceptr
-			err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
-			return errors.Join(err, driver.CuMemFreeAsync(m, raw))
-		}))
+		require.NoError(t, s.EnqueueRaw(func(raw driver.CUstream) error { return rawRelease(p, raw) }))
 		return nil
 	}
 	for name, row := range map[string]struct {
@@ -222,11 +225,7 @@ func TestNoticeForeign(t *testing.T) {
 	assert.NotZero(t, records(), "a release")
 	assert.Zero(t, reserved())
 	assert.Zero(t, records(), "noticed")
-	require.NoError(t, errors.Join(safe.EnqueueRaw(func() error {
-		var m driver.CUdeviceptr
-		err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
-		return errors.Join(err, driver.CuMemFreeAsync(m, raw))
-	}, safe.RawWork{Stream: s}), s.Synchronize()))
+	require.NoError(t, errors.Join(safe.EnqueueRaw(func() error { return rawRelease(p, raw) }, safe.RawWork{Stream: s}), s.Synchronize()))
 	assert.NotZero(t, records(), "a release by a raw call")
 	assert.Zero(t, reserved())
 	gate.shut(t, s)
@@ -258,11 +257,7 @@ func TestNoticeBesideCapture(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, p)
 	g, err := capturing.Capture(func() error {
-		return safe.EnqueueRaw(func() error {
-			var m driver.CUdeviceptr
-			err := driver.CuMemAllocFromPoolAsync(&m, 16, p.Raw(), raw)
-			return errors.Join(err, driver.CuMemFreeAsync(m, raw))
-		}, safe.RawWork{Stream: s}, safe.RawWork{Stream: capturing})
+		return safe.EnqueueRaw(func() error { return rawRelease(p, raw) }, safe.RawWork{Stream: s}, safe.RawWork{Stream: capturing})
 	})
 	require.NoError(t, errors.Join(err, s.Synchronize(), g.Close(), p.Trim(0)))
 	u, err := p.Usage()

@@ -68,11 +68,10 @@ func (r *rangeCore) setAccess(op string, offset, size uint64, access driver.CUme
 			return last, err
 		}
 	}
-	err = r.ctx.withCurrent(func() (err error) {
-		peerCopies.whenAlone(func() {
-			err = driver.CuMemSetAccess(r.address+driver.CUdeviceptr(offset), size, &list[0], uint64(len(list)))
+	err = r.ctx.withCurrent(func() error {
+		return peerCopies.whenAlone(func() error {
+			return driver.CuMemSetAccess(r.address+driver.CUdeviceptr(offset), size, &list[0], uint64(len(list)))
 		})
-		return err
 	})
 	if err != nil {
 		return nil, wrap(op, err)

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"unsafe"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -14,16 +13,10 @@ import (
 type Scope struct {
 	stream *Stream
 	pinner runtime.Pinner
-	copies copiesEnd
 	over   bool
-}
 
-// A copiesEnd marks the end of a scope's copies, for a scope that cannot wait for the stream.
-type copiesEnd struct {
-	event    driver.CUevent // recorded after the latest copy
-	order    uint64
-	end      func() // of the event, nil if there is none
-	unmarked bool   // the end is unknown
+	copies   marker // of the latest copy, for a scope that cannot wait for the stream
+	unmarked bool   // the end of the copies is unknown
 }
 
 // Scope calls f and then waits until the stream's work has completed, even if f returns
@@ -50,14 +43,12 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	defer func() {
 		scope.over = true
 		waited := c.waitForScope(op)
-		if errors.Is(waited, ErrCapturing) && !scope.copies.wait(op, c) { // the driver may still use the memory
+		if errors.Is(waited, ErrCapturing) && !scope.awaitCopies() { // the driver may still use the memory
 			stranded.keep(scope.pinner)
 		} else {
 			scope.pinner.Unpin()
 		}
-		if scope.copies.end != nil {
-			scope.copies.end()
-		}
+		scope.copies.end()
 		if err == nil {
 			err = waited
 		}
@@ -66,27 +57,25 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 }
 
 // mark marks the end of a copy that was enqueued on s, which is locked.
-func (m *copiesEnd) mark(s *streamCore) {
-	if m.end == nil {
-		var err error
-		if m.event, m.end, err = s.ctx.event(); err != nil {
-			m.unmarked = true
+func (c *Scope) mark(s *streamCore) {
+	if c.copies.event == 0 {
+		e, err := s.ctx.shared.events.get(s.ctx)
+		if err != nil {
+			c.unmarked = true
 			return
 		}
+		s.ctx.Retain() // the live stream retains it
+		c.copies = marker{s, e}
 	}
-	s.ends++
-	m.order = s.ends
-	m.unmarked = rt.Record(s.callContext, m.event, s.raw) != 0
+	c.unmarked = rt.Record(s.callContext, c.copies.event, s.raw) != 0
 }
 
-// wait waits for the copies. It returns false if it does not know that they are over.
-func (m *copiesEnd) wait(op string, s *streamCore) bool {
-	if m.unmarked || m.end == nil {
-		return !m.unmarked
+// awaitCopies waits for the copies. It returns false if their end is unknown.
+func (c *Scope) awaitCopies() bool {
+	if c.copies.event != 0 && !c.unmarked {
+		c.copies.wait()
 	}
-	w := &waiter{home: s.home(), reset: &s.ctx.shared.reset, event: m.event, queue: s.queue, order: m.order, end: func() {}}
-	err := w.wait(context.Background(), op)
-	return err == nil || IsFatal(err) || errors.Is(err, ErrReset)
+	return !c.unmarked
 }
 
 // notCapturing returns ErrCapturing if the stream is capturing now.
@@ -162,5 +151,5 @@ func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) er
 	if what.Size > 0 {
 		c.pinner.Pin(host)
 	}
-	return c.stream.copyThen(op, what, host, c.copies.mark, b)
+	return c.stream.copyThen(op, what, host, c.mark, b)
 }
