@@ -291,6 +291,7 @@ func (b *Batch) add(op string, kind batchKind, work int, object batchObject, cal
 		return err
 	}
 	o.work = int32(work)
+	b.list.current = b.list.current || call == rt.GraphCall // see execCore.admitted
 	b.use(appended, object)
 	b.list.words = call.Append(b.list.words, args...)
 	b.finish(appended, o)

@@ -132,10 +132,12 @@ func (e *execCore) admitted(op string, s *streamCore, launches bool, call execCa
 		return err
 	}
 	e.note(s)
+	// The context is current even where the handles suffice: while a profiler records, CUDA
+	// crashes without one.
 	if !launches || len(e.allocs) == 0 && len(e.freed) == 0 {
-		return check(op, call(s.callContext, e.raw, s.raw))
+		return check(op, call(s.ctx.raw, e.raw, s.raw))
 	}
-	return e.allocating(op, s, func() driver.CUresult { return call(s.callContext, e.raw, s.raw) })
+	return e.allocating(op, s, func() driver.CUresult { return call(s.ctx.raw, e.raw, s.raw) })
 }
 
 // allocating makes a launch on s that allocates or frees memory, after releases of what the one

@@ -279,6 +279,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool upload)
 CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
 	ENTER(0, .does = LAUNCHES, .stream = stream, .exec = handle);
+	if (!current())
+		violation("a graph is launched without a current context, which crashes under a profiler");
 	return launch(handle, stream, false);
 }
 
