@@ -45,15 +45,19 @@ func (k *Kernel) askPrepared() error {
 }
 
 // askParameters reads the number and sizes of the parameters, as far as the driver reports
-// them.
+// them. It asks for no parameter that is not there, if it can know.
 func (k *Kernel) askParameters() error {
-	for i := uint64(0); ; i++ {
+	n, err := k.parameterCount()
+	if err != nil {
+		return err
+	}
+	for i := 0; i != n; i++ {
 		var offset, size uint64
-		err := driver.CuFuncGetParamInfo(k.function, i, &offset, &size)
+		err := driver.CuFuncGetParamInfo(k.function, uint64(i), &offset, &size)
 		switch {
 		case errors.Is(err, ErrNotSupported):
 			return nil
-		case errors.Is(err, driver.CUDA_ERROR_INVALID_VALUE):
+		case n < 0 && errors.Is(err, driver.CUDA_ERROR_INVALID_VALUE):
 			k.known = true
 			return nil
 		case err != nil:
@@ -61,6 +65,8 @@ func (k *Kernel) askParameters() error {
 		}
 		k.sizes = append(k.sizes, uint32(size))
 	}
+	k.known = driver.Find("cuFuncGetParamInfo") == nil
+	return nil
 }
 
 // acquire acquires the kernel's module for a call.

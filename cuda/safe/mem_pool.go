@@ -38,6 +38,7 @@ type poolCore struct {
 	left     bool // progress of Destroy
 	end      destruction
 	lost     atomic.Bool // some memory could not be freed
+	exported atomic.Bool // at least once
 
 	mu      sync.Mutex
 	imports map[driver.CUdeviceptr]chan struct{} // Buffers of an imported pool; while one is being freed, closed after that

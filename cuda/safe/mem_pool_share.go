@@ -88,12 +88,10 @@ func (b *Buffer[T]) ExportPointer() (driver.CUmemPoolPtrExportData, error) {
 		return data, refuse(op, ErrRange, "%d bytes of an allocation of %d: only a whole allocation can be shared", b.Size(), m.size)
 	}
 	err = m.ctx.withCurrent(func() error {
-		err := driver.CuMemPoolExportPointer(&data, m.address)
-		if err != driver.CUDA_ERROR_INVALID_VALUE || m.pool == nil {
-			return err
-		}
-		if err := m.pool.exportOnce(); err != nil {
-			return err
+		if m.pool != nil && !m.pool.exported.Load() {
+			if err := m.pool.exportOnce(); err != nil {
+				return err
+			}
 		}
 		return driver.CuMemPoolExportPointer(&data, m.address)
 	})
@@ -204,5 +202,9 @@ func (b *block) checkRoom(op string, release func() error) error {
 
 // export gets a file descriptor of the pool with the context current.
 func (p *poolCore) export(fd *int32) error {
-	return driver.CuMemPoolExportToShareableHandle(unsafe.Pointer(fd), p.raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	err := driver.CuMemPoolExportToShareableHandle(unsafe.Pointer(fd), p.raw, driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+	if err == nil {
+		p.exported.Store(true)
+	}
+	return err
 }

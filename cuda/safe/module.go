@@ -26,16 +26,21 @@ type moduleCore struct {
 	module  driver.CUmodule
 	names   map[string]string // LoadOptions.Names
 
+	parameters map[string]int // of the kernels, by the names in the image: see parameterCounts
+
 	launching []*streamCore // of a closed module: the streams that may still be launching one of its kernels
 }
 
-// symbol returns the name that the image has for a name of the user.
-func (m *moduleCore) symbol(name string) *byte {
+// renamed returns the name that the image has for a name of the user.
+func (m *moduleCore) renamed(name string) string {
 	if symbol, ok := m.names[name]; ok {
-		name = symbol
+		return symbol
 	}
-	return cName(name)
+	return name
 }
+
+// symbol returns the C string of the name that the image has for a name of the user.
+func (m *moduleCore) symbol(name string) *byte { return cName(m.renamed(name)) }
 
 // Load loads device code into x: PTX, which the driver compiles, a cubin or a fatbin. It
 // does not use image after it returns. It returns [ErrInvalidArgument] if image is none of
@@ -62,6 +67,9 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	}
 	defer compiler.unpin()
 	m := &moduleCore{ctx: c, names: maps.Clone(o.Names)}
+	if driver.Find("cuFuncGetParamCount") != nil { // before CUDA 13.2
+		m.parameters = parameterCounts(image)
+	}
 	err = c.withCurrent(func() error { return m.load(image, compiler) })
 	compiler.setLog()
 	if err != nil {
@@ -184,7 +192,8 @@ func (m *Module) Close() error {
 // before.
 //
 // Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
-// cuModuleGetFunction; cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncGetAttribute.
+// cuModuleGetFunction; cuFuncGetParamCount, cuFuncGetParamInfo, cuFuncIsLoaded,
+// cuFuncGetAttribute.
 func (m *Module) Kernel(name string) (*Kernel, error) {
 	const op = "Module.Kernel"
 	c, err := m.acquire(op)

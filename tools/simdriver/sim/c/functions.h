@@ -149,6 +149,7 @@
 	F(cuFuncGetAttribute) \
 	F(cuFuncSetAttribute) \
 	F(cuFuncSetCacheConfig) \
+	F(cuFuncGetParamCount) \
 	F(cuFuncGetParamInfo) \
 	F(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
 	F(cuOccupancyMaxPotentialBlockSize) \

@@ -54,6 +54,22 @@ static int params_of(const struct function *f, const struct kernel *k, const str
 	return !f->untold ? f->nparams : k ? k->nparams : -1;
 }
 
+CUresult cuFuncGetParamCount(CUfunction handle, size_t *n)
+{
+	ENTER(0);
+	struct function *f;
+	const struct param *params;
+	CUresult r = function_get(handle, &f);
+	int count;
+
+	if (r || !n)
+		return r ? r : INVALID_VALUE;
+	if ((count = params_of(f, kernel_of(f), &params)) < 0)
+		return NOT_SUPPORTED; /* the image does not tell */
+	*n = count;
+	return OK;
+}
+
 CUresult cuFuncGetParamInfo(CUfunction handle, size_t n, size_t *offset, size_t *size)
 {
 	ENTER(0);
