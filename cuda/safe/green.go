@@ -237,7 +237,7 @@ func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
 // newStream creates a non-blocking stream. The caller has acquired the green context.
 func (c *greenCore) newStream(op string, o StreamOptions) (*streamCore, error) {
 	c.ctx.shared.crowd.room()
-	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, callContext: c.ctx.handleContext(), owned: true, nonBlocking: true}
+	s := &streamCore{queue: newQueue(), ctx: c.ctx, green: c, onGreen: true, callContext: c.ctx.handleContext(), owned: true, nonBlocking: true}
 	if err := s.choosePriority(op, o); err != nil {
 		return nil, wrap(op, err)
 	}

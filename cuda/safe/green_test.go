@@ -323,3 +323,79 @@ func TestGreenCapture(t *testing.T) {
 		assert.Equal(t, 1, simulated.Live("green"), "kept by the graphs")
 	}
 }
+
+// TestGreenOperations tries every operation on a stream of a green context. It does what it
+// does on another stream.
+func TestGreenOperations(t *testing.T) {
+	x := open(t, 0)
+	g := green(t, x, splitInto(t, 1)...)
+	devices, err := safe.Devices()
+	require.NoError(t, err)
+	other := min(1, len(devices)-1)
+	for _, op := range operations {
+		t.Run(op.name, func(t *testing.T) {
+			want := tried(t, other, op, func(w *world) (*safe.Stream, error) {
+				return safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+			})
+			got := tried(t, other, op, func(*world) (*safe.Stream, error) {
+				return g.NewStream(safe.StreamOptions{NonBlocking: true})
+			})
+			assert.Equal(t, want, got)
+			noViolation(t)
+		})
+	}
+}
+
+// tried returns the cause of an operation's error, or nil, in a world with such a stream.
+func tried(t *testing.T, other int, op operation, own func(*world) (*safe.Stream, error)) error {
+	t.Helper()
+	w, err := newWorldOf(other, own)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, w.close()) }()
+	err = op.do(w)
+	var e *safe.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// TestGreenBatchCopies tests copies of memory of each kind on streams of green contexts, also of one
+// that other code has made: CUDA 13.0 crashes in a batch of copies with memory of a pool there.
+func TestGreenBatchCopies(t *testing.T) {
+	needs(t, "cuStreamGetCtx_v2")
+	const n = 1 << 10
+	x := open(t, 0)
+	g := green(t, x, splitInto(t, 1)...)
+	var raw driver.CUstream
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g.Raw(), uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+	foreign, err := safe.StreamFromRaw(raw, x)
+	require.NoError(t, err)
+	closing(t, foreign)
+	borrowed, err := foreign.Borrow()
+	require.NoError(t, err)
+	closing(t, borrowed)
+	for name, s := range map[string]*safe.Stream{"own": greenStream(t, g), "foreign": foreign, "borrowed": borrowed} {
+		t.Run(name, func(t *testing.T) {
+			managed, err := safe.NewManagedBuffer[float32](x, n)
+			require.NoError(t, err)
+			closing(t, managed)
+			async, err := safe.NewBufferAsync[float32](s, n)
+			require.NoError(t, err)
+			closing(t, async)
+			from, to := host[float32](t, x, n), host[float32](t, x, n)
+			copy(from.Data(), count(n))
+			for name, b := range map[string]*safe.Buffer[float32]{
+				"heap": buffer[float32](t, x, n), "plain": plainBuffer[float32](t, x, n), "managed": managed, "async": async,
+				"pool": bufferFrom[float32](t, pool(t, x, safe.PoolOptions{}), s, n),
+			} {
+				clear(to.Data())
+				require.NoError(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[float32](b, from)}, safe.BatchCopyOptions{PreferOverlap: true}), name)
+				require.NoError(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[float32](to, b)}, safe.BatchCopyOptions{}), name)
+				require.NoError(t, s.Synchronize(), name)
+				assert.Equal(t, from.Data(), to.Data(), name)
+			}
+		})
+	}
+	noViolation(t)
+}

@@ -44,16 +44,20 @@ func also[T closer](w *world, c T, err error) (T, error) {
 	return c, err
 }
 
+// newWorld returns a world whose stream s is non-blocking.
 func newWorld() (*world, error) {
+	return newWorldOf(1, func(w *world) (*safe.Stream, error) {
+		return safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+	})
+}
+
+// newWorldOf returns a world with the stream s that own makes, and the context y of a device.
+func newWorldOf(other int, own func(w *world) (*safe.Stream, error)) (*world, error) {
 	w := &world{values: make([]int32, 64)}
 	for _, step := range []func() error{
 		func() (err error) { w.x, err = safe.Open(0); _, err = also(w, w.x, err); return },
-		func() (err error) { w.y, err = safe.Open(1); _, err = also(w, w.y, err); return },
-		func() (err error) {
-			w.s, err = safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
-			_, err = also(w, w.s, err)
-			return
-		},
+		func() (err error) { w.y, err = safe.Open(other); _, err = also(w, w.y, err); return },
+		func() (err error) { w.s, err = own(w); _, err = also(w, w.s, err); return },
 		func() (err error) {
 			w.t, err = safe.NewStream(w.x, safe.StreamOptions{})
 			_, err = also(w, w.t, err)

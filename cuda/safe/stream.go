@@ -28,6 +28,7 @@ type streamCore struct {
 	of          *streamCore // the stream that this one borrows, or nil
 	foreign     bool        // other code owns it, and may begin captures on it with raw calls
 	green       *greenCore  // the green context that made the stream, or nil
+	onGreen     bool        // it belongs to a green context, perhaps of other code
 	nonBlocking bool
 	priority    int
 	slow        atomic.Bool  // the last wait took long
@@ -227,6 +228,7 @@ func (s *streamCore) describe(op string) error {
 		err = errors.Join(driver.CuStreamGetFlags(s.raw, &flags), driver.CuStreamGetPriority(s.raw, &priority))
 		s.nonBlocking = driver.CUstream_flags(flags)&driver.CU_STREAM_NON_BLOCKING != 0
 		s.priority = int(priority)
+		s.onGreen = green != 0
 		s.ctx.shared.setGreen(s, green)
 		return err
 	})
@@ -288,7 +290,7 @@ func (s *streamCore) root() *streamCore {
 func (s *streamCore) borrowed(owner any) *streamCore {
 	return &streamCore{
 		queue: s.queue, ctx: s.ctx, raw: s.raw, callContext: s.callContext, of: s, foreign: s.foreign, owner: owner,
-		green: s.green, nonBlocking: s.nonBlocking, priority: s.priority,
+		green: s.green, onGreen: s.onGreen, nonBlocking: s.nonBlocking, priority: s.priority,
 	}
 }
 

@@ -63,8 +63,8 @@ type BatchCopyOptions struct {
 // [ErrContextMismatch] if device memory belongs to another context than the stream.
 //
 // It returns [ErrInvalidArgument] for the legacy default stream, and [ErrCapturing] if
-// the stream is capturing. With a driver before CUDA 12.8, it enqueues the copies one by
-// one and ignores the options.
+// the stream is capturing. With a driver before CUDA 12.8, and on a stream of a green context,
+// it enqueues the copies one by one and ignores the options.
 //
 // Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
 func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
@@ -94,7 +94,11 @@ func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
 		failed := uint64(math.MaxUint64)
 		part := batch{dsts: b.dsts[from:to], srcs: b.srcs[from:to], sizes: b.sizes[from:to]}
 		err := c.enqueueCurrent(op, to-from, b.blocks, "a batch of copies cannot be captured", func() (err error) {
-			failed, err = part.enqueue(c.raw, o)
+			if c.onGreen { // CUDA 13.0 crashes in a batch with memory of a pool there
+				failed, err = part.enqueueSingly(c.raw)
+			} else {
+				failed, err = part.enqueue(c.raw, o)
+			}
 			return err
 		})
 		if err != nil && failed < uint64(to-from) {
@@ -181,13 +185,18 @@ func (b *batch) enqueue(s driver.CUstream, o BatchCopyOptions) (failed uint64, e
 	if errors.Is(err, ErrNotSupported) { // before CUDA 13.0
 		err = driver.CuMemcpyBatchAsync_v1(&b.dsts[0], &b.srcs[0], &b.sizes[0], n, &a, &first, 1, &failed, s)
 	}
-	if !errors.Is(err, ErrNotSupported) {
-		return failed, err
+	if errors.Is(err, ErrNotSupported) { // before CUDA 12.8
+		return b.enqueueSingly(s)
 	}
-	for i := range b.sizes { // before CUDA 12.8
+	return failed, err
+}
+
+// enqueueSingly enqueues the copies one by one. failed is as for enqueue.
+func (b *batch) enqueueSingly(s driver.CUstream) (failed uint64, err error) {
+	for i := range b.sizes {
 		if err := driver.CuMemcpyAsync(b.dsts[i], b.srcs[i], b.sizes[i], s); err != nil {
 			return uint64(i), err
 		}
 	}
-	return failed, nil
+	return math.MaxUint64, nil
 }

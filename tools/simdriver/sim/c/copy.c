@@ -213,6 +213,9 @@ static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_
 	for (size_t i = 0; i < n; i++)
 		if (!attributes[i].order || attributes[i].order > 3 || attributes[i].flags > 1 || from[i] >= count || (i && from[i] <= from[i - 1]))
 			return INVALID_VALUE;
+	for (size_t i = 0; i < count && s->green; i++)
+		if (of_pool(dsts[i]) || of_pool(srcs[i]))
+			violation("a batch of copies with memory of a pool on a stream of a green context, which crashes the process");
 	for (size_t i = 0; i < count; i++)
 		if (!reaches(dsts[i], sizes[i], "a copy to") || !reaches(srcs[i], sizes[i], "a copy from")) {
 			*wrong = i;
