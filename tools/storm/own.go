@@ -46,7 +46,7 @@ func newOwn(t *task) (*own, error) {
 	note := func(err error) { errs = append(errs, err) }
 	var err error
 	for i := range o.streams {
-		o.streams[i], err = safe.NewStream(o.dev.x, safe.StreamOptions{NonBlocking: (t.index+i)%3 != 0})
+		o.streams[i], err = o.stream((t.index+i)%3 == 1, safe.StreamOptions{NonBlocking: (t.index+i)%3 != 0})
 		note(err)
 		o.events[i], err = safe.NewEvent(o.dev.x, safe.EventOptions{DisableTiming: i == 0})
 		note(err)
@@ -79,6 +79,15 @@ func newOwn(t *task) (*own, error) {
 		err = nil
 	}
 	return o, err
+}
+
+// stream creates a stream, of a green context if there can be one.
+func (o *own) stream(green bool, options safe.StreamOptions) (*safe.Stream, error) {
+	if green && o.dev.green != nil {
+		options.NonBlocking = true
+		return o.dev.green.NewStream(options)
+	}
+	return safe.NewStream(o.dev.x, options)
 }
 
 // close checks the values a last time and closes the objects.

@@ -277,7 +277,7 @@ func (o *own) newStream() error {
 	if o.capture != nil {
 		return nil
 	}
-	s, err := safe.NewStream(o.dev.x, safe.StreamOptions{NonBlocking: o.yes(50), Priority: -o.n(9), ClampPriority: true})
+	s, err := o.stream(o.yes(30), safe.StreamOptions{NonBlocking: o.yes(50), Priority: -o.n(9), ClampPriority: true})
 	if err != nil {
 		return o.strict(err)
 	}

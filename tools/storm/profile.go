@@ -43,11 +43,11 @@ var profiles = []*profile{
 	},
 	{
 		name: "graphs", doc: "graphs by hand and captured, and their executables", uncached: true, goroutines: 6, steps: 80, devices: 1, drops: 20, own: true, ticks: 2,
-		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 6, "owncapture": 6, "condition": 6, "stream": 1, "capture": 2, "graph": 6, "exec": 6, "memory": 1, "resource": 2, "ownresource": 6, "ownretain": 2, "whole": 1, "ownwhole": 1},
+		topics: map[string]int{"own": 2, "ownwait": 1, "owngraph": 6, "owncapture": 6, "condition": 6, "stream": 1, "capture": 2, "graph": 6, "exec": 6, "memory": 1, "resource": 2, "ownresource": 6, "ownretain": 2, "whole": 1, "ownwhole": 1, "green": 1},
 	},
 	{
 		name: "memory", doc: "memory of every kind", uncached: true, goroutines: 6, steps: 80, devices: 1, drops: 20, own: true, ticks: 2,
-		topics: map[string]int{"own": 8, "ownwait": 3, "owngraph": 1, "owncapture": 1, "condition": 1, "stream": 1, "memory": 8, "pitched": 6, "capture": 1},
+		topics: map[string]int{"own": 8, "ownwait": 3, "owngraph": 1, "owncapture": 1, "condition": 1, "stream": 1, "memory": 8, "pitched": 6, "capture": 1, "green": 1},
 	},
 	{
 		name: "lifetimes", doc: "closing and dropping at any moment", uncached: true, goroutines: 8, steps: 60, devices: 1, drops: 50, own: true, ticks: 3,
@@ -55,19 +55,23 @@ var profiles = []*profile{
 	},
 	{
 		name: "waits", doc: "many waits, cancelled ones, streams that are stuck for a while, full queues", goroutines: 8, steps: 30, devices: 1, drops: 10, own: true, ticks: 10,
-		topics: map[string]int{"own": 2, "ownwait": 6, "owngraph": 1, "owncapture": 1, "condition": 1, "stream": 1, "event": 1, "wait": 6, "crowd": 2, "whole": 1, "ownwhole": 1},
+		topics: map[string]int{"own": 2, "ownwait": 6, "owngraph": 1, "owncapture": 1, "condition": 1, "stream": 1, "event": 1, "wait": 6, "crowd": 2, "whole": 1, "ownwhole": 1, "green": 1},
 	},
 	{
 		name: "devices", doc: "two devices, copies between them, events across", goroutines: 6, steps: 60, devices: 2, drops: 20, own: true, ticks: 2,
-		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 2, "event": 2, "capture": 2, "exec": 1, "memory": 3, "device": 6, "life": 1, "whole": 1, "ownwhole": 1},
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 2, "event": 2, "capture": 2, "exec": 1, "memory": 3, "device": 6, "life": 1, "whole": 1, "ownwhole": 1, "green": 1},
+	},
+	{
+		name: "contexts", doc: "contexts of the goroutines' own, with memory of graphs that ends with them", goroutines: 10, steps: 40, devices: 2, drops: 30, own: true, ticks: 2,
+		topics: map[string]int{"contexts": 8, "own": 1, "stream": 1, "memory": 2, "graph": 1, "exec": 1, "wait": 1, "green": 1, "life": 2},
 	},
 	{
 		name: "raw", doc: "the program's own raw calls beside ours", goroutines: 6, steps: 60, devices: 1, drops: 20, own: true, ticks: 2,
-		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 1, "event": 1, "memory": 1, "wait": 1, "resource": 3, "ownresource": 4, "ownretain": 1, "raw": 8},
+		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 1, "event": 1, "memory": 1, "wait": 1, "resource": 3, "ownresource": 4, "ownretain": 1, "raw": 8, "green": 1},
 	},
 	{
 		name: "reset", doc: "resets of the primary context", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,
-		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 2, "life": 1, "reset": 1, "whole": 1},
+		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 2, "life": 1, "reset": 1, "whole": 1, "green": 1},
 	},
 	{
 		name: "full", doc: "a device without free memory; on a GPU only if named", goroutines: 6, steps: 60, devices: 1, drops: 20, ends: true, full: true, ticks: 2,
@@ -75,7 +79,7 @@ var profiles = []*profile{
 	},
 	{
 		name: "fault", doc: "kernels that fault, which ends CUDA for the process", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,
-		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 4, "life": 1, "fault": 1, "whole": 1},
+		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 4, "life": 1, "fault": 1, "whole": 1, "green": 1},
 	},
 }
 

@@ -50,6 +50,7 @@ type world struct {
 	execs    slots[safe.GraphExec]
 	loops    slots[safe.GraphExec] // with conditions, that nothing else may change
 	greens   slots[safe.GreenContext]
+	tenants  slots[tenant]
 	contexts slots[safe.Context]
 	batches  slots[safe.Batch]
 	captures slots[safe.Capture] // relaxed ones, that any goroutine may end
@@ -73,6 +74,7 @@ type counts struct {
 // A device has a context and kernels of the program.
 type device struct {
 	x       *safe.Context
+	green   *safe.GreenContext // for streams of goroutines' own; nil if there is none
 	modules []*safe.Module
 
 	nothing, fill, add, saxpy, copy, spin, store, lookup, draw, trap *safe.Kernel
@@ -92,6 +94,11 @@ func newWorld(p *profile) (*world, error) {
 			return nil, err
 		}
 		w.devices = append(w.devices, d)
+		if p.own {
+			if d.green, err = green(d.x); err != nil && !errors.Is(err, safe.ErrNotSupported) {
+				return nil, err
+			}
+		}
 	}
 	if w.releases.marks, err = newMarks(w.devices[0].x); err != nil {
 		return nil, err
@@ -157,7 +164,7 @@ func (d *device) close() error {
 	for _, m := range d.modules {
 		errs = append(errs, m.Close())
 	}
-	return errors.Join(append(errs, d.x.Close())...)
+	return errors.Join(append(errs, d.green.Close(), d.x.Close())...)
 }
 
 // close ends all waits and closes all objects. Goroutines have ended their captures before.
@@ -170,7 +177,7 @@ func (w *world) close() error {
 		}
 	})
 	for _, s := range []interface{ close() error }{
-		&w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.arenas, &w.buffers, &w.words, &w.hosts,
+		&w.tenants, &w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.arenas, &w.buffers, &w.words, &w.hosts,
 		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts, &w.resources,
 	} {
 		errs = append(errs, s.close())
