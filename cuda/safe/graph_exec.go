@@ -26,12 +26,14 @@ type execCore struct {
 	last     pendingWork // the latest launches
 	destroys destruction
 
-	source *graphCore
-	allocs []*block      // that a launch allocates and leaves allocated, unless it frees it
-	places []*graphPlace // of allocs and freed, each once, in order
-	freed  []*block      // that nodes of a launch free
-	single bool          // CUDA allows its graph one executable at a time, as it allocates or frees memory
-	work   int           // operations that a launch adds to a stream's queue
+	source   *graphCore
+	autoFree bool          // a launch frees what the one before has left allocated
+	allocs   []*block      // that a launch allocates and leaves allocated, unless it frees it
+	places   []*graphPlace // of allocs and freed, each once, in order
+	freed    []*block      // that nodes of a launch free
+	takes    []*block      // those of freed that another graph allocates
+	single   bool          // CUDA allows its graph one executable at a time, as it allocates or frees memory
+	work     int           // operations that a launch adds to a stream's queue
 
 	mu      mutex[execRank] // one thread at a time may use an executable
 	kept    *graphRetained
@@ -125,8 +127,7 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 	}
 	allocs, freed := c.kept.memory()
 	e.single = len(allocs)+len(freed) > 0
-	allocs = left(allocs)
-	err := executables.inTurn(func() error { return e.instantiate(op, c, allocs, flags) })
+	err := executables.inTurn(func() error { return e.instantiate(op, c, left(slices.Clone(allocs)), flags) })
 	if err = c.oneExecutable(op, err); err != nil {
 		return wrap(op, err)
 	}
@@ -146,6 +147,7 @@ func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags d
 	if slices.ContainsFunc(allocs, func(b *block) bool { return b.graph.home != nil }) {
 		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
 	}
+	e.autoFree = flags&driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH != 0
 	i := rt.Instantiation{Home: g.ctx.home(), Graph: g.raw, Flags: uint64(flags)}
 	i.CallContext = g.ctx.raw
 	code := i.Do()
@@ -287,7 +289,7 @@ func (e *GraphExec) Update(g *Graph) error {
 		before := c.kept
 		c.kept = g.kept.share()
 		allocs, freed := c.kept.memory()
-		c.setMemory(left(allocs), freed)
+		c.setMemory(allocs, freed)
 		if c.kept.same(before) {
 			before.release()
 		} else {

@@ -163,6 +163,9 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 			return check(op, code)
 		}
 	}
+	if err := e.balanced(op); err != nil {
+		return err
+	}
 	code := launch()
 	if code == 0 {
 		e.launched()
@@ -170,10 +173,28 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 	return check(op, code)
 }
 
-// setMemory notes which memory a launch allocates, and which its nodes free. mu is held.
+// balanced returns an error if the launch would allocate memory that is still allocated, or free
+// memory that is not. CUDA returns the same code, but crashes while a profiler records. The places
+// of the memory are locked.
+func (e *execCore) balanced(op string) error {
+	for _, b := range e.allocs {
+		if b.graph.place.present.Load() != nil && !e.autoFree {
+			return refuse(op, driver.CUDA_ERROR_INVALID_VALUE, "the memory that an earlier launch has allocated is not freed: see AddAlloc")
+		}
+	}
+	for _, b := range e.takes {
+		if !b.graph.present() {
+			return refuse(op, driver.CUDA_ERROR_INVALID_VALUE, "the memory that the graph frees is not allocated: launch the graph that allocates it before")
+		}
+	}
+	return nil
+}
+
+// setMemory notes which memory the nodes of the graph allocate, and which they free. mu is held.
 func (e *execCore) setMemory(allocs, freed []*block) {
-	e.allocs, e.freed, e.places = allocs, freed, nil
-	for _, b := range slices.Concat(allocs, freed) {
+	e.takes = slices.DeleteFunc(slices.Clone(freed), func(b *block) bool { return slices.Contains(allocs, b) })
+	e.allocs, e.freed, e.places = left(allocs), freed, nil
+	for _, b := range slices.Concat(e.allocs, freed) {
 		e.places = append(e.places, b.graph.place)
 	}
 	slices.SortFunc(e.places, func(a, b *graphPlace) int { return cmp.Compare(a.number, b.number) })

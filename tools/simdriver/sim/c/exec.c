@@ -244,10 +244,12 @@ static CUresult sound(struct exec *e)
 			fprintf(stderr, "simulated driver: a graph that was updated copies memory of a pool, captured without a context: CUDA crashes here\n");
 			abort();
 		}
-		if (i->work == APPEAR && i->block->given && !(e->flags & AUTO_FREE))
-			return INVALID_VALUE; /* what it allocated before is still there */
-		if (i->work == VANISH && !i->block->given && !allocated_here(e, i->block))
-			return INVALID_VALUE; /* what another graph allocates is not there */
+		/* What it allocated before is still there, or what another graph allocates is not. */
+		if ((i->work == APPEAR && i->block->given && !(e->flags & AUTO_FREE)) ||
+		    (i->work == VANISH && !i->block->given && !allocated_here(e, i->block))) {
+			violation("a graph is launched whose memory is in the wrong state, which crashes under a profiler");
+			return INVALID_VALUE;
+		}
 	}
 	return OK;
 }
