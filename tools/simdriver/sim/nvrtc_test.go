@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -21,19 +22,21 @@ import (
 // realNVRTC names NVIDIA's library in the environment of a process that a test starts.
 const realNVRTC = "SIMDRIVER_TEST_NVRTC"
 
-// openNVRTC opens the double, or the real library in a process that has it.
+var nvrtcOpened sync.Once
+
+// openNVRTC opens the double, or the real library in a process that has it. It asks for no library
+// before, as that would open one of the user's.
 func openNVRTC(t *testing.T) {
 	t.Helper()
-	if file, _, err := nvrtc.Library(); err == nil && strings.HasPrefix(file, os.TempDir()) {
-		return
-	}
-	if real := os.Getenv(realNVRTC); real != "" {
-		require.NoError(t, nvrtc.Open(real))
-		return
-	}
-	file, err := sim.BuildNVRTC(t.TempDir(), sim.Newest)
-	require.NoError(t, err)
-	require.NoError(t, nvrtc.Open(file))
+	nvrtcOpened.Do(func() {
+		file := os.Getenv(realNVRTC)
+		if file == "" {
+			var err error
+			file, err = sim.BuildNVRTC(t.TempDir(), sim.Newest)
+			require.NoError(t, err)
+		}
+		require.NoError(t, nvrtc.Open(file))
+	})
 }
 
 type compiled struct {
