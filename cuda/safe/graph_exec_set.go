@@ -45,7 +45,9 @@ func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 // they have completed.
 //
 // It returns [ErrForeignNode] for a node of another graph, and [ErrInvalidArgument] if w is
-// for another type of node or CUDA cannot change nodes of this type in an executable.
+// for another type of node or CUDA cannot change nodes of this type in an executable. CUDA refuses
+// to change a kernel node that was captured on a stream of a green context, with
+// driver.CUDA_ERROR_INVALID_VALUE: capture again, and use [GraphExec.Update].
 func (e *GraphExec) Set(n Node, w NodeParams) error { return e.set("GraphExec.Set", n, &w) }
 
 func (e *GraphExec) set(op string, n Node, w *NodeParams) error {

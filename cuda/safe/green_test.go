@@ -324,6 +324,14 @@ func TestGreenCapture(t *testing.T) {
 	}
 }
 
+// onGreen are operations that CUDA refuses with a stream of a green context: the attributes of
+// another stream, and other parameters for a kernel node in an executable that was captured there.
+var onGreen = map[string]error{
+	"Stream.CopyAttributes": safe.ErrContextMismatch,
+	"GraphExec.Set":         driver.CUDA_ERROR_INVALID_VALUE,
+	"GraphExec.SetAll":      driver.CUDA_ERROR_INVALID_VALUE,
+}
+
 // TestGreenOperations tries every operation on a stream of a green context. It does what it
 // does on another stream.
 func TestGreenOperations(t *testing.T) {
@@ -340,6 +348,9 @@ func TestGreenOperations(t *testing.T) {
 			got := tried(t, other, op, func(*world) (*safe.Stream, error) {
 				return g.NewStream(safe.StreamOptions{NonBlocking: true})
 			})
+			if other, ok := onGreen[op.name]; ok {
+				want = other
+			}
 			assert.Equal(t, want, got)
 			noViolation(t)
 		})

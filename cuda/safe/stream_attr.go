@@ -105,7 +105,8 @@ func (d Device) needs(op string, id driver.CUdevice_attribute) (int, error) {
 
 // CopyAttributes sets all attributes of the stream to those of from. It does not change
 // whether the stream is blocking. It returns [ErrContextMismatch] if the streams belong
-// to different contexts, and [ErrCapturing] if they take part in different captures.
+// to different contexts or green contexts, and [ErrCapturing] if they take part in different
+// captures.
 // Source: cuStreamCopyAttributes.
 func (s *Stream) CopyAttributes(from *Stream) error {
 	const op = "Stream.CopyAttributes"
@@ -121,6 +122,9 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	defer c.Release()
 	if !f.ctx.same(c.ctx) {
 		return refuse(op, ErrContextMismatch, "the streams belong to contexts of %v and %v", f.ctx.device, c.ctx.device)
+	}
+	if f.green != c.green || f.onGreen != c.onGreen {
+		return refuse(op, ErrContextMismatch, "the streams do not belong to the same green context")
 	}
 	if f.queue == c.queue {
 		return nil

@@ -26,6 +26,9 @@ $go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/ben
 cp examples/train/train.py cuda/safe/blas/testdata/matmul.py "$out/"
 mkdir "$out/failed"
 cp tools/storm/testdata/failed/*.json "$out/failed/"
+$go build -ldflags='-s -w' -buildmode=c-shared -o "$out/libshared.so" ./tools/gpu/shared
+rm "$out/libshared.h"
+cp tools/gpu/under.sh tools/gpu/inject.c tools/gpu/torch_profile.py "$out/"
 cp examples/train/train.py "$out/tests/training/" # a test compares its data
 # The contestants in C and Rust: whichever cannot be built takes no part.
 "$out/peers" -build || echo "the comparison with other bindings lacks what could not be built" >&2

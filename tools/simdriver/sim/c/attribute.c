@@ -98,7 +98,7 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 		r = looked(from, &b);
 	if (r)
 		return r;
-	if (a->context != b->context)
+	if (a->context != b->context || a->green != b->green)
 		return INVALID_VALUE;
 	memcpy(a->attributes, b->attributes, sizeof a->attributes);
 	a->priority = b->priority;

@@ -110,6 +110,7 @@ CUresult capture_item(struct stream *s, struct item *i)
 		item_free(i);
 		return r;
 	}
+	i->green = s->green;
 	i->context = s->context;
 	i->stream = s->handle;
 	if (!c->again)

@@ -240,6 +240,7 @@ struct item {
 	size_t packed; /* bytes, of the pointers and what they point to */
 	struct launch_attribute *attributes;
 	int nattributes;
+	bool green; /* captured on a stream of a green context */
 	/* copies and sets */
 	CUdeviceptr dst, src;
 	size_t size, width;
