@@ -19,7 +19,7 @@ const module = "github.com/cudabind/cudabind/"
 // pipeline flows one way. A row is for the packages below its path; the longest
 // path counts.
 var mayImport = map[string][]string{
-	"headers":                  {"internal/pip"},
+	"headers":                  {"internal/pip", "internal/trust"},
 	"gen":                      {"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "golang.org/x/mod/modfile", "golang.org/x/mod/module"},
 	"gen/model":                {},
 	"gen/parse":                {"gen/model", "modernc.org/cc/v4"},
@@ -36,17 +36,18 @@ var mayImport = map[string][]string{
 	"internal/command":         {},
 	"internal/pip":             {},
 	"internal/process":         {},
+	"internal/trust":           {},
 	"internal/pip/piptest":     {"github.com/stretchr/testify/require"},
 	"cuda/internal/rt":         {purego, "cuda/generated/driver"},
 	"cuda/internal/drivertest": {purego, "internal/command", "github.com/stretchr/testify/assert", "github.com/stretchr/testify/require"},
 	"cuda/internal/lifetime":   {"cuda/internal/rt"},
 	"cuda/safe":                {"cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},
 	"cuda/safe/blas":           {"cuda/safe", "cuda/internal/lifetime", "cuda/generated/driver", "cuda/generated/cublas", "cuda/generated/cublaslt", "cuda/generated/librarytypes"},
-	"cuda/safe/compile":        {"cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
+	"cuda/safe/compile":        {"internal/trust", "cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
 	"cuda/safe/collective":     {"cuda/safe", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},
 	"examples":                 {"cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/generated/driver"},
-	"tools":                    append([]string{"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "internal/process", "tools/simdriver/sim"}, rawPackages...),
-	"tools/simdriver/sim":      {purego, "gen/model", "internal/command"},
+	"tools":                    append([]string{"headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "internal/process", "internal/trust", "tools/simdriver/sim"}, rawPackages...),
+	"tools/simdriver/sim":      {purego, "gen/model", "internal/command", "internal/trust"},
 }
 
 // purego lets programs without cgo load libraries, and is linked by a build tag alone.
