@@ -34,7 +34,8 @@ const oldest = "11.8"
 
 // Build builds the library in a directory, which it creates if necessary, and returns the
 // path of the file. The library exports the simulated functions that a driver of the given
-// CUDA version has, such as "13.0"; versions range from 11.8 to [Newest].
+// CUDA version has, such as "13.0"; versions range from 11.8 to [Newest]. Build replaces only a
+// file that it has made itself, and returns an error if there is another of that name.
 //
 // Build runs the C compiler that the environment variable CC names, with its arguments, or
 // cc. A compiler of MinGW, such as x86_64-w64-mingw32-gcc, builds nvcuda.dll for Windows. Build
@@ -65,8 +66,7 @@ func (l *library) build(dir string) (string, error) {
 	if err := l.make(work, made); err != nil {
 		return "", err
 	}
-	target := filepath.Join(dir, l.file)
-	return target, os.Rename(made, target) // atomic, and safe for programs that have the old file open
+	return place(made, filepath.Join(dir, l.file))
 }
 
 // A library is the input of the compiler.
@@ -128,7 +128,7 @@ func (l *library) compile(work, made string) error {
 	if out, err := cc.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the simulated driver with %s: %w\n%s", cc.Args[0], err, out)
 	}
-	return nil
+	return sign(made)
 }
 
 // parse converts "13.0" to 13000.

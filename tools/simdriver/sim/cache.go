@@ -4,14 +4,19 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/internal/trust"
 )
 
-// EnvDir is the environment variable that names the cache directory of [Build].
+// EnvDir is the environment variable that names the cache directory of [Build]. Build uses a
+// directory only if it belongs to the user and nobody else can write to it, and removes only what
+// it has made itself from there.
 const EnvDir = "CUDABIND_SIMDRIVER"
 
 // unused is the time after which an unused library is removed from the cache.
@@ -59,14 +64,44 @@ func (l *library) key() (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }
 
+// openCache opens the directory of kept if nobody else can write to it: what is in there will run.
+func openCache(kept string) (*os.Root, error) {
+	dir := filepath.Dir(kept)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err == nil {
+		err = trust.Private(info, dir)
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
 // take copies a library from the cache.
 func take(kept, made string) error {
-	info, err := os.Stat(kept)
+	root, err := openCache(kept)
 	if err != nil {
 		return err
 	}
+	defer root.Close()
+	name := filepath.Base(kept)
+	info, err := root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if err := trust.Private(info, kept); err != nil {
+		return err
+	}
+	if !ours(root, name) {
+		return fmt.Errorf("%s is damaged", kept)
+	}
 	if now := time.Now(); now.Sub(info.ModTime()) > 24*time.Hour {
-		_ = os.Chtimes(kept, now, now) // it is in use
+		_ = root.Chtimes(name, now, now) // it is in use
 	}
 	return copyFile(kept, made, 0o777)
 }
@@ -75,26 +110,36 @@ func take(kept, made string) error {
 // only makes the next build slower.
 func keep(made, kept string) {
 	dir := filepath.Dir(kept)
-	if os.MkdirAll(dir, 0o777) != nil {
+	if os.MkdirAll(filepath.Dir(dir), 0o777) != nil {
 		return
 	}
+	_ = os.Mkdir(dir, 0o700)
+	root, err := openCache(kept)
+	if err != nil {
+		return
+	}
+	defer root.Close()
 	temp, err := os.MkdirTemp(dir, ".keep-")
 	if err != nil {
 		return
 	}
 	defer os.RemoveAll(temp)
 	whole := filepath.Join(temp, filepath.Base(kept))
-	if copyFile(made, whole, 0o666) == nil && os.Rename(whole, kept) == nil {
-		trim(dir)
+	if copyFile(made, whole, 0o600) == nil && os.Rename(whole, kept) == nil {
+		trim(root)
 	}
 }
 
-// trim removes libraries that were not used for long.
-func trim(dir string) {
-	entries, _ := os.ReadDir(dir)
+var keptName = regexp.MustCompile(`^[0-9a-f]{64}\.so$`)
+
+// trim removes libraries of this package that were not used for long, and nothing else: the user
+// may have named a directory that holds more.
+func trim(root *os.Root) {
+	entries, _ := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > unused {
-			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		info, err := e.Info()
+		if err == nil && keptName.MatchString(e.Name()) && time.Since(info.ModTime()) > unused && ours(root, e.Name()) {
+			_ = root.Remove(e.Name())
 		}
 	}
 }

@@ -44,7 +44,7 @@ func build(t *testing.T, version string) []byte {
 	require.NoError(t, err)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Len(t, text, 488940, "the whole library")
+	require.Len(t, text, 488940+len(mark), "the whole library")
 	return text
 }
 
@@ -124,20 +124,135 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
+// keepOld builds libraries of two versions, and makes the kept one of the first look unused.
+func keepOld(t *testing.T, dir string) (kept string, old time.Time) {
+	t.Helper()
+	build(t, "13.0")
+	found, err := filepath.Glob(filepath.Join(dir, "*.so"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	old = time.Now().Add(-unused - time.Hour)
+	require.NoError(t, os.Chtimes(found[0], old, old))
+	return found[0], old
+}
+
 // TestTrim: what no program has taken for a month goes.
 func TestTrim(t *testing.T) {
 	dir, compiled := compiler(t)
-	build(t, "13.0")
-	kept, err := filepath.Glob(filepath.Join(dir, "*.so"))
-	require.NoError(t, err)
-	require.Len(t, kept, 1)
-	old := time.Now().Add(-unused - time.Hour)
-	require.NoError(t, os.Chtimes(kept[0], old, old))
+	kept, old := keepOld(t, dir)
 	build(t, "13.0")
 	require.Equal(t, 1, compiled())
 	build(t, "12.4")
-	assert.FileExists(t, kept[0], "it was taken")
-	require.NoError(t, os.Chtimes(kept[0], old, old))
+	assert.FileExists(t, kept, "it was taken")
+	require.NoError(t, os.Chtimes(kept, old, old))
 	build(t, "12.0")
-	assert.NoFileExists(t, kept[0])
+	assert.NoFileExists(t, kept)
+}
+
+// TestTrimLeavesOthers: the folder may hold files of the user's, as old as they are.
+func TestTrimLeavesOthers(t *testing.T) {
+	dir, _ := compiler(t)
+	kept, old := keepOld(t, dir)
+	made, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	name := strings.Repeat("0", 64) + ".so"
+	for _, other := range []struct{ name, file, text string }{
+		{"a name of the user's", "libcuda.so.1", string(made)},
+		{"a name like ours", "0123abcd.so", string(made)},
+		{"our name for other text", name, "my thesis"},
+		{"our name for a library cut off", strings.Repeat("1", 64) + ".so", string(made[:len(made)-1])},
+		{"a folder", "thesis/thesis.tex", "my thesis"},
+		{"a folder of our name", strings.Repeat("2", 64) + ".so/thesis.tex", "my thesis"},
+		{"a folder that looks temporary", ".keep-1/thesis.tex", "my thesis"},
+	} {
+		t.Run(other.name, func(t *testing.T) {
+			file := filepath.Join(dir, other.file)
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+			require.NoError(t, os.WriteFile(file, []byte(other.text), 0o600))
+			for _, f := range []string{file, filepath.Dir(file)} {
+				if f != dir {
+					require.NoError(t, os.Chtimes(f, old, old))
+				}
+			}
+			trimmed(t, dir)
+			assert.FileExists(t, file)
+		})
+	}
+	t.Run("a link to one of ours", func(t *testing.T) {
+		link := filepath.Join(dir, strings.Repeat("3", 64)+".so")
+		require.NoError(t, os.Symlink("libcuda.so.1", link))
+		trimmed(t, dir)
+		_, err := os.Lstat(link)
+		assert.NoError(t, err)
+	})
+	assert.NoFileExists(t, kept, "ours")
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.WriteFile(kept, made, 0o600))
+		require.NoError(t, os.Chown(kept, 65534, 65534))
+		require.NoError(t, os.Chtimes(kept, old, old))
+		trimmed(t, dir)
+		assert.FileExists(t, kept, "of another user")
+	}
+}
+
+func trimmed(t *testing.T, dir string) {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	trim(root)
+}
+
+// TestKeptByOthers: a folder or a library that others can change is not believed.
+func TestKeptByOthers(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(t *testing.T, dir, kept string)
+	}{
+		{"folder", func(t *testing.T, dir, kept string) { require.NoError(t, os.Chmod(dir, 0o777)) }},
+		{"library", func(t *testing.T, dir, kept string) { require.NoError(t, os.Chmod(kept, 0o666)) }},
+		{"damaged library", func(t *testing.T, dir, kept string) { require.NoError(t, os.Truncate(kept, 1000)) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir, compiled := compiler(t)
+			kept, _ := keepOld(t, dir)
+			test.change(t, dir, kept)
+			build(t, "13.0")
+			assert.Equal(t, 2, compiled())
+		})
+	}
+}
+
+// TestBuildReplaces: Build replaces a library of its own, and nothing else.
+func TestBuildReplaces(t *testing.T) {
+	compiler(t)
+	for _, build := range []struct {
+		name string
+		file string
+		make func(dir string) error
+	}{
+		{"driver", "libcuda.so.1", func(dir string) error { _, err := Build(dir, "13.0"); return err }},
+		{"NVRTC", "libnvrtc.so.13", func(dir string) error { _, err := BuildNVRTC(dir, "13.0"); return err }},
+		{"NVRTC before the older one", "libnvrtc.so.13", func(dir string) error { _, err := BuildNVRTC(dir, "12.4"); return err }},
+		{"kernels", "libsimkernels.so", func(dir string) error { _, err := BuildKernels(dir, "testdata/kernels.c"); return err }},
+	} {
+		t.Run(build.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file, other := filepath.Join(dir, build.file), filepath.Join(t.TempDir(), "other")
+			require.NoError(t, os.WriteFile(other, []byte("NVIDIA's"), 0o600))
+			require.NoError(t, build.make(dir))
+			require.NoError(t, build.make(dir), "its own")
+			require.NoError(t, os.Remove(file))
+
+			require.NoError(t, os.WriteFile(file, []byte("NVIDIA's"), 0o600))
+			assert.ErrorContains(t, build.make(dir), file+" is not a simulated library that you have built: remove it, or choose another folder")
+			require.NoError(t, os.Remove(file))
+
+			require.NoError(t, os.Symlink(other, file))
+			assert.ErrorContains(t, build.make(dir), file+" is not a simulated library")
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			assert.Equal(t, "NVIDIA's", string(text))
+		})
+	}
 }

@@ -46,6 +46,8 @@ func BuildKernels(dir string, files ...string) (string, error) {
 	if out, err := cc.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building kernels with %s: %w\n%s", cc.Args[0], err, out)
 	}
-	target := filepath.Join(dir, on.kernels)
-	return target, os.Rename(made, target)
+	if err := sign(made); err != nil {
+		return "", err
+	}
+	return place(made, filepath.Join(dir, on.kernels))
 }

@@ -29,6 +29,9 @@ func BuildNVRTC(dir, version string) (string, error) {
 	}
 	// Programs look for the newest first, and must not find one elsewhere.
 	first := filepath.Join(dir, on.nvrtc[13])
+	if err := mayReplace(first); err != nil {
+		return "", err
+	}
 	if err := os.Remove(first); err != nil && !os.IsNotExist(err) {
 		return "", err
 	}
