@@ -36,7 +36,7 @@ func TestFetch(t *testing.T) {
 
 	args, err := os.ReadFile(log)
 	require.NoError(t, err)
-	assert.Contains(t, string(args), "-m pip download --dest ")
+	assert.Contains(t, string(args), "download --dest ")
 	assert.Contains(t, string(args), " --no-deps --only-binary=:all: ")
 	assert.Contains(t, string(args), "--quiet --platform manylinux1_x86_64 sample-pkg==12.9.79\n")
 

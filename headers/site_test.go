@@ -121,7 +121,7 @@ func (s *site) pipCalls(t *testing.T) []string {
 	var calls []string
 	for line := range strings.Lines(string(data)) {
 		fields := strings.Fields(line)
-		call := fields[2]
+		call := fields[0]
 		for _, f := range fields {
 			if strings.Contains(f, "==") || strings.HasPrefix(f, "nvidia-") || strings.HasPrefix(f, "sample-") {
 				call += " " + f

@@ -9,9 +9,8 @@ import (
 )
 
 // asking runs pip for one package after the other in one process: most of a short run is its start.
-const asking = `
-import runpy, sys
-*args, names = sys.argv[1:]
+const asking = start + `
+*args, names = args
 for name in names.split():
     sys.argv = ["pip", *args, name]
     try:
@@ -35,7 +34,7 @@ func (c Client) Index(ctx context.Context, platforms []string, names ...string) 
 	}
 	defer os.RemoveAll(tmp)
 	file := filepath.Join(tmp, "log")
-	failed := c.run(ctx, []string{"-c", asking, "index", "versions", "--log", file}, platforms, strings.Join(names, " "))
+	failed := c.run(ctx, asking, []string{"index", "versions", "--log", file}, platforms, strings.Join(names, " "))
 	log, err := os.ReadFile(file)
 	if failed != nil {
 		err = failed

@@ -26,7 +26,7 @@ var ErrNotPublished = errors.New("there is no such package")
 // Download gets the wheel of a requirement that fits one of the platforms. dir is
 // an empty folder; file is the wheel's name in it.
 func (c Client) Download(ctx context.Context, dir string, platforms []string, requirement string) (file string, err error) {
-	if err := c.run(ctx, []string{"-m", "pip", "download", "--dest", dir, "--no-deps"}, platforms, requirement); err != nil {
+	if err := c.run(ctx, once, []string{"download", "--dest", dir, "--no-deps"}, platforms, requirement); err != nil {
 		return "", err
 	}
 	entries, err := os.ReadDir(dir)
@@ -39,12 +39,40 @@ func (c Client) Download(ctx context.Context, dir string, platforms []string, re
 	return filepath.Join(dir, entries[0].Name()), nil
 }
 
-// run runs a command of pip, by python's args, for requirements that are wheels.
-func (c Client) run(ctx context.Context, args, platforms []string, requirements ...string) error {
+// start begins the programs that Python runs. Python imports modules from the folder in which it
+// starts, so that is an empty one, and the program leaves it for the user's, where relative paths of
+// pip's settings lead to. Python 3.11 could be told (-P), but not older ones, and -I would hide a pip
+// that the user has installed for himself.
+const start = `
+import os, sys
+sys.path = [p for p in sys.path if p not in ("", os.getcwd())]
+import runpy
+os.chdir(sys.argv[1])
+args = sys.argv[2:]
+`
+
+// once runs one command of pip.
+const once = start + `
+sys.argv = ["pip", *args]
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+`
+
+// run lets Python run a program with a command of pip, for requirements that are wheels.
+func (c Client) run(ctx context.Context, program string, args, platforms []string, requirements ...string) error {
 	python, err := c.findPython()
 	if err != nil {
 		return err
 	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	empty, err := os.MkdirTemp("", "cudabind-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(empty)
+	args = append([]string{"-c", program, here}, args...)
 	args = append(args, "--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--quiet")
 	for _, p := range platforms {
 		args = append(args, "--platform", p)
@@ -53,6 +81,7 @@ func (c Client) run(ctx context.Context, args, platforms []string, requirements 
 
 	var stderr strings.Builder
 	cmd := exec.CommandContext(ctx, python, args...)
+	cmd.Dir = empty
 	cmd.Stderr = &stderr
 	// Interrupted, pip removes its own temporary files. Where it cannot be, or
 	// does not end, it is killed after the delay.

@@ -55,11 +55,11 @@ func (c Client) Locate(ctx context.Context, deps bool, platforms []string, requi
 	}
 	defer os.RemoveAll(tmp)
 	file := filepath.Join(tmp, "report.json")
-	args := []string{"-m", "pip", "install", "--dry-run", "--ignore-installed", "--target", tmp, "--report", file}
+	args := []string{"install", "--dry-run", "--ignore-installed", "--target", tmp, "--report", file}
 	if !deps {
 		args = append(args, "--no-deps")
 	}
-	if err := c.run(ctx, args, platforms, requirements...); err != nil {
+	if err := c.run(ctx, once, args, platforms, requirements...); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(file)

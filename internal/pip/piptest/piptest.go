@@ -19,7 +19,7 @@ func Python(t *testing.T, lines string) {
 		t.Skip("the python3 of the test is a shell script")
 	}
 	script := `#!/bin/sh
-[ "$1" = -c ] && { shift 2; set -- -m pip "$@"; }
+shift 3
 args="$*"
 while [ $# -gt 1 ]; do
 	[ "$1" = --dest ] && dest=$2
