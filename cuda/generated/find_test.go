@@ -24,7 +24,7 @@ import (
 // sharedLibrary compiles source to file, whose folders it makes.
 func sharedLibrary(t *testing.T, file, source string, args ...string) {
 	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o777))
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	c := filepath.Join(t.TempDir(), "library.c")
 	require.NoError(t, os.WriteFile(c, []byte(source), 0o666))
 	cc := command.CC(append([]string{"-shared", "-fPIC", "-o", file, c}, args...)...)

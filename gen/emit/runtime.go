@@ -88,7 +88,7 @@ func (e *emitter) runtime() error {
 		"Strings": e.hasStrings(), "Beside": l.OpensBeside,
 	}
 	for _, file := range []struct{ name, template string }{
-		{"zload.go", "load.go.tmpl"}, {"zload_other.go", "load_other.go.tmpl"}, {"zload_windows.go", "load_windows.go.tmpl"},
+		{"zload.go", "load.go.tmpl"}, {"zload_linux.go", "load_linux.go.tmpl"}, {"zload_elf.go", "load_elf.go.tmpl"}, {"zload_other.go", "load_other.go.tmpl"}, {"zload_windows.go", "load_windows.go.tmpl"},
 		{"zcall_cgo.go", "call_cgo.go.tmpl"}, {"zcall_nocgo.go", "call_nocgo.go.tmpl"}, {"zcall_windows_amd64.go", "call_windows.go.tmpl"},
 		{"zcall_other.go", "call_other.go.tmpl"},
 	} {

@@ -15,6 +15,7 @@ package cublas
 #cgo nocallback cudabind_3e4b43d4781c_call
 
 #include <stdlib.h>
+#include <sys/auxv.h>
 
 int cudabind_3e4b43d4781c_call(unsigned int n, unsigned char *args);
 void cudabind_3e4b43d4781c_bind(unsigned int n, void *fn);
@@ -41,6 +42,9 @@ func unable() string {
 
 // glibc tells whether the program's C library is glibc.
 func glibc() bool { return C.cudabind_3e4b43d4781c_glibc() != 0 }
+
+// secure tells whether the process has more rights than whoever started it.
+func secure() bool { return C.getauxval(C.AT_SECURE) != 0 }
 
 // enter calls function n, if it is bound.
 func enter(n uint32, args unsafe.Pointer) bool {

@@ -63,15 +63,17 @@ var lib struct {
 }
 
 // Open loads the CUDA runtime 12 from path, a file or a folder that holds it, such as
-// a CUDA toolkit or Python's site-packages. With an empty path it tries, in this
+// a CUDA toolkit or Python's site-packages. A name without a slash is looked up by the
+// system's loader alone, never in the current folder. With an empty path Open tries, in this
 // order:
 //
 //   - libcudart.so.12, which the system's loader looks up
 //   - CUDA toolkits: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /usr/local/cuda-* (newest first)
 //   - the active Python environment: $VIRTUAL_ENV, $CONDA_PREFIX
-//   - cudabind/libs/cudart in the user's cache folder, which tools/libs fills
+//   - cudabind/libs/cudart in the user's cache folder, which tools/libs fills, unless others can write to it
 //
-// On Windows:
+// In a program that has more rights than whoever starts it (setuid, setgid, file capabilities), it
+// tries only the system's loader, which ignores LD_LIBRARY_PATH there. On Windows:
 //
 //   - cudart64_12.dll, cudart64_120.dll in the program's folder or System32
 //   - the folders in %PATH%, but never the current folder
@@ -91,7 +93,11 @@ func Open(path string) error {
 	}
 	files := candidates(path)
 	if lib.handle == nil {
-		return loadFirst(path, slices.Values(files), "")
+		hint := ""
+		if !isPath(path) && exists(path) {
+			hint = "for the one in the current folder, write ." + string(filepath.Separator) + path
+		}
+		return loadFirst(path, slices.Values(files), hint)
 	}
 	for _, file := range files {
 		if isLibrary(file, lib.handle) {
@@ -101,14 +107,18 @@ func Open(path string) error {
 	return &LibraryError{path, "another library is open already: " + lib.file}
 }
 
-// candidates are the files that path can mean.
+// candidates are the files that path can mean. A name without a folder is for the system's loader,
+// which takes none from the current folder.
 func candidates(path string) []string {
+	if !isPath(path) {
+		return []string{path}
+	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return []string{path} // the system's loader may know it by that name
+		return []string{path} // the system's loader says why
 	}
 	if abs, err := filepath.Abs(path); err == nil {
-		path = abs // the system's loader takes a name without a slash for a library of its own folders
+		path = abs
 	}
 	if !info.IsDir() {
 		return []string{path}
@@ -134,18 +144,26 @@ func exists(file string) bool {
 }
 
 // place is one or several folders: those below root that match a pattern.
-type place struct{ root, pattern string }
+type place struct {
+	root, pattern string
+	ours          bool // nobody else may be able to write to it
+}
 
 func (p place) String() string { return filepath.Join(p.root, p.pattern) }
 
-// folders are those that exist, the newest version first.
-func (p place) folders() []string {
-	found, _ := fs.Glob(os.DirFS(p.root), p.pattern)
-	slices.SortStableFunc(found, func(a, b string) int { return slices.Compare(numbers(b), numbers(a)) })
-	for i, dir := range found {
-		found[i] = filepath.Join(p.root, dir)
+// folders are those that exist, the newest version first, and why some of them are left out.
+func (p place) folders() (found, why []string) {
+	all, _ := fs.Glob(os.DirFS(p.root), p.pattern)
+	slices.SortStableFunc(all, func(a, b string) int { return slices.Compare(numbers(b), numbers(a)) })
+	for _, dir := range all {
+		dir = filepath.Join(p.root, dir)
+		if reason := shared(dir); p.ours && reason != "" {
+			why = append(why, reason)
+			continue
+		}
+		found = append(found, dir)
 	}
-	return found
+	return found, why
 }
 
 // numbers are those in a path: 13 and 0 in cuda-13.0.
@@ -159,21 +177,30 @@ func numbers(path string) (all []int) {
 
 // Folders returns the folders in which [Open] looks for the library after the system's
 // loader, of those that exist, in the same order: toolkits, the active Python environment,
-// the folders that tools/libs fills. They may hold headers and tools, too.
+// the folders that tools/libs fills. They may hold headers and tools, too. In a program with raised
+// rights there are none.
 func Folders() (all []string) {
 	for _, place := range places() {
-		all = append(all, place.folders()...)
+		found, _ := place.folders()
+		all = append(all, found...)
 	}
 	return all
 }
 
 // looked says where the library is looked for, for errors.
 func looked() string {
-	in := []string{"the system's library path"}
+	in, leftOut := []string{"the system's library path"}, ""
+	if secure() {
+		in[0] += " alone, as this program has more rights than whoever starts it"
+	}
 	for _, p := range places() {
 		in = append(in, p.String())
+		_, why := p.folders()
+		for _, reason := range why {
+			leftOut += "; " + reason
+		}
 	}
-	return "looked in " + strings.Join(in, ", ")
+	return "looked in " + strings.Join(in, ", ") + leftOut
 }
 
 // usual yields the files that may be the library where it usually is.
@@ -269,9 +296,9 @@ func open() error {
 }
 
 // loadFirst loads the first of files that is the right library, for a program
-// that asked for path. Where there is none, it adds looked to the reasons. lib is
+// that asked for path. Where there is none, it adds hint to the reasons. lib is
 // locked.
-func loadFirst(path string, files iter.Seq[string], looked string) error {
+func loadFirst(path string, files iter.Seq[string], hint string) error {
 	if reason := unable(); reason != "" {
 		return &LibraryError{path, reason}
 	}
@@ -285,8 +312,8 @@ func loadFirst(path string, files iter.Seq[string], looked string) error {
 			reasons = append(reasons, strings.TrimPrefix(reason, path+": "))
 		}
 	}
-	if looked != "" {
-		reasons = append(reasons, looked)
+	if hint != "" {
+		reasons = append(reasons, hint)
 	}
 	return &LibraryError{path, strings.Join(reasons, "; ") + ": " + missing}
 }
@@ -294,6 +321,9 @@ func loadFirst(path string, files iter.Seq[string], looked string) error {
 // load opens file if it is the right library. If not, it says why. lib is
 // locked.
 func load(file string) (reason string) {
+	if reason := unfit(located(file)); reason != "" {
+		return reason
+	}
 	handle, why := dlopen(file)
 	if handle == nil {
 		return refusal(file, why, glibc())

@@ -3,6 +3,7 @@
 package cudart12
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,7 @@ const missing = "install the CUDA runtime 12, or name the directory of cudart64_
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {
 	add := func(root, pattern string) {
-		if p := (place{root, pattern}); filepath.IsAbs(root) && !slices.Contains(all, p) {
+		if p := (place{root: root, pattern: pattern}); filepath.IsAbs(root) && !slices.Contains(all, p) {
 			all = append(all, p)
 		}
 	}
@@ -41,6 +42,9 @@ func places() (all []place) {
 	return all
 }
 
+// shared finds nothing: Windows keeps other users out of a user's cache folder.
+func shared(string) string { return "" }
+
 // isPath tells a path from a name that the system's loader looks up.
 func isPath(file string) bool { return strings.ContainsAny(file, `/\:`) }
 
@@ -57,11 +61,22 @@ func absent(file, reason string) bool {
 	return strings.HasSuffix(reason, ": "+notFound.Error())
 }
 
+// located returns "", as Windows itself finds what is a name, and checks what it loads.
+func located(string) string { return "" }
+
+// unfit says that file is a directory.
+func unfit(file string) string {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return file + ": this is a directory, not a library"
+	}
+	return ""
+}
+
 // refusal returns why, the reason of the system's loader to refuse file, or a better one if
 // the file itself shows it.
 func refusal(file, why string, _ bool) string {
-	if info, err := os.Stat(file); err == nil && info.IsDir() && isPath(file) {
-		return file + ": this is a directory, not a library"
+	if isPath(file) {
+		return cmp.Or(unfit(file), why)
 	}
 	return why
 }

@@ -16,6 +16,23 @@ func unable() string { return "" }
 
 func glibc() bool { return true }
 
+// auxv returns the pairs of a type and a value that the kernel gave the program.
+//
+//go:linkname auxv runtime.getAuxv
+func auxv() []uintptr
+
+// secure tells whether the process has more rights than whoever started it, in doubt that it has.
+func secure() bool {
+	const atSecure = 23
+	pairs := auxv()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i] == atSecure {
+			return pairs[i+1] != 0
+		}
+	}
+	return true
+}
+
 // frame is what the trampoline gets.
 type frame struct {
 	fn       uintptr

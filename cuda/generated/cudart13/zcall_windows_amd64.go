@@ -14,6 +14,9 @@ func unable() string { return "" }
 
 func glibc() bool { return true }
 
+// secure is false: on Windows no file of a program raises rights.
+func secure() bool { return false }
+
 // The addresses of the functions, 0 until each is first called.
 var entries [len(shapes)]atomic.Uintptr
 

@@ -11,3 +11,6 @@ func Symbols() map[string]string {
 
 // Refusal says why the system's loader refused a file.
 var Refusal = refusal
+
+// Unfit says why the system's loader must not see a file.
+var Unfit = unfit

@@ -48,9 +48,16 @@ func compile(tb testing.TB, file, source string) {
 		require.NoError(tb, os.WriteFile(file, data, 0o666))
 		return
 	}
+	compileWith(tb, file, source)
+}
+
+// compileWith makes a shared library of C with more arguments of the compiler, or skips where there is
+// none.
+func compileWith(tb testing.TB, file, source string, args ...string) {
+	tb.Helper()
 	c := filepath.Join(tb.TempDir(), "library.c")
 	require.NoError(tb, os.WriteFile(c, []byte(source), 0o666))
-	cc := command.CC("-shared", "-fPIC", "-O2", "-pthread", "-o", file, c)
+	cc := command.CC(append([]string{"-shared", "-fPIC", "-O2", "-pthread", "-o", file, c}, args...)...)
 	if cc.Err != nil {
 		tb.Skip("no C compiler: ", cc.Err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -32,6 +33,7 @@ var badFiles = []struct {
 	{"unknown machine", damaged(func(elf []byte) []byte { elf[18], elf[19] = 1, 2; return elf }), []string{"built for ELF machine 513, but the program"}},
 	{"big-endian machine", damaged(func(elf []byte) []byte { elf[5], elf[18], elf[19] = 2, 0, 21; return elf }), []string{"built for ppc64, but the program"}},
 	{"32 bits", damaged(func(elf []byte) []byte { elf[4], elf[18], elf[19] = 1, 3, 0; return elf }), []string{"built for 386 (32 bits), but the program"}},
+	{"half of it", damaged(func(elf []byte) []byte { return elf[:len(elf)/2] }), []string{"libcuda.so.1: this library is damaged: it has ", " bytes, but a segment of "}},
 	{"another library", source(otherSource), []string{"is not the CUDA driver", "no cuDriverGetVersion"}},
 	{"stub", source(stubDriver), []string{"the CUDA toolkit's stub", "install NVIDIA's driver"}},
 	{"no version", source(sickDriver), []string{"does not tell its version", "returned 999"}},
@@ -114,14 +116,14 @@ func TestDirectoryAsLibrary(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	for _, name := range []string{"file", "folder", "relative", "bare name", "link"} {
+	for _, name := range []string{"file", "folder", "relative", "link"} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {
 				dir, file := library(t, goodDriver)
 				t.Chdir(dir)
 				require.NoError(t, os.Symlink(file, "link.so"))
 				paths := map[string]string{
-					"file": file, "folder": dir, "relative": "./libcuda.so.1", "bare name": "libcuda.so.1", "link": "link.so",
+					"file": file, "folder": dir, "relative": "./libcuda.so.1", "link": "./link.so",
 				}
 				require.NoError(t, driver.Open(paths[name]))
 				for again, path := range paths {
@@ -157,6 +159,40 @@ func TestOpenByName(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, os.Getenv(libraryVariable), filepath.Dir(at))
 	}, libraryVariable+"="+dir)
+}
+
+// TestOpenNameInCurrentFolder: a name is the system's loader's, and a path is a file.
+func TestOpenNameInCurrentFolder(t *testing.T) {
+	for _, test := range []struct{ name, path string }{
+		{"not found", "/absent"},
+		{"no path", ""},
+		{"found", "DIR"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if drivertest.InParent() && test.path == "DIR" {
+				compile(t, filepath.Join(dir, "libcuda.so.1"), goodDriver)
+			}
+			drivertest.InChild(t, func(t *testing.T) {
+				here, file := library(t, sickDriver)
+				t.Chdir(here)
+				for _, name := range []string{"libcuda.so.1", "other.so", "."} {
+					if name == "other.so" {
+						require.NoError(t, os.Link(file, name))
+					}
+					err := driver.Open(name)
+					if at, _, _ := driver.Library(); err == nil && name == "libcuda.so.1" {
+						assert.NotEqual(t, file, at)
+						return
+					}
+					requireLibraryError(t, err, name, "for the one in the current folder, write ./"+name)
+					assert.NotContains(t, err.Error(), "returned 999", "it was loaded")
+				}
+				requireLibraryError(t, driver.Open("./libcuda.so.1"), "./libcuda.so.1", "returned 999")
+				requireLibraryError(t, driver.Open("./"), "./", "returned 999")
+			}, libraryVariable+"="+strings.Replace(test.path, "DIR", dir, 1))
+		})
+	}
 }
 
 func resolved(t *testing.T, file string) string {

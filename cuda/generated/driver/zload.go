@@ -61,8 +61,9 @@ var lib struct {
 	version int
 }
 
-// Open loads the CUDA driver from path, a file or a folder that holds it. An
-// empty path means where it usually is:
+// Open loads the CUDA driver from path, a file or a folder that holds it. A
+// name without a slash is looked up by the system's loader alone, never in the current
+// folder. An empty path means where it usually is:
 // libcuda.so.1, else /usr/lib/wsl/lib/libcuda.so.1;
 // on Windows nvcuda.dll in System32.
 //
@@ -78,7 +79,11 @@ func Open(path string) error {
 	}
 	files := candidates(path)
 	if lib.handle == nil {
-		return loadFirst(path, slices.Values(files), "")
+		hint := ""
+		if !isPath(path) && exists(path) {
+			hint = "for the one in the current folder, write ." + string(filepath.Separator) + path
+		}
+		return loadFirst(path, slices.Values(files), hint)
 	}
 	for _, file := range files {
 		if isLibrary(file, lib.handle) {
@@ -88,14 +93,18 @@ func Open(path string) error {
 	return &LibraryError{path, "another library is open already: " + lib.file}
 }
 
-// candidates are the files that path can mean.
+// candidates are the files that path can mean. A name without a folder is for the system's loader,
+// which takes none from the current folder.
 func candidates(path string) []string {
+	if !isPath(path) {
+		return []string{path}
+	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return []string{path} // the system's loader may know it by that name
+		return []string{path} // the system's loader says why
 	}
 	if abs, err := filepath.Abs(path); err == nil {
-		path = abs // the system's loader takes a name without a slash for a library of its own folders
+		path = abs
 	}
 	if !info.IsDir() {
 		return []string{path}
@@ -206,9 +215,9 @@ func open() error {
 }
 
 // loadFirst loads the first of files that is the right library, for a program
-// that asked for path. Where there is none, it adds looked to the reasons. lib is
+// that asked for path. Where there is none, it adds hint to the reasons. lib is
 // locked.
-func loadFirst(path string, files iter.Seq[string], looked string) error {
+func loadFirst(path string, files iter.Seq[string], hint string) error {
 	if reason := unable(); reason != "" {
 		return &LibraryError{path, reason}
 	}
@@ -222,8 +231,8 @@ func loadFirst(path string, files iter.Seq[string], looked string) error {
 			reasons = append(reasons, strings.TrimPrefix(reason, path+": "))
 		}
 	}
-	if looked != "" {
-		reasons = append(reasons, looked)
+	if hint != "" {
+		reasons = append(reasons, hint)
 	}
 	return &LibraryError{path, strings.Join(reasons, "; ") + ": " + missing}
 }
@@ -231,6 +240,9 @@ func loadFirst(path string, files iter.Seq[string], looked string) error {
 // load opens file if it is the right library. If not, it says why. lib is
 // locked.
 func load(file string) (reason string) {
+	if reason := unfit(located(file)); reason != "" {
+		return reason
+	}
 	handle, why := dlopen(file)
 	if handle == nil {
 		return refusal(file, why, glibc())

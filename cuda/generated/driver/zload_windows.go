@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"cmp"
 	"os"
 	"strings"
 	"syscall"
@@ -31,11 +32,22 @@ func absent(file, reason string) bool {
 	return strings.HasSuffix(reason, ": "+notFound.Error())
 }
 
+// located returns "", as Windows itself finds what is a name, and checks what it loads.
+func located(string) string { return "" }
+
+// unfit says that file is a directory.
+func unfit(file string) string {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return file + ": this is a directory, not a library"
+	}
+	return ""
+}
+
 // refusal returns why, the reason of the system's loader to refuse file, or a better one if
 // the file itself shows it.
 func refusal(file, why string, _ bool) string {
-	if info, err := os.Stat(file); err == nil && info.IsDir() && isPath(file) {
-		return file + ": this is a directory, not a library"
+	if isPath(file) {
+		return cmp.Or(unfit(file), why)
 	}
 	return why
 }
