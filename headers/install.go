@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/cudabind/cudabind/internal/trust"
 )
 
 // writeFile is replaced by tests to fill the disk.
@@ -71,25 +73,40 @@ func writeHeader(name string, data []byte) error {
 
 // place moves the staged folder to dir. If dir is there already, another
 // process was faster, or it is damaged or lacks a package: then it is mended
-// file by file. It is never taken away, since others may be reading it.
+// file by file, if it is a folder of the user's and not a link. It is never taken away, since
+// others may be reading it.
 func (r Release) place(staged, dir string, files map[string][]byte) error {
 	renamed := os.Rename(staged, dir)
 	if renamed == nil {
 		return nil
 	}
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return renamed
 	}
 	if r.verify(dir) == nil {
 		return nil
 	}
+	if err != nil || !info.IsDir() || !trust.Owned(info) {
+		return fmt.Errorf("%s is not a folder of yours: remove it and try again", dir)
+	}
+	parent := filepath.Dir(dir)
+	root, err := os.OpenRoot(parent) // no link leads out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if staged, err = filepath.Rel(parent, staged); err != nil {
+		return err
+	}
 	for name := range files {
 		name = filepath.FromSlash(name)
-		to := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
+		to := filepath.Join(filepath.Base(dir), name)
+		err := root.MkdirAll(filepath.Dir(to), 0o755)
+		if err == nil {
+			err = root.Rename(filepath.Join(staged, name), to)
 		}
-		if err := os.Rename(filepath.Join(staged, name), to); err != nil {
+		if err != nil {
 			return fmt.Errorf("%s cannot be mended, remove it and try again: %w", dir, err)
 		}
 	}

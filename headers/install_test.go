@@ -71,6 +71,31 @@ func TestNoPlaceForHeaders(t *testing.T) {
 	})
 }
 
+// TestLinksAreNotMended: a user may have put his toolkit where headers are kept.
+func TestLinksAreNotMended(t *testing.T) {
+	for _, link := range []struct{ name, at, to string }{
+		{"the version", "12.9", ""},
+		{"a folder in it", "12.9/sub", "sub"},
+	} {
+		t.Run(link.name, func(t *testing.T) {
+			base, from, toolkit := place(t), t.TempDir(), t.TempDir()
+			sample.write(t, from)
+			other := sample.with("sub/more.h", "of another patch")
+			other.write(t, toolkit)
+			at := filepath.Join(base, filepath.FromSlash(link.at))
+			require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
+			require.NoError(t, os.Symlink(filepath.Join(toolkit, link.to), at))
+			_, err := sampleRelease(t).FetchFrom(from)
+			assert.ErrorContains(t, err, "remove it and try again")
+			for name, text := range other {
+				data, err := os.ReadFile(filepath.Join(toolkit, filepath.FromSlash(name)))
+				require.NoError(t, err)
+				assert.Equal(t, text, string(data), name)
+			}
+		})
+	}
+}
+
 // Many fetch at once, over nothing and over a damaged folder: all succeed, and
 // a header that was whole is whole at every moment.
 func TestFetchAtOnce(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/cudabind/cudabind/internal/pip"
+	"github.com/cudabind/cudabind/internal/trust"
 )
 
 var pipClient = pip.Client{
@@ -43,6 +44,9 @@ func (t *tool) get(ctx context.Context, names []string, major string) error {
 
 // install puts a library in its folder, which appears whole or not at all.
 func (t *tool) install(ctx context.Context, p pin) error {
+	if err := t.private(p); err != nil {
+		return err
+	}
 	if t.installed(p) {
 		return nil
 	}
@@ -79,6 +83,21 @@ func (t *tool) install(ctx context.Context, p pin) error {
 	}
 	if err := os.Rename(staged, t.dir(p)); err != nil && !t.installed(p) { // unless another process was faster
 		return err
+	}
+	return nil
+}
+
+// private returns an error if others could change the folder of a library, or one above it up to
+// cudabind: programs load nothing from there.
+func (t *tool) private(p pin) error {
+	for dir := t.dir(p); len(dir) >= len(filepath.Dir(t.root)); dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err == nil {
+			err = trust.Private(info, dir)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
@@ -128,6 +147,8 @@ func isLibrary(file string) bool {
 	return (strings.Contains(file, ".so.") || strings.HasSuffix(file, ".so")) && !strings.Contains(file, ".alt.")
 }
 
+func isLicense(file string) bool { return strings.HasPrefix(strings.ToLower(file), "license") }
+
 // unpack writes the libraries of a wheel, and its licence, to dir.
 func unpack(wheel, dir string) error {
 	r, err := zip.OpenReader(wheel)
@@ -140,7 +161,7 @@ func unpack(wheel, dir string) error {
 		base := path.Base(f.Name)
 		if isLibrary(base) {
 			libraries++
-		} else if !strings.HasPrefix(strings.ToLower(base), "license") || f.FileInfo().IsDir() {
+		} else if !isLicense(base) || f.FileInfo().IsDir() {
 			continue
 		}
 		if err := unpackFile(f, filepath.Join(dir, base)); err != nil {
@@ -194,15 +215,23 @@ func (t *tool) linkNeeds(p pin, dir string) error {
 
 // remove deletes downloaded libraries of a major version of CUDA, "" for all.
 func (t *tool) remove(names []string, major string) error {
+	root, err := os.OpenRoot(t.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("nothing was downloaded to %s", t.root)
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	for _, name := range names {
 		if !namePattern.MatchString(name) {
 			return fmt.Errorf("%q is not the name of a library", name)
 		}
-		pattern := "*"
+		pattern := "*+cu*"
 		if major != "" {
 			pattern = "*+cu" + major
 		}
-		folders, err := fs.Glob(os.DirFS(t.root), name+"/"+pattern)
+		folders, err := fs.Glob(root.FS(), name+"/"+pattern)
 		if err != nil {
 			return err
 		}
@@ -210,7 +239,7 @@ func (t *tool) remove(names []string, major string) error {
 			return fmt.Errorf("there is nothing to remove of %s: see libs list", name)
 		}
 		for _, folder := range folders {
-			if err := t.removeFolder(filepath.Join(t.root, folder)); err != nil {
+			if err := t.removeFolder(root, folder); err != nil {
 				return err
 			}
 		}
@@ -219,14 +248,38 @@ func (t *tool) remove(names []string, major string) error {
 }
 
 // removeFolder moves the folder away before it deletes it: no program finds half of it.
-func (t *tool) removeFolder(dir string) error {
+func (t *tool) removeFolder(root *os.Root, folder string) error {
+	dir := filepath.Join(t.root, folder)
+	if other := notOurs(root, folder); other != "" {
+		return fmt.Errorf("%s is not removed: get has not made %s", dir, filepath.Join(t.root, other))
+	}
 	tmp, err := os.MkdirTemp(t.root, ".tmp-remove-*")
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(dir, filepath.Join(tmp, "folder")); err != nil {
-		return errors.Join(err, os.RemoveAll(tmp))
+	tmp = filepath.Base(tmp)
+	if err := root.Rename(folder, filepath.Join(tmp, "folder")); err != nil {
+		return errors.Join(err, root.RemoveAll(tmp))
 	}
 	fmt.Fprintln(t.stdout, "removed", dir)
-	return os.RemoveAll(tmp)
+	return root.RemoveAll(tmp)
+}
+
+// notOurs returns the first of a folder and its files that get has not made for this user, "" for none.
+func notOurs(root *os.Root, folder string) string {
+	info, err := root.Lstat(folder)
+	version, _, _ := strings.Cut(path.Base(folder), "+cu")
+	if err != nil || !info.IsDir() || !trust.Owned(info) || !numberPattern.MatchString(version) {
+		return folder
+	}
+	entries, err := fs.ReadDir(root.FS(), folder)
+	if err != nil {
+		return folder
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || !info.Mode().IsRegular() || !trust.Owned(info) || !isLibrary(e.Name()) && !isLicense(e.Name()) {
+			return path.Join(folder, e.Name())
+		}
+	}
+	return ""
 }

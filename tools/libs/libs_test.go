@@ -6,6 +6,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -47,7 +48,8 @@ type world struct {
 
 // newWorld has libraries a, of two versions of CUDA, and b, which needs a.
 func newWorld(t *testing.T) *world {
-	w := &world{root: filepath.Join(t.TempDir(), "libs"), wheels: t.TempDir(), log: filepath.Join(t.TempDir(), "log")}
+	w := &world{root: filepath.Join(t.TempDir(), "cudabind", "libs"), wheels: t.TempDir(), log: filepath.Join(t.TempDir(), "log")}
+	require.NoError(t, os.Mkdir(filepath.Dir(w.root), 0o755))
 	w.pin(t, "a", "13.5", nil, map[string]string{
 		"nvidia/a/lib/liba.so.13": "a 13", "nvidia/a/lib/liba.alt.so.13": "other", "nvidia/a/include/a.h": "text",
 		"a.dist-info/licenses/License.txt": "terms",
@@ -248,6 +250,55 @@ func TestListAndRemove(t *testing.T) {
 	_, _, status = w.run(t, "remove a b")
 	assert.Zero(t, status)
 	assert.Empty(t, w.files(t))
+}
+
+// TestRemoveLeavesOthers: what get has not made stays, and the error names it.
+func TestRemoveLeavesOthers(t *testing.T) {
+	const folder = "a/13.5.1+cu13"
+	for _, other := range []struct {
+		name string
+		put  func(root string) error
+		file string // that stays
+		says string // with ROOT
+	}{
+		{"a file", func(root string) error { return os.WriteFile(root+"/"+folder+"/notes.txt", nil, 0o600) }, folder + "/notes.txt", "get has not made ROOT/" + folder + "/notes.txt"},
+		{"a folder", func(root string) error { return os.MkdirAll(root+"/"+folder+"/libx.so.1", 0o700) }, folder + "/libx.so.1", "get has not made ROOT/" + folder + "/libx.so.1"},
+		{"a link", func(root string) error { return os.Symlink("/dev/null", root+"/"+folder+"/libx.so.1") }, folder + "/liba.so.13", "get has not made ROOT/" + folder + "/libx.so.1"},
+		{"another version", func(root string) error { return os.MkdirAll(root+"/a/mine+cu12", 0o700) }, "a/mine+cu12", "get has not made ROOT/a/mine+cu12"},
+		{"a link to a folder", func(root string) error {
+			return errors.Join(os.RemoveAll(root+"/a"), os.MkdirAll(root+"/../../mine/1.0+cu13", 0o700), os.Symlink("../../mine", root+"/a"))
+		}, "../../mine/1.0+cu13", "there is nothing to remove of a"},
+		{"a link to a version", func(root string) error {
+			return errors.Join(os.Mkdir(root+"/../mine", 0o700), os.Symlink("../../mine", root+"/a/1.0+cu13"))
+		}, "../mine", "get has not made ROOT/a/1.0+cu13"},
+	} {
+		t.Run(other.name, func(t *testing.T) {
+			w := newWorld(t)
+			_, _, status := w.run(t, "get a")
+			require.Zero(t, status)
+			require.NoError(t, other.put(w.root))
+			_, stderr, status := w.run(t, "remove a")
+			assert.Equal(t, 1, status)
+			assert.Contains(t, stderr, strings.ReplaceAll(other.says, "ROOT", w.root))
+			_, err := os.Stat(filepath.Join(w.root, other.file))
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// TestGetIntoSharedCache: programs would not load from there.
+func TestGetIntoSharedCache(t *testing.T) {
+	for _, folder := range []string{"..", ".", "a", "a/13.5.1+cu13"} {
+		t.Run(folder, func(t *testing.T) {
+			w := newWorld(t)
+			dir := filepath.Join(w.root, folder)
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+			require.NoError(t, os.Chmod(dir, 0o777))
+			_, stderr, status := w.run(t, "get a")
+			assert.Equal(t, 1, status)
+			assert.Contains(t, stderr, "other users can write to "+dir+" (mode 0777): run chmod go-w on it")
+		})
+	}
 }
 
 // TestListShowsWhatPackagesFind: what was downloaded is found.
