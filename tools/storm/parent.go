@@ -95,7 +95,10 @@ func (p *parent) prepare() (clean func(), err error) {
 		}
 	}
 	if p.out == "" {
-		p.out = filepath.Join(os.TempDir(), "storm-failed")
+		if p.out, err = os.MkdirTemp("", "storm-failed-"); err != nil { // not a name that others can have taken
+			return nil, err
+		}
+		return func() { os.RemoveAll(p.dir); os.Remove(p.out) }, nil // it stays if a program has failed
 	}
 	return func() { os.RemoveAll(p.dir) }, nil
 }

@@ -195,3 +195,19 @@ func TestWithout(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnFolder: without -out, programs that fail go to a new folder, which goes if there are none.
+func TestOwnFolder(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	p, other := &parent{options: &options{}}, &parent{options: &options{}}
+	clean, err := p.prepare()
+	require.NoError(t, err)
+	clean2, err := other.prepare()
+	require.NoError(t, err)
+	assert.NotEqual(t, p.out, other.out)
+	require.NoError(t, os.WriteFile(filepath.Join(other.out, "own-1.json"), nil, 0o600))
+	clean()
+	clean2()
+	assert.NoDirExists(t, p.out)
+	assert.FileExists(t, filepath.Join(other.out, "own-1.json"))
+}
