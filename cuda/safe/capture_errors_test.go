@@ -266,6 +266,52 @@ func TestCaptureWaitsForStale(t *testing.T) {
 	closing(t, g)
 }
 
+// TestStaleEventIsNamed: whatever is asked of an event that was last recorded in a capture which
+// has ended names that as the cause.
+func TestStaleEventIsNamed(t *testing.T) {
+	x := open(t, 0)
+	s, recorded := stream(t, x), event(t, x)
+	require.NoError(t, s.Record(recorded))
+	require.NoError(t, s.Synchronize())
+	ours, raw := event(t, x), event(t, x)
+	g, err := s.Capture(func() error { return s.Record(ours) })
+	require.NoError(t, err)
+	closing(t, g)
+	other := stream(t, x)
+	rawCapture(t, x, other, driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() { require.NoError(t, other.Record(raw)) })
+	const stale, captured = "the event was last recorded in a capture that has ended; record it again", "the event was last recorded in a capture; record it again outside"
+	for _, test := range []struct {
+		name string
+		ask  func(e *safe.Event) error
+		is   error
+		why  string
+	}{
+		{"Stream.WaitEvent", s.WaitEvent, safe.ErrInvalidArgument, stale},
+		{"Batch.WaitEvent", func(e *safe.Event) error {
+			b := newBatch(t, x)
+			require.NoError(t, b.WaitEvent(e))
+			return b.Submit(s)
+		}, safe.ErrInvalidArgument, "operation 0, a wait: " + stale},
+		{"Query", func(e *safe.Event) error { _, err := e.Query(); return err }, safe.ErrCapturing, captured},
+		{"Wait", func(e *safe.Event) error { return e.Wait(t.Context()) }, safe.ErrCapturing, captured},
+		{"Since, end", func(e *safe.Event) error { _, err := e.Since(recorded); return err }, safe.ErrCapturing, "the end event was last recorded in a capture; record it again outside"},
+		{"Since, start", func(e *safe.Event) error { _, err := recorded.Since(e); return err }, safe.ErrCapturing, "the start event was last recorded in a capture; record it again outside"},
+	} {
+		for name, e := range map[string]*safe.Event{"of a capture": ours, "of a raw capture": raw} {
+			t.Run(test.name+", "+name, func(t *testing.T) {
+				err := test.ask(e)
+				require.ErrorIs(t, err, test.is)
+				var told *safe.Error
+				require.ErrorAs(t, err, &told)
+				assert.Equal(t, test.why, told.Detail)
+			})
+		}
+	}
+	require.NoError(t, s.Record(ours))
+	assert.NoError(t, s.WaitEvent(ours))
+	noViolation(t)
+}
+
 // TestLegacyCannotJoin: the legacy default stream cannot join a capture, which would invalidate
 // the capture.
 func TestLegacyCannotJoin(t *testing.T) {

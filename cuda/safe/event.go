@@ -140,6 +140,16 @@ func (e *eventCore) stale() bool {
 	return c != nil && c.ended.Load()
 }
 
+// staleRecord is why the work of a stream cannot wait for an event whose last record is of a capture that
+// has ended.
+const staleRecord = "the event was last recorded in a capture that has ended; record it again"
+
+// lastCaptured refuses to ask an event, named what, whose last record is of a capture: no work
+// completes it.
+func lastCaptured(op, what string) error {
+	return refuse(op, ErrCapturing, "%s was last recorded in a capture; record it again outside", what)
+}
+
 // setCaptured notes whether the last record of the event is captured, and in which
 // capture if this package began that. The caller is in exclude.
 func (e *eventCore) setCaptured(captured bool, c *capturing) {
@@ -318,9 +328,12 @@ func (e *Event) Query() (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	done, err = answer(op, v.query(0))
+	code := v.query(0)
 	v.Release()
-	return done, err
+	if code == rt.CodeCapturing {
+		return false, lastCaptured(op, "the event")
+	}
+	return answer(op, code)
 }
 
 // query asks for up to spin nanoseconds.
@@ -337,9 +350,10 @@ func (e *eventCore) query(spin int64) driver.CUresult {
 
 // Since returns the time on the device from start to e. The resolution is about 0.5 µs.
 // It returns driver.CUDA_ERROR_NOT_READY if the latest record of either has not completed,
-// and driver.CUDA_ERROR_INVALID_HANDLE if either was never recorded or was created with
-// DisableTiming. The error's Detail says which event is the cause. It returns
-// [ErrContextMismatch] if the events belong to different contexts.
+// driver.CUDA_ERROR_INVALID_HANDLE if either was never recorded or was created with
+// DisableTiming, and [ErrCapturing] if either was last recorded in a capture. The error's
+// Detail says which event is the cause. It returns [ErrContextMismatch] if the events belong
+// to different contexts.
 // Source: cuEventElapsedTime.
 func (e *Event) Since(start *Event) (time.Duration, error) {
 	const op = "Event.Since"
@@ -357,7 +371,11 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 		return 0, refuse(op, ErrContextMismatch, "the events belong to different contexts, of %v and %v", begin.ctx.device, end.ctx.device)
 	}
 	if !enterBoth(end, begin) {
-		return 0, &Error{Op: op, Err: ErrCapturing}
+		if end.enter() {
+			end.gate.leave()
+			return 0, lastCaptured(op, "the start event")
+		}
+		return 0, lastCaptured(op, "the end event")
 	}
 	defer end.gate.leave()
 	defer begin.gate.leave()

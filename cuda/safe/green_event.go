@@ -107,7 +107,7 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 	defer v.Release()
 	return g.do(op, func(c *greenCore) error {
 		if !v.enter() {
-			return refuse(op, ErrCapturing, "the event was last recorded in a capture")
+			return lastCaptured(op, "the event")
 		}
 		defer v.gate.leave()
 		return v.existing(func(raw driver.CUevent) error {

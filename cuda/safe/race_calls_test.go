@@ -248,7 +248,7 @@ var objectCalls = []streamCall{
 		require.NoError(a.t, errors.Join(safe.BatchCopy(b, m, h), b.Record(e), b.WaitEvent(e), safe.BatchFill(b, m, 2)))
 		return func() error {
 			err := b.Submit(s)
-			return except(err, driver.CUDA_ERROR_INVALID_VALUE) // the capture of the record has ended before the wait
+			return except(err, safe.ErrInvalidArgument) // the capture of the record has ended before the wait
 		}
 	}, inCapture, true},
 	{"PrefetchAsync", func(a *arena, s *safe.Stream) func() error {

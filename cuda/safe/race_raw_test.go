@@ -110,7 +110,7 @@ func TestRawCaptureMeetsEndedOne(t *testing.T) {
 	g, err := s.Capture(func() error { return s.Record(e) })
 	require.NoError(t, errors.Join(err, g.Close()))
 	rawCapture(t, x, s, driver.CU_STREAM_CAPTURE_MODE_RELAXED, func() {
-		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrCapturing)
+		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrInvalidArgument)
 	})
 	noViolation(t)
 }

@@ -145,7 +145,8 @@ func (s *streamCore) recordCaptured(op string, e *eventCore, capture *capturing)
 // If e was recorded in a capture of another stream, this stream joins the capture until
 // the capture ends. WaitEvent then first waits for launches on this stream that are
 // waiting for room in its queue. It returns [ErrCapturing] if the stream belongs to
-// another capture.
+// another capture, and [ErrInvalidArgument] if e was last recorded in a capture that has
+// ended: nothing would complete that record.
 func (s *Stream) WaitEvent(e *Event) error {
 	const op = "Stream.WaitEvent"
 	if code := s.waitQuick(e); code != rt.CodeCapturing {
@@ -229,14 +230,18 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 		}
 		e.gate.leave() // the first record may be in flight, which a capture cannot wait for: exclude tells
 	}
-	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture {
-		return false, &Error{Op: op, Err: errForeign} // even if c has ended
+	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture && !c.ended.Load() {
+		return false, &Error{Op: op, Err: errForeign}
 	}
 	err = e.exclude(op, capture, func() error {
-		if flags != 0 && e.stale() {
-			return refuse(op, ErrInvalidArgument, "the event was last recorded in a capture that has ended; record it again")
+		if e.stale() {
+			return refuse(op, ErrInvalidArgument, staleRecord)
 		}
-		return e.wait(op, s, capture, flags, flags == 0 && (!e.captured && e.recorded.Load() || e.stale()))
+		err := e.wait(op, s, capture, flags, flags == 0 && !e.captured && e.recorded.Load())
+		if e.captured && errors.Is(err, driver.CUDA_ERROR_INVALID_VALUE) { // in a capture of other code
+			return refuse(op, ErrInvalidArgument, staleRecord)
+		}
+		return err
 	})
 	return capture == nil && flags == 0 && errors.Is(err, errForeign), err
 }

@@ -229,7 +229,7 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 	if !v.enter() {
 		v.Release()
-		return &Error{Op: op, Err: ErrCapturing}
+		return lastCaptured(op, "the event")
 	}
 	v.waiting.Add(1) // no capture can record the event now
 	v.gate.leave()

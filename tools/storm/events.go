@@ -12,10 +12,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// isolated are what a wait or a record across the borders of captures may be; INVALID_VALUE is that
+// isolated are what a wait or a record across the borders of captures may be; ErrInvalidArgument is that
 // of an event that was recorded in a capture which is over.
 var isolated = []error{
-	safe.ErrContextMismatch, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, driver.CUDA_ERROR_STREAM_CAPTURE_MERGE,
+	safe.ErrContextMismatch, safe.ErrInvalidArgument, driver.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, driver.CUDA_ERROR_STREAM_CAPTURE_MERGE,
 	driver.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
 }
 
@@ -32,7 +32,7 @@ func init() {
 		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, driver.CUDA_ERROR_INVALID_VALUE}, isolated...)},
 		{name: "event.waitexternal", weight: 2, run: func(t *task) error {
 			return t.stream().WaitEventExternal(t.events.get(t.rng))
-		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE, safe.ErrInvalidArgument}, isolated...)},
+		}, allow: append([]error{driver.CUDA_ERROR_ILLEGAL_STATE}, isolated...)},
 		{name: "event.streamwait", weight: 10, run: func(t *task) error { return t.stream().WaitEvent(t.events.get(t.rng)) }, allow: isolated},
 		{name: "event.waitstream", weight: 6, run: func(t *task) error { return t.stream().WaitStream(t.stream()) }, allow: isolated},
 		{name: "event.fork", weight: 6, run: forkShared, allow: ended},
