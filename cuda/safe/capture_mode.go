@@ -83,7 +83,7 @@ func WithCaptureMode(mode CaptureMode, f func() error) error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return wrap(op, err)
 	}
 	return inMode(op, mode, f)

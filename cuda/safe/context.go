@@ -118,7 +118,7 @@ func Open(ordinal int) (*Context, error) {
 // Source: cuCtxGetDevice.
 func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 	const op = "BorrowContext"
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return nil, wrap(op, err)
 	}
 	if raw == 0 {

@@ -29,7 +29,7 @@ type ContextOptions struct {
 // cuCtxCreate.
 func NewContext(d Device, o ContextOptions) (*Context, error) {
 	const op = "NewContext"
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return nil, wrap(op, err)
 	}
 	if rt.InCallback() {

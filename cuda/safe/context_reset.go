@@ -39,7 +39,7 @@ import (
 // Source: cuDevicePrimaryCtxReset.
 func (d Device) ResetPrimary() error {
 	const op = "Device.ResetPrimary"
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return wrap(op, err)
 	}
 	if rt.InCallback() {

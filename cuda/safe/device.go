@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Device is a GPU. It is a plain value and needs no Close.
@@ -18,11 +17,11 @@ type Device struct {
 // CUDA_VISIBLE_DEVICES selects and orders them.
 //
 // It returns a *driver.LibraryError, which says why, if there is no
-// driver, and driver.CUDA_ERROR_NO_DEVICE if there is no GPU. Source: cuInit,
-// cuDeviceGetCount, cuDeviceGet.
+// driver, and driver.CUDA_ERROR_NO_DEVICE if there is no GPU. If the driver does not start,
+// the error's Detail says what to do. Source: cuInit, cuDeviceGetCount, cuDeviceGet.
 func Devices() ([]Device, error) {
 	const op = "Devices"
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return nil, wrap(op, err)
 	}
 	var n int32
@@ -61,7 +60,7 @@ func DeviceByPCI(address string) (Device, error) {
 
 // device returns the GPU with an ordinal.
 func device(ordinal int) (Device, error) {
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return Device{}, err
 	}
 	d := Device{ordinal: ordinal}
@@ -91,7 +90,7 @@ func (d Device) Name() (string, error) {
 
 // get initializes CUDA, as the zero value of Device needs it, and calls ask.
 func (d Device) get(op string, ask func() error) error {
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return wrap(op, err)
 	}
 	return wrap(op, ask())

@@ -11,6 +11,9 @@ import (
 // ReaperIdle tells whether nothing is left to be given back.
 func ReaperIdle() bool { return lifetime.Idle() }
 
+// DeviceFiles is deviceFiles.
+var DeviceFiles = deviceFiles
+
 // KnownPeers is how many contexts are remembered whose memory x may use.
 func KnownPeers(x *Context) int {
 	s := x.core.shared

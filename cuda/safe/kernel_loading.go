@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // ModuleLoadingMode returns whether this process loads kernels at their first use
@@ -13,7 +12,7 @@ import (
 // the mode. Source: cuModuleGetLoadingMode.
 func ModuleLoadingMode() (driver.CUmoduleLoadingMode, error) {
 	const op = "ModuleLoadingMode"
-	if err := rt.Init(); err != nil {
+	if err := initialize(); err != nil {
 		return 0, wrap(op, err)
 	}
 	var mode driver.CUmoduleLoadingMode

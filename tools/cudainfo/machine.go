@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
 )
 
 // machine is what was found.
@@ -51,6 +53,9 @@ func look(driverPath, dir string, missing bool) (*machine, error) {
 
 func devices() ([]device, error) {
 	if err := driver.CuInit(0); err != nil {
+		if _, told := safe.Devices(); errors.Is(told, err) {
+			err = told // which says what to do
+		}
 		return nil, err
 	}
 	var n int32

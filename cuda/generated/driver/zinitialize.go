@@ -30,7 +30,7 @@ import "unsafe"
 //   - [CUDA_ERROR_STUB_LIBRARY]: the toolkit's stub was opened as if it were the driver: take its
 //     folder out of the library path
 //   - [CUDA_ERROR_UNKNOWN]: often a container or a sandbox that lacks a device file,
-//     /dev/nvidia-uvm for one
+//     /dev/nvidia-uvm for one, or a machine that was suspended: reload its module nvidia_uvm
 //
 // Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
