@@ -25,7 +25,8 @@ type PinnedOptions struct {
 	// WriteCombined makes host writes and copies to a device faster, and host reads very
 	// slow. For NewPinned only.
 	WriteCombined bool
-	// ReadOnly declares that kernels only read the memory. For RegisterPinned only.
+	// ReadOnly declares that kernels only read the memory. Memory that the process itself may
+	// only read needs it. For RegisterPinned only.
 	ReadOnly bool
 }
 
@@ -71,8 +72,14 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 // meanwhile. The operating system locks whole pages: if two registered slices share a
 // page, the second call returns driver.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED. If the
 // driver fails to unlock the memory, Close returns the error and the slice is never
-// freed. It returns [ErrInvalidArgument] if T contains Go pointers or has no size, or if
-// WriteCombined is set.
+// freed.
+//
+// The slice may lie in a file that is mapped into memory. Map it with MAP_SHARED, set ReadOnly
+// if the mapping is read-only, and close the Pinned before you end the mapping.
+//
+// It returns [ErrInvalidArgument] if T contains Go pointers or has no size, if WriteCombined is
+// set, and if ReadOnly is set for memory of a file on a disk that is mapped with MAP_PRIVATE:
+// CUDA would never return.
 // Source: cuMemHostRegister, cuMemHostUnregister.
 func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], error) {
 	const op = "RegisterPinned"
@@ -86,6 +93,9 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 	flags := uint32(driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)
 	if o.ReadOnly {
 		flags |= driver.CU_MEMHOSTREGISTER_READ_ONLY
+		if err := registrable(op, unsafe.Pointer(unsafe.SliceData(s)), size); err != nil {
+			return nil, err
+		}
 	}
 	c, err := x.acquire(op)
 	if err != nil {
@@ -100,7 +110,7 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 	registered := false
 	err = b.allocate(c, b.unlessEmpty(func() error {
 		if err := driver.CuMemHostRegister(b.host, size, flags); err != nil {
-			return outOfMemory(err, size, onHost)
+			return b.notRegistered(err, o.ReadOnly)
 		}
 		registered = true
 		b.findAddress()
@@ -113,6 +123,14 @@ func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], erro
 		return nil, wrap(op, err)
 	}
 	return &Pinned[T]{memory: newMemory(b), data: b.host, n: len(s)}, nil
+}
+
+// notRegistered adds to an error of cuMemHostRegister what the caller may do.
+func (b *block) notRegistered(err error, readOnly bool) error {
+	if err == driver.CUDA_ERROR_INVALID_VALUE && !readOnly {
+		return &Error{Code: driver.CUDA_ERROR_INVALID_VALUE, Err: err, Detail: whyNotRegistered(b.host, b.size)}
+	}
+	return outOfMemory(err, b.size, onHost)
 }
 
 // findAddress asks for the address at which kernels access the memory. It is 0 if they

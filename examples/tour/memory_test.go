@@ -4,11 +4,17 @@ package tour
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -68,6 +74,28 @@ func send(x *safe.Context, s *safe.Stream, to *safe.Buffer[float32], data []floa
 		return err
 	}
 	defer pinned.Close() // waits for the copy
+	return to.CopyFromHostAsync(s, pinned)
+}
+
+// loadWeights copies the values of a file to the device. It maps the file, so that the host copies
+// nothing: MAP_SHARED and ReadOnly, as CUDA registers no private mapping of a file.
+func loadWeights(x *safe.Context, s *safe.Stream, to *safe.Buffer[float32], file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := syscall.Mmap(int(f.Fd()), 0, int(to.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	defer syscall.Munmap(m)
+	weights := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m))), to.Len())
+	pinned, err := safe.RegisterPinned(x, weights, safe.PinnedOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer pinned.Close() // waits for the copy, before the mapping ends
 	return to.CopyFromHostAsync(s, pinned)
 }
 
@@ -137,6 +165,19 @@ func TestMemory(t *testing.T) {
 	t.Run("registered", func(t *testing.T) {
 		require.NoError(t, send(x, s, b, ones))
 		assert.EqualValues(t, 1, values(t, b)[n-1])
+	})
+	t.Run("weights", func(t *testing.T) {
+		var content []byte
+		for i := range n {
+			content = binary.NativeEndian.AppendUint32(content, math.Float32bits(float32(3*i)))
+		}
+		file := filepath.Join(t.TempDir(), "weights")
+		require.NoError(t, os.WriteFile(file, content, 0o666))
+		require.NoError(t, loadWeights(x, s, b, file))
+		got := values(t, b)
+		for i := range got {
+			require.EqualValues(t, 3*i, got[i])
+		}
 	})
 	t.Run("managed", func(t *testing.T) {
 		managed, err := safe.NewManagedBuffer[float32](x, n)

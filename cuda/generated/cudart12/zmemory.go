@@ -509,8 +509,10 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 // used once, staging is cheaper.
 //
 // The read-only flag promises that the device only reads. Memory that this process may only read
-// needs it, and the flag needs [CudaDevAttrHostRegisterReadOnlySupported]. The I/O memory of
-// another device, mapped into the process, needs the I/O flag.
+// needs it, and the flag needs [CudaDevAttrHostRegisterReadOnlySupported]. With the flag the call
+// never returns for a file on a disk that is mapped with MAP_PRIVATE; MAP_SHARED works, and files
+// in memory do (measured on an H200, driver 580). The I/O memory of another device, mapped into the
+// process, needs the I/O flag.
 //
 // Where the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables])
 // the pages need not be locked: with a GPU of its own memory they are only made present. End the

@@ -1183,8 +1183,10 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 // used once, staging is cheaper.
 //
 // The read-only flag promises that the device only reads. Memory that this process may only read
-// needs it, and the flag needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. The I/O
-// memory of another device, mapped into the process, needs the I/O flag.
+// needs it, and the flag needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. With the
+// flag the call never returns for a file on a disk that is mapped with MAP_PRIVATE; MAP_SHARED
+// works, and files in memory do (measured on an H200, driver 580). The I/O memory of another
+// device, mapped into the process, needs the I/O flag.
 //
 // Where the GPU uses the host's page tables
 // ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]) the pages need not be

@@ -294,6 +294,7 @@ void memory_end(struct context *c)
 
 CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned flags)
 {
+	enum { READ_ONLY = 8 };
 	ENTER(CURRENT);
 	uintptr_t from = (uintptr_t)host;
 	CUresult r = unsafe_call();
@@ -304,6 +305,12 @@ CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned flags)
 		return INVALID_VALUE;
 	if (overlapping(from, from + size) >= 0)
 		return HOST_REGISTERED;
+	if (!(flags & READ_ONLY) && os_read_only(from, size))
+		return INVALID_VALUE;
+	if (flags & READ_ONLY && os_private_file(from, size)) {
+		fprintf(stderr, "simulated driver: read-only registration of a file on a disk that is mapped with MAP_PRIVATE: CUDA hangs here\n");
+		abort();
+	}
 	ranges = realloc(ranges, (nranges + 1) * sizeof *ranges);
 	ranges[nranges++] = (struct range){from, from + size};
 	return OK;

@@ -50,6 +50,10 @@ void os_unshare(intptr_t memory);
 bool os_map(void *at, size_t size, intptr_t memory);
 void os_unmap(void *at, size_t size);
 
+/* os_read_only tells whether the process may only read a part of the memory, and os_private_file whether a part is a private mapping of a file on a disk. */
+bool os_read_only(uintptr_t from, size_t size);
+bool os_private_file(uintptr_t from, size_t size);
+
 /* Files by their descriptors, which fail where there are none. os_file_new makes one of bytes. */
 int64_t os_file_size(int file);
 void *os_file_map(int file, size_t offset, size_t size);

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -138,4 +139,49 @@ void *os_library(const char *name, char *why, size_t room)
 }
 
 void *os_symbol(void *library, const char *name) { return dlsym(library, name); }
+/* on_disk tells whether the file system of a path, such as "/tmp/x (deleted)", keeps files on a disk. */
+static bool on_disk(char *path)
+{
+	enum { TMPFS = 0x01021994, RAMFS = 0x858458f6, HUGETLBFS = 0x958458f6 };
+	struct statfs s;
+	char *folder = strrchr(path, '/');
+
+	if (strncmp(path, "/memfd:", 7) == 0 || !folder)
+		return false;
+	if (statfs(path, &s)) {
+		*folder = 0;
+		if (statfs(path, &s))
+			return true;
+	}
+	return (unsigned)s.f_type != TMPFS && (unsigned)s.f_type != RAMFS && (unsigned)s.f_type != HUGETLBFS;
+}
+
+/* mapped tells whether a mapping of the range is read-only, or with private_file a private one of a file on a disk. */
+static bool mapped(uintptr_t from, size_t size, bool private_file)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char *line = 0, access[5];
+	size_t room = 0;
+	uintptr_t start, end;
+	bool found = false;
+
+	while (maps && !found && getline(&line, &room, maps) > 0) {
+		int path = 0;
+
+		line[strcspn(line, "\n")] = 0;
+		if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %n", &start, &end, access, &path) < 3 || start >= from + size || end <= from)
+			continue;
+		if (private_file)
+			found = access[3] == 'p' && line[path] == '/' && on_disk(line + path);
+		else
+			found = access[1] != 'w';
+	}
+	free(line);
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+bool os_read_only(uintptr_t from, size_t size) { return mapped(from, size, false); }
+bool os_private_file(uintptr_t from, size_t size) { return mapped(from, size, true); }
 #endif

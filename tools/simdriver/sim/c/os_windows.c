@@ -131,4 +131,18 @@ void *os_library(const char *name, char *why, size_t room)
 }
 
 void *os_symbol(void *library, const char *name) { return (void *)GetProcAddress((HMODULE)library, name); }
+
+bool os_read_only(uintptr_t from, size_t size)
+{
+	MEMORY_BASIC_INFORMATION m;
+
+	return VirtualQuery((void *)from, &m, sizeof m) && size && m.Protect & (PAGE_READONLY | PAGE_EXECUTE_READ);
+}
+
+bool os_private_file(uintptr_t from, size_t size)
+{
+	(void)from;
+	(void)size;
+	return false;
+}
 #endif
