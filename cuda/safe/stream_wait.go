@@ -162,12 +162,14 @@ func (s *Stream) Shutdown(ctx context.Context) error {
 // SynchronizeBlocking is [Stream.Synchronize] with a wait of the driver's, which blocks a
 // thread. It returns sooner if computing goroutines occupy all processors (GOMAXPROCS),
 // because Go then wakes a parked goroutine late. The thread spins, or sleeps if
-// [Stream.SetSynchronizationPolicy] says so.
+// [Stream.SetSynchronizationPolicy] says so. It also prints what completed kernels of the
+// context have written by printf, even if the stream has no work.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventSynchronize.
 func (s *Stream) SynchronizeBlocking() error {
 	const op = "Stream.SynchronizeBlocking"
-	if code := s.soon(); code != driver.CUDA_ERROR_NOT_READY {
+	code := s.soon()
+	if code != driver.CUDA_SUCCESS && code != driver.CUDA_ERROR_NOT_READY {
 		return check(op, code)
 	}
 	c, err := s.acquire(op)
@@ -175,19 +177,31 @@ func (s *Stream) SynchronizeBlocking() error {
 		return err
 	}
 	defer c.Release()
+	if code == driver.CUDA_SUCCESS { // a wait for nothing prints, too
+		e, end, err := c.ctx.event()
+		if err != nil {
+			return wrap(op, err)
+		}
+		defer end()
+		return c.waitInDriver(op, e)
+	}
 	e, end, err := c.blockingEvent(op)
 	if err != nil {
 		return wrap(op, err)
 	}
 	defer end()
 	defer c.waited(time.Now())
-	// Wait for an event, without the lock: the wait may never end, and the driver's wait
-	// for a stream would see a capture that begins meanwhile.
-	if _, err := c.recordEnd(context.Background(), op, e); err != errPending {
+	if _, err := c.recordEnd(context.Background(), op, e); err != nil && err != errPending {
 		return err
 	}
-	return wrap(op, c.ctx.withCurrent(func() error { // a reset waits for it
-		return hostWaits.with(c.number, func() error { return driver.CuEventSynchronize(e) })
+	return c.waitInDriver(op, e)
+}
+
+// waitInDriver waits for an event, without the stream's lock: the wait may never end, and the
+// driver's wait for a stream would see a capture that begins meanwhile.
+func (s *streamCore) waitInDriver(op string, e driver.CUevent) error {
+	return wrap(op, s.ctx.withCurrent(func() error { // a reset waits for it
+		return hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(e) })
 	}))
 }
 
