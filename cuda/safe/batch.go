@@ -69,6 +69,9 @@ type batchOp struct {
 // plain tells whether the operation needs nothing but its objects and a place in the queue.
 func (o *batchOp) plain() bool { return o.kind <= batchFills && o.work == 1 && !o.alone }
 
+// takesMemory tells whether the driver may allocate memory for the operation.
+func (o *batchOp) takesMemory() bool { return o.kind == batchLaunch || o.kind == batchGraph }
+
 // A batchObject is an object that operations use, listed once for all of them.
 type batchObject struct {
 	handle *lifetime.Handle

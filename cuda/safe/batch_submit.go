@@ -134,7 +134,11 @@ func (r *submission) run() error {
 				continue
 			}
 		}
-		if err := r.single(n); err != nil {
+		err := r.single(n)
+		for tries := 0; r.list.ops[n].kind == batchLaunch && makeRoom(err, tries); tries++ {
+			err = r.single(n)
+		}
+		if err != nil {
 			return r.at(n, err)
 		}
 		n++
@@ -177,8 +181,8 @@ func (r *submission) chunk(n int) (done int, err error) {
 	case code == rt.CodeCapturing: // in a capture that this package did not begin
 		r.captured = true
 		return done, nil
-	case code == driver.CUDA_ERROR_OUT_OF_MEMORY && r.list.ops[n+done].kind == batchGraph:
-		return done, nil // a single call collects garbage
+	case code == driver.CUDA_ERROR_OUT_OF_MEMORY && r.list.ops[n+done].takesMemory():
+		return done, nil // a single call makes room
 	}
 	return done, r.failed(n+done, code)
 }

@@ -106,7 +106,7 @@ func Open(ordinal int) (*Context, error) {
 	}
 	defer leave()
 	core := &contextCore{device: d, retains: 1}
-	if err := driver.CuDevicePrimaryCtxRetain(&core.raw, d.raw); err != nil {
+	if err := reclaiming(func() error { return driver.CuDevicePrimaryCtxRetain(&core.raw, d.raw) }); err != nil {
 		return nil, wrap(op, err)
 	}
 	return core.adopt(op)

@@ -34,7 +34,9 @@ func (x *Context) Limit(limit driver.CUlimit) (uint64, error) {
 // SetLimit requests a limit. The driver may choose another value: see [Context.Limit].
 // Source: cuCtxSetLimit.
 func (x *Context) SetLimit(limit driver.CUlimit, value uint64) error {
-	return x.do("Context.SetLimit", func() error { return driver.CuCtxSetLimit(limit, value) })
+	return reclaiming(func() error {
+		return x.do("Context.SetLimit", func() error { return driver.CuCtxSetLimit(limit, value) })
+	})
 }
 
 // MemoryInfo returns how much of the device's memory is free, and its total size, in
@@ -84,22 +86,25 @@ func (c *contextCore) priorities() (*priorityRange, error) {
 // devices have returned, as CUDA would use memory that is not mapped yet. Source:
 // cuCtxEnablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) EnablePeerAccess(peer *Context) error {
-	return x.withPeer("Context.EnablePeerAccess", peer, func(s *contextState, p *contextCore) error {
-		s.setPeer(p.shared, false)
-		// First the heap: from cuCtxEnablePeerAccess on, CUDA may copy between the two directly.
-		err := p.shared.shareHeap()
-		if err == nil {
-			err = peerCopies.whenAlone(func() error { return driver.CuCtxEnablePeerAccess(p.raw, 0) })
+	return reclaiming(func() error { return x.withPeer("Context.EnablePeerAccess", peer, enablePeer) })
+}
+
+// enablePeer enables access of s, whose context is current, to the memory of p.
+func enablePeer(s *contextState, p *contextCore) error {
+	s.setPeer(p.shared, false)
+	// First the heap: from cuCtxEnablePeerAccess on, CUDA may copy between the two directly.
+	err := p.shared.shareHeap()
+	if err == nil {
+		err = peerCopies.whenAlone(func() error { return driver.CuCtxEnablePeerAccess(p.raw, 0) })
+	}
+	if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
+		if s.forgetPeer(p.shared, false) {
+			err = errors.Join(err, p.shared.shareHeap())
 		}
-		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
-			if s.forgetPeer(p.shared, false) {
-				err = errors.Join(err, p.shared.shareHeap())
-			}
-			return err
-		}
-		s.setPeer(p.shared, true)
-		return nil
-	})
+		return err
+	}
+	s.setPeer(p.shared, true)
+	return nil
 }
 
 // DisablePeerAccess undoes [Context.EnablePeerAccess]. It succeeds if access is not

@@ -36,7 +36,10 @@ func NewContext(d Device, o ContextOptions) (*Context, error) {
 		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
 	core := &contextCore{device: d, kind: createdContext}
-	if err := inMode(op, CaptureRelaxed, func() error { return core.create(uint32(o.Flags)) }); err != nil {
+	err := reclaiming(func() error {
+		return inMode(op, CaptureRelaxed, func() error { return core.create(uint32(o.Flags)) })
+	})
+	if err != nil {
 		return nil, wrap(op, err)
 	}
 	return core.adopt(op)

@@ -222,7 +222,7 @@ func makeEvent(op string, x *Context, create func(*driver.CUevent) error) (*Even
 	}
 	defer c.Release()
 	e := &eventCore{ctx: c, callContext: c.handleContext(), recording: &recording{}}
-	if err := c.withCurrent(func() error { return create(&e.raw) }); err != nil {
+	if err := c.allocating(func() error { return create(&e.raw) }); err != nil {
 		return nil, wrap(op, err)
 	}
 	return e.adopt(op, &c.Handle, true)

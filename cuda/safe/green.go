@@ -49,7 +49,7 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	}
 	defer leave()
 	g := &greenCore{ctx: c}
-	err = c.withCurrent(func() error {
+	err = c.allocating(func() error {
 		if err := c.primary(op); err != nil {
 			return err
 		}
@@ -241,18 +241,23 @@ func (c *greenCore) newStream(op string, o StreamOptions) (*streamCore, error) {
 	if err := s.choosePriority(op, o); err != nil {
 		return nil, wrap(op, err)
 	}
-	err := c.withCurrent(func() error {
-		const flags = uint32(driver.CU_STREAM_NON_BLOCKING)
-		err := driver.CuGreenCtxStreamCreate(&s.raw, c.raw, flags, int32(s.priority))
-		if errors.Is(err, ErrNotSupported) {
-			var x driver.CUcontext
-			if err = errors.Join(driver.CuCtxFromGreenCtx(&x, c.raw), driver.CuCtxSetCurrent(x)); err == nil {
-				err = driver.CuStreamCreateWithPriority(&s.raw, flags, int32(s.priority))
-			}
-		}
-		return err
+	err := reclaiming(func() error {
+		return c.withCurrent(func() error { return c.createStream(s) })
 	})
 	return s, wrap(op, err)
+}
+
+// createStream is cuGreenCtxStreamCreate, with the green context current.
+func (c *greenCore) createStream(s *streamCore) error {
+	const flags = uint32(driver.CU_STREAM_NON_BLOCKING)
+	err := driver.CuGreenCtxStreamCreate(&s.raw, c.raw, flags, int32(s.priority))
+	if errors.Is(err, ErrNotSupported) {
+		var x driver.CUcontext
+		if err = errors.Join(driver.CuCtxFromGreenCtx(&x, c.raw), driver.CuCtxSetCurrent(x)); err == nil {
+			err = driver.CuStreamCreateWithPriority(&s.raw, flags, int32(s.priority))
+		}
+	}
+	return err
 }
 
 // GreenContext returns the green context of the stream, as [GreenContext.Raw] does, or 0

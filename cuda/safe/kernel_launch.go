@@ -42,6 +42,15 @@ func (d Dim) full() [3]uint32 { return [3]uint32{d.X, max(d.Y, 1), max(d.Z, 1)} 
 //
 // Source: cuLaunchKernel, or cuLaunchKernelEx if cfg sets launch attributes.
 func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
+	for tries := 0; ; tries++ {
+		err := k.launch(s, &cfg, args)
+		if err == nil || !makeRoom(err, tries) { // for the kernel's code and its local memory
+			return err
+		}
+	}
+}
+
+func (k *Kernel) launch(s *Stream, cfg *LaunchConfig, args []Arg) error {
 	const op = "Kernel.Launch"
 	m, err := k.lockable(op)
 	if err != nil {
@@ -86,7 +95,7 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 	if bad >= 0 {
 		return k.badUse(op, args, cfg.Uses, bad)
 	} else if code != 0 {
-		return k.refused(failed(op, code), &cfg)
+		return k.refused(failed(op, code), cfg)
 	}
 	return nil
 }

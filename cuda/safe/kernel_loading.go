@@ -52,7 +52,8 @@ func (m *Module) Kernels() ([]*Kernel, error) {
 	}
 	defer c.Release()
 	var kernels []*Kernel
-	err = c.ctx.withCurrent(func() error {
+	err = c.ctx.allocating(func() error {
+		kernels = nil
 		var n uint32
 		if err := driver.CuLibraryGetKernelCount(&n, c.library); err != nil || n == 0 {
 			return err

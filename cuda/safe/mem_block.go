@@ -4,7 +4,6 @@ import (
 	"errors"
 	"runtime"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -130,21 +129,30 @@ func (c *contextCore) allocating(do func() error) error {
 	return reclaiming(func() error { return c.withCurrent(do) })
 }
 
-// reclaiming calls do. If it runs out of memory, do is called again after the heaps are
-// trimmed, and then after the garbage collector has found objects that were dropped without
-// Close.
+// reclaiming calls do, and calls it again as long as it runs out of memory and makeRoom makes some.
+// Every call that takes memory of the device goes through it, with nothing locked.
 func reclaiming(do func() error) error { return retrying(do(), do) }
 
 // retrying is reclaiming after the first call, which has returned err.
 func retrying(err error, do func() error) error {
-	for tries := 0; errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) && tries < 4; tries++ {
-		if tries > 0 {
-			collect()
-		}
-		trimAll()
+	for tries := 0; makeRoom(err, tries); tries++ {
 		err = do()
 	}
 	return err
+}
+
+// makeRoom returns memory to the system after a call that has returned err because there was none: at
+// the first try it trims the heaps, then it also has the garbage collector find objects that were
+// dropped without Close. It returns false if err is another error, or after several tries.
+func makeRoom(err error, tries int) bool {
+	if !errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) || tries == 4 {
+		return false
+	}
+	if tries > 0 {
+		lifetime.Collect()
+	}
+	trimAll()
+	return true
 }
 
 // allocateOnDevice opens a block of device memory: of the context's heap, or with plain, and
@@ -223,20 +231,6 @@ func (b *block) keeper() *lifetime.Handle {
 		return &b.of.Handle
 	}
 	return &b.ctx.Handle
-}
-
-// collect makes the garbage collector find dropped objects, and destroys them. It takes
-// about a second at most.
-func collect() {
-	found := make(chan struct{})
-	runtime.AddCleanup(new(*int), func(found chan struct{}) { close(found) }, found)
-	runtime.GC()
-	select {
-	case <-found: // cleanups run concurrently: this one tells that others run too
-	case <-time.After(time.Second / 10):
-	}
-	time.Sleep(lifetime.Retry)
-	lifetime.Drain(time.Second)
 }
 
 func (b *block) Kind() string {

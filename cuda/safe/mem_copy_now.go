@@ -70,6 +70,9 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, error) {
 	countCopies(blocks, 1)
 	stream, err := c.streamNow(op, blocks)
+	for tries := 0; makeRoom(err, tries); tries++ {
+		stream, err = c.streamNow(op, blocks)
+	}
 	if err != nil {
 		countCopies(blocks, -1)
 	}

@@ -227,7 +227,7 @@ func (c *contextCore) dropHeap(op string) error {
 
 // TrimMemory returns memory to the system that [NewBuffer] retains in x for later buffers.
 // A buffer that is closed while work uses it counts as used until that work has completed.
-// This package trims the memory of all contexts by itself when an allocation of its own
+// This package trims the memory of all contexts by itself when a call of its own
 // finds too little memory; call TrimMemory before other code allocates.
 // Source: cuMemPoolTrimTo.
 func (x *Context) TrimMemory() error {

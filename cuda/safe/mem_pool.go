@@ -135,7 +135,7 @@ func needsDriver(op string, version int, what string) error {
 
 // make calls create to make the pool, and gives the context's device access to it.
 func (p *poolCore) make(op string, create func() error) (*Pool, error) {
-	err := p.ctx.withCurrent(func() error {
+	err := p.ctx.allocating(func() error {
 		if err := create(); err != nil {
 			return err
 		}

@@ -175,6 +175,10 @@ func (r *AddressRange) Raw() driver.CUdeviceptr {
 // [ErrRange] if the memory does not fit into the range or something is mapped there.
 // Source: cuMemMap.
 func (r *AddressRange) Map(offset uint64, p *PhysicalMemory) error {
+	return reclaiming(func() error { return r.mapOnce(offset, p) })
+}
+
+func (r *AddressRange) mapOnce(offset uint64, p *PhysicalMemory) error {
 	const op = "AddressRange.Map"
 	c, err := r.acquire(op)
 	if err != nil {

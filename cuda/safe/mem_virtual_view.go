@@ -21,6 +21,10 @@ const fullAccess = driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 // the part are open, and [ErrCapturing] if a stream that uses the range is capturing.
 // Source: cuMemSetAccess.
 func (r *AddressRange) SetAccess(offset, size uint64, access driver.CUmemAccess_flags, devices ...Device) error {
+	return reclaiming(func() error { return r.setAccessOnce(offset, size, access, devices) })
+}
+
+func (r *AddressRange) setAccessOnce(offset, size uint64, access driver.CUmemAccess_flags, devices []Device) error {
 	const op = "AddressRange.SetAccess"
 	c, err := r.acquire(op)
 	if err != nil {

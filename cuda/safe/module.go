@@ -70,7 +70,11 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	if driver.Find("cuFuncGetParamCount") != nil { // before CUDA 13.2
 		m.parameters = parameterCounts(image)
 	}
-	err = c.withCurrent(func() error { return m.load(image, compiler) })
+	values := slices.Clone(compiler.values) // a call writes to them
+	err = c.allocating(func() error {
+		copy(compiler.values, values)
+		return m.load(image, compiler)
+	})
 	compiler.setLog()
 	if err != nil {
 		return nil, compiler.explain(wrap(op, err))
@@ -202,7 +206,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	}
 	defer c.Release()
 	k := &Kernel{module: m, name: name}
-	err = c.ctx.withCurrent(func() error {
+	err = c.ctx.allocating(func() error { // for the kernel's code
 		if err := c.find(&k.function, name); err != nil {
 			return err
 		}

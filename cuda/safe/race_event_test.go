@@ -61,7 +61,7 @@ var wideCalls = []wideCall{
 	// event. After the capture, the event is unusable.
 	{"WaitEvent elsewhere", arenaOptions{}, func(a *arena) func() error {
 		return func() error { return a.other.WaitEvent(a.inside) }
-	}, []error{safe.ErrCapturing, driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_CAPTURED_EVENT}, []error{driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED}},
+	}, []error{safe.ErrCapturing, safe.ErrInvalidArgument, driver.CUDA_ERROR_CAPTURED_EVENT}, []error{driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED}},
 	{"Event made, recorded and closed", arenaOptions{}, func(a *arena) func() error {
 		return func() error {
 			e, err := safe.NewEvent(a.x, safe.EventOptions{})

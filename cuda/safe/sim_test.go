@@ -99,7 +99,8 @@ func TestSimFaultSweep(t *testing.T) {
 					if err != nil && failed != "" && !errors.Is(err, safe.ErrNotSupported) {
 						var e *safe.Error
 						require.ErrorAs(t, err, &e, failed)
-						if failed != "cuCtxGetId" { // which is not needed
+						// The first is not needed; the second is called again, as memory was short, with no handle.
+						if failed != "cuCtxGetId" && failed != "cuIpcOpenEventHandle" {
 							assert.ErrorIs(t, err, code, failed)
 						}
 						assert.Contains(t, append(within[op.name], op.name), e.Op, failed)

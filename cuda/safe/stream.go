@@ -107,7 +107,7 @@ func (c *contextCore) newStream(op string, o StreamOptions) (*streamCore, error)
 	if o.NonBlocking {
 		flags = driver.CU_STREAM_NON_BLOCKING
 	}
-	return s, check(op, c.home().CreateStream(&s.raw, flags, s.priority))
+	return s, reclaiming(func() error { return check(op, c.home().CreateStream(&s.raw, flags, s.priority)) })
 }
 
 // choosePriority sets the priority of a new stream.

@@ -43,7 +43,7 @@ func TestEventOfEndedCapture(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, g)
 	g, err = s.Capture(func() error {
-		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrCapturing)
+		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrInvalidArgument)
 		return b.FillAsync(s, 1)
 	})
 	require.NoError(t, err)

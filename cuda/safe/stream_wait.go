@@ -223,7 +223,7 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 		return s.ctx.event()
 	}
 	flags := uint32(driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_BLOCKING_SYNC)
-	err = s.ctx.withCurrent(func() error { return driver.CuEventCreate(&e, flags) })
+	err = s.ctx.allocating(func() error { return driver.CuEventCreate(&e, flags) })
 	return e, func() {
 		if destroy := func() error { return driver.CuEventDestroy(e) }; !s.ctx.tryDestroy(destroy) {
 			s.ctx.destroyLater(&lifetime.Reaper, destroy)

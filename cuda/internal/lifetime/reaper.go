@@ -1,6 +1,7 @@
 package lifetime
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,6 +100,20 @@ func (q *Queue) take(last bool) []func() bool {
 		active.Add(-1)
 	}
 	return batch
+}
+
+// Collect makes the garbage collector find objects that were dropped without Close, and destroys them.
+// It takes about a second at most. Call it with nothing locked.
+func Collect() {
+	found := make(chan struct{})
+	runtime.AddCleanup(new(*int), func(found chan struct{}) { close(found) }, found)
+	runtime.GC()
+	select {
+	case <-found: // cleanups run concurrently: this one tells that others run too
+	case <-time.After(time.Second / 10):
+	}
+	time.Sleep(Retry)
+	Drain(time.Second)
 }
 
 // Drain waits until every Queue is idle, at most for limit.

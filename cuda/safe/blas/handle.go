@@ -180,28 +180,43 @@ func or(v, standard int) int {
 	return v
 }
 
-// create creates the handles.
+// create creates the handles. If the device has too little memory for them, it makes room and goes on.
 func (c *core) create(o Options) error {
-	return c.whole(func() error {
-		for i := range c.handles {
-			h := &c.handles[i]
-			if err := cublas.CublasCreate(&h.raw); err != nil {
+	for tries := 0; ; tries++ {
+		err := c.whole(func() error { return c.createMore(o) })
+		if !errors.Is(err, cublas.CUBLAS_STATUS_ALLOC_FAILED) || tries == 3 {
+			return err
+		}
+		lifetime.Collect()
+		if err := c.x.TrimMemory(); err != nil {
+			return err
+		}
+	}
+}
+
+// createMore creates the handles that are not there yet.
+func (c *core) createMore(o Options) error {
+	for i := range c.handles {
+		h := &c.handles[i]
+		if h.raw != 0 {
+			continue
+		}
+		if err := cublas.CublasCreate(&h.raw); err != nil {
+			return err
+		}
+		if o.FullReduction {
+			if err := cublas.CublasSetMathMode(h.raw, cublas.CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION); err != nil {
 				return err
 			}
-			if o.FullReduction {
-				if err := cublas.CublasSetMathMode(h.raw, cublas.CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION); err != nil {
-					return err
-				}
-			}
-			if o.Atomics {
-				if err := cublas.CublasSetAtomicsMode(h.raw, cublas.CUBLAS_ATOMICS_ALLOWED); err != nil {
-					return err
-				}
+		}
+		if o.Atomics {
+			if err := cublas.CublasSetAtomicsMode(h.raw, cublas.CUBLAS_ATOMICS_ALLOWED); err != nil {
+				return err
 			}
 		}
-		c.ltError = cublaslt.CublasLtCreate(&c.lt) // only Matmul needs it
-		return nil
-	})
+	}
+	c.ltError = cublaslt.CublasLtCreate(&c.lt) // only Matmul needs it
+	return nil
 }
 
 // whole calls f, for which cuBLAS may wait for the context's work, while no stream captures. Captures, and
