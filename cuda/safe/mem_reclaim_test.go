@@ -45,7 +45,10 @@ func TestSimMakesRoom(t *testing.T) {
 			c, err := safe.NewContext(x.Device(), safe.ContextOptions{})
 			return closed(c, err)
 		}},
-		{"LoadFile", load, func() error { c, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{}); return closed(c, err) }},
+		{"LoadFile", load, func() error {
+			c, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+			return closed(c, err)
+		}},
 		{"Module.Kernel", find, func() error {
 			m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
 			require.NoError(t, err)
