@@ -124,8 +124,11 @@ func (l *link) read() (frame, error) {
 	for {
 		l.conn.SetReadDeadline(time.Now().Add(l.timeout))
 		f, err := readFrame(l.conn)
-		if err != nil || f.kind != frameBeat {
+		switch {
+		case err != nil || f.kind != frameBeat:
 			return f, err
+		case len(f.rest) > 0:
+			return f, errForeign
 		}
 	}
 }

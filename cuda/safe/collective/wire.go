@@ -163,7 +163,7 @@ func welcome(secret string, server, client nonce, id *nccl.NcclUniqueId) frame {
 }
 
 func (f frame) welcome(secret string, server, client nonce) (id nccl.NcclUniqueId, err error) {
-	if len(f.rest) != idSize+proofSize {
+	if f.kind != frameWelcome || len(f.rest) != idSize+proofSize {
 		return id, errForeign
 	}
 	rest := f.rest[copy(id.Internal[:], f.rest):]
@@ -185,7 +185,10 @@ func lost(rank int, reason string) frame {
 
 // about returns the rank that a bye or lost is about, and the reason.
 func (f frame) about(size int) (rank int, reason string, err error) {
-	if len(f.rest) < 4 || binary.BigEndian.Uint32(f.rest) >= uint32(size) {
+	switch {
+	case f.kind != frameBye && f.kind != frameLost,
+		len(f.rest) < 4, f.kind == frameBye && len(f.rest) > 4,
+		binary.BigEndian.Uint32(f.rest) >= uint32(size):
 		return 0, "", errForeign
 	}
 	return int(binary.BigEndian.Uint32(f.rest)), printable(f.rest[4:]), nil

@@ -3,8 +3,10 @@ package collective
 import (
 	"bytes"
 	"crypto/rand"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/stretchr/testify/assert"
@@ -98,6 +100,40 @@ func TestFramesRefused(t *testing.T) {
 	}
 }
 
+// TestFrameKinds: a frame is understood as what it says it is, and as nothing else, and only in its length.
+func TestFrameKinds(t *testing.T) {
+	var id nccl.NcclUniqueId
+	j := joining{rank: 1, size: 2}
+	understood := map[byte]func(f frame) error{
+		frameGreeting: func(f frame) error { _, err := f.greeting(); return err },
+		frameJoin:     func(f frame) error { _, err := f.joining(); return err },
+		frameWelcome:  func(f frame) error { _, err := f.welcome("", nonce{}, nonce{}); return err },
+		frameBye:      func(f frame) error { _, _, err := f.about(4); return err },
+		frameLost:     func(f frame) error { _, _, err := f.about(4); return err },
+	}
+	for _, good := range []frame{greeting(nonce{}), j.frame(), welcome("", nonce{}, nonce{}, &id), bye(3), lost(3, "")} {
+		require.NoError(t, understood[good.kind](good))
+		for kind := range frameLost + 2 {
+			alike := kind == good.kind || good.kind >= frameBye && kind >= frameBye && kind <= frameLost
+			if err := understood[good.kind](frame{kind, good.rest}); !alike {
+				assert.Equal(t, errForeign, err, "%d as %d", kind, good.kind)
+			}
+		}
+		assert.Equal(t, errForeign, understood[good.kind](frame{good.kind, good.rest[:len(good.rest)-1]}), good.kind)
+		if good.kind != frameLost {
+			assert.Equal(t, errForeign, understood[good.kind](frame{good.kind, append(good.rest, 0)}), good.kind)
+		}
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	go func() {
+		defer b.Close()
+		_, _ = b.Write(append(frame{kind: frameBeat}.append(nil), frame{frameBeat, []byte("x")}.append(nil)...))
+	}()
+	_, err := newLink(a, time.Minute).read()
+	assert.Equal(t, errForeign, err, "a beat says nothing else")
+}
+
 // FuzzFrames: whatever arrives is refused or understood, and an understood frame is sent the
 // same way.
 func FuzzFrames(f *testing.F) {
@@ -124,8 +160,12 @@ func FuzzFrames(f *testing.F) {
 		if _, err := got.welcome("", nonce{}, nonce{}); err == nil {
 			assert.Equal(t, frameWelcome, got.kind)
 		}
-		if rank, _, err := got.about(4); err == nil {
+		if rank, reason, err := got.about(4); err == nil {
 			assert.Less(t, rank, 4)
+			assert.LessOrEqual(t, len(reason), n-7)
+			if got.kind == frameBye {
+				assert.Equal(t, b[:n], bye(rank).append(nil))
+			}
 		}
 	})
 }
