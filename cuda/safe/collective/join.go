@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
@@ -15,8 +19,9 @@ import (
 type Options struct {
 	Rank int // of this process, from 0 to Size-1
 	Size int // number of ranks
-	// Address is where rank 0 listens and the other ranks find it, as host:port. Rank 0
-	// listens on all interfaces unless the host is a loopback address or localhost.
+	// Address is where rank 0 listens and the other ranks find it, as host:port with a port
+	// from 1 to 65535. Rank 0 looks up the host. It listens on all interfaces unless the host
+	// has only loopback addresses and is not the name of the machine.
 	Address string
 	// Listen is the host:port where rank 0 listens, if it is not as Address says.
 	Listen string
@@ -61,23 +66,51 @@ func (o *Options) check(op string) error {
 		if address == "" && (name == "Listen" || o.Size == 1) {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(address); err != nil {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
 			return refuse(op, safe.ErrInvalidArgument, "Options.%s is %q instead of host:port: %v", name, address, err)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return refuse(op, safe.ErrRange, "Options.%s is %q: the port must be a number from 1 to 65535", name, address)
+		}
+		if host == "" && name == "Address" {
+			return refuse(op, safe.ErrInvalidArgument, "Options.Address is %q: name the host of rank 0", address)
 		}
 	}
 	return nil
 }
 
 // listenAddress is where rank 0 listens.
-func (o *Options) listenAddress() string {
+func (o *Options) listenAddress(ctx context.Context) (string, error) {
 	if o.Listen != "" {
-		return o.Listen
+		return o.Listen, nil
 	}
-	host, port, _ := net.SplitHostPort(o.Address)
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return o.Address
+	host, port, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return "", err
 	}
-	return net.JoinHostPort("", port)
+	all := net.JoinHostPort("", port)
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return "", fmt.Errorf("rank 0 does not know the host of Options.Address %s: set Options.Listen, to %q for all interfaces: %w", o.Address, all, err)
+	}
+	machine, _ := os.Hostname()
+	if isLocal(host, machine, found) {
+		return o.Address, nil
+	}
+	return all, nil
+}
+
+// isLocal returns whether a host with these addresses stands for this machine alone. The name of the
+// machine does not, even if it has only a loopback address: Debian, for one, gives it 127.0.1.1.
+func isLocal(host, machine string, addresses []netip.Addr) bool {
+	for _, a := range addresses {
+		if !a.Unmap().IsLoopback() {
+			return false
+		}
+	}
+	first := func(name string) string { return strings.ToLower(strings.Split(name, ".")[0]) }
+	return first(host) != first(machine) || first(host) == "localhost"
 }
 
 // Join makes the GPU of x one rank of a communicator that spans processes and machines. Each
@@ -138,8 +171,12 @@ func meet(ctx context.Context, s *session, o *Options) (identify func() (nccl.Nc
 	if o.Size == 1 {
 		return newID, nil
 	}
+	at, err := o.listenAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var l net.ListenConfig
-	server, err := l.Listen(ctx, "tcp", o.listenAddress())
+	server, err := l.Listen(ctx, "tcp", at)
 	if err != nil {
 		return nil, fmt.Errorf("rank 0 cannot listen: %w", err)
 	}

@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ var launchers = []launcher{
 // and MASTER_PORT. With Slurm, their defaults are the first machine in SLURM_STEP_NODELIST
 // or SLURM_JOB_NODELIST, and a port from 20000 to 29999 that follows from SLURM_JOB_ID. If
 // torchrun's agent itself listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the ranks
-// meet at the next port. COLLECTIVE_SECRET is the secret.
+// meet at the next port. COLLECTIVE_SECRET is the secret: unset it, if there is none.
 //
 // It returns an error that matches [ErrNoLauncher] if no launcher has set a rank. Other
 // errors name a variable and its value.
@@ -60,7 +61,7 @@ func fromEnv(lookup func(string) (string, bool)) (Options, error) {
 	if o.Size > 1 {
 		o.Address = net.JoinHostPort(e.host(l), strconv.Itoa(e.port(l)))
 	}
-	o.Secret, _ = lookup("COLLECTIVE_SECRET")
+	o.Secret = e.secret()
 	if e.err != nil {
 		return Options{}, named(op, e.err)
 	}
@@ -109,6 +110,10 @@ func (e *environment) parse(name, text string, least, most int) int {
 // host returns the host of rank 0.
 func (e *environment) host(l *launcher) string {
 	if host, _ := e.lookup("MASTER_ADDR"); host != "" {
+		_, err := netip.ParseAddr(host)
+		if err != nil && strings.ContainsAny(host, ":[]/ ") {
+			e.fail("MASTER_ADDR=%q is not a host: the port belongs into MASTER_PORT", host)
+		}
 		return host
 	}
 	if l.name == "Slurm" {
@@ -142,11 +147,20 @@ func (e *environment) port(l *launcher) int {
 		e.fail("%s is not set: set it to a free port of the host of rank 0", name)
 		return 0
 	}
-	port := e.parse(name, text, 1, 65534)
 	if agent, _ := e.lookup("TORCHELASTIC_USE_AGENT_STORE"); strings.EqualFold(agent, "true") {
-		port++
+		return e.parse(name, text, 1, 65534) + 1
 	}
-	return port
+	return e.parse(name, text, 1, 65535)
+}
+
+// secret returns the secret. One that is empty comes from a variable of a script that was not set.
+func (e *environment) secret() string {
+	const name = "COLLECTIVE_SECRET"
+	secret, set := e.lookup(name)
+	if set && secret == "" {
+		e.fail("%s is set, but empty: set it to the secret of all ranks, or unset it", name)
+	}
+	return secret
 }
 
 // firstHost returns the first host of a list as Slurm writes them, such as

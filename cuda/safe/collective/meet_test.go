@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -301,20 +302,72 @@ func TestOptions(t *testing.T) {
 		"no address": {Options{Size: 2}, safe.ErrInvalidArgument, `Options.Address is "" instead of host:port`},
 		"no port":    {Options{Size: 2, Address: "host"}, safe.ErrInvalidArgument, `Options.Address is "host" instead of host:port`},
 		"listen":     {Options{Size: 2, Address: "host:1", Listen: "x"}, safe.ErrInvalidArgument, `Options.Listen is "x"`},
+		"port 0":     {Options{Size: 2, Address: "host:0"}, safe.ErrRange, `Options.Address is "host:0": the port must be a number from 1 to 65535`},
+		"port -1":    {Options{Size: 2, Address: "host:-1"}, safe.ErrRange, `Options.Address is "host:-1": the port must be`},
+		"port 99999": {Options{Size: 2, Address: "host:99999"}, safe.ErrRange, `Options.Address is "host:99999": the port must be`},
+		"empty port": {Options{Size: 2, Address: "host:"}, safe.ErrRange, `Options.Address is "host:": the port must be`},
+		"a service":  {Options{Size: 2, Address: "host:http"}, safe.ErrRange, `Options.Address is "host:http": the port must be`},
+		"no host":    {Options{Size: 2, Address: ":1"}, safe.ErrInvalidArgument, `Options.Address is ":1": name the host of rank 0`},
+		"listen 0":   {Options{Size: 2, Address: "host:1", Listen: ":0"}, safe.ErrRange, `Options.Listen is ":0": the port must be`},
+		"unknown":    {Options{Size: 2, Address: "no host:1"}, nil, `rank 0 does not know the host of Options.Address no host:1: set Options.Listen, to ":1" for all interfaces`},
 		"timeout":    {Options{Size: 2, Address: "host:1", PeerTimeout: time.Second}, safe.ErrRange, "Options.PeerTimeout is 1s, less than 3s"},
 	} {
 		_, err := Join(soon(t), x, c.o)
-		assert.ErrorIs(t, err, c.want, name)
+		if c.want != nil {
+			assert.ErrorIs(t, err, c.want, name)
+		}
 		assert.ErrorContains(t, err, c.says, name)
 	}
 	_, err := Join(soon(t), nil, Options{Size: 1})
 	assert.ErrorIs(t, err, safe.ErrClosed)
+}
+
+// TestListenAddress: rank 0 listens on the loopback interface only if its address means that, however
+// it is written.
+func TestListenAddress(t *testing.T) {
 	for o, want := range map[Options]string{
 		{Address: "127.0.0.1:1"}:                  "127.0.0.1:1",
+		{Address: "127.1.2.3:1"}:                  "127.1.2.3:1",
+		{Address: "[::1]:1"}:                      "[::1]:1",
+		{Address: "[::1%lo]:1"}:                   "[::1%lo]:1",
+		{Address: "[::ffff:127.0.0.1]:1"}:         "[::ffff:127.0.0.1]:1",
 		{Address: "localhost:1"}:                  "localhost:1",
-		{Address: "gpu7:1"}:                       ":1",
+		{Address: "LOCALHOST:1"}:                  "LOCALHOST:1",
+		{Address: "10.0.0.1:1"}:                   ":1",
+		{Address: "[fe80::1]:1"}:                  ":1",
+		{Address: "0.0.0.0:1"}:                    ":1",
 		{Address: "gpu7:1", Listen: "10.0.0.1:2"}: "10.0.0.1:2",
 	} {
-		assert.Equal(t, want, o.listenAddress())
+		got, err := o.listenAddress(soon(t))
+		assert.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for _, address := range []string{"localhost.:1", "127.1:1", "2130706433:1", "ip6-localhost:1"} { // not every resolver knows these
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		o := Options{Address: address}
+		got, err := o.listenAddress(ctx)
+		cancel()
+		if err == nil {
+			assert.Equal(t, address, got)
+		}
+	}
+	for _, c := range []struct {
+		name, host, machine string
+		addresses           []string
+		want                bool
+	}{
+		{"the name of the machine on Debian", "gpu7", "gpu7", []string{"127.0.1.1"}, false},
+		{"with a domain", "GPU7.cluster", "gpu7", []string{"127.0.1.1"}, false},
+		{"a machine of another domain", "gpu7", "gpu7.cluster", []string{"::1", "127.0.0.1"}, false},
+		{"a machine without a name of its own", "localhost", "localhost", []string{"::1", "127.0.0.1"}, true},
+		{"with its domain", "localhost", "localhost.localdomain", []string{"127.0.0.1"}, true},
+		{"another name of the loopback interface", "loop", "gpu7", []string{"127.0.0.1"}, true},
+		{"an address of a network, too", "loop", "gpu7", []string{"127.0.0.1", "10.0.0.1"}, false},
+	} {
+		var addresses []netip.Addr
+		for _, a := range c.addresses {
+			addresses = append(addresses, netip.MustParseAddr(a))
+		}
+		assert.Equal(t, c.want, isLocal(c.host, c.machine, addresses), c.name)
 	}
 }
