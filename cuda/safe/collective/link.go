@@ -16,6 +16,7 @@ const beatInterval = time.Second
 type link struct {
 	conn    net.Conn
 	timeout time.Duration // without a frame, the other end counts as lost
+	since   time.Time     // when it was made
 	once    sync.Once
 	closed  chan struct{}
 
@@ -26,7 +27,7 @@ type link struct {
 }
 
 func newLink(conn net.Conn, timeout time.Duration) *link {
-	return &link{conn: conn, timeout: timeout, closed: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &link{conn: conn, timeout: timeout, since: time.Now(), closed: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
 func (l *link) close() {
@@ -124,11 +125,8 @@ func (l *link) read() (frame, error) {
 	for {
 		l.conn.SetReadDeadline(time.Now().Add(l.timeout))
 		f, err := readFrame(l.conn)
-		switch {
-		case err != nil || f.kind != frameBeat:
+		if err != nil || f.kind != frameBeat {
 			return f, err
-		case len(f.rest) > 0:
-			return f, errForeign
 		}
 	}
 }

@@ -15,11 +15,12 @@ import (
 // A member is the end of a connection to rank 0 that another rank has.
 type member struct {
 	*link
-	session *session
-	rank    int
-	size    int
-	once    sync.Once
-	alone   chan struct{} // closed when nothing can be heard of the others any more
+	session        *session
+	rank           int
+	size           int
+	server, client nonce
+	once           sync.Once
+	alone          chan struct{} // closed when nothing can be heard of the others any more
 
 	mu    sync.Mutex
 	left  map[int]bool // ranks that ended in order
@@ -62,44 +63,61 @@ func attempt(ctx context.Context, s *session, o *Options) (m *member, id nccl.Nc
 		}
 	}()
 	defer context.AfterFunc(ctx, l.close)()
-	conn.SetReadDeadline(time.Now().Add(handshakeLimit))
-	f, err := readFrame(conn)
+	m = &member{link: l, session: s, rank: o.Rank, size: o.Size, alone: make(chan struct{}), left: map[int]bool{}}
+	f, again, err := m.introduce(o.Secret)
 	if err != nil {
-		return nil, id, !errors.Is(err, errForeign), err
+		return nil, id, again, err
 	}
-	server, err := f.greeting()
-	if err != nil {
-		return nil, id, false, fmt.Errorf("%s: %w", o.Address, err)
-	}
-	j := joining{rank: uint32(o.Rank), size: uint32(o.Size)}
-	rand.Read(j.nonce[:])
-	j.proof = j.prove(o.Secret, server)
-	if err := l.put(j.frame()); err != nil {
-		return nil, id, true, err
-	}
-	go l.write()
-	if f, err = l.read(); err != nil {
-		if ctx.Err() != nil {
-			return nil, id, false, fmt.Errorf("%w; rank 0 waits for other ranks", context.Cause(ctx))
+	if f.kind == frameBeat { // it has joined
+		if f, err = m.read(); err != nil {
+			if ctx.Err() != nil {
+				return nil, id, false, fmt.Errorf("%w; rank 0 waits for other ranks", context.Cause(ctx))
+			}
+			return nil, id, false, &PeerError{0, l.ended(err)}
 		}
-		return nil, id, false, &PeerError{0, l.ended(err)}
 	}
+	id, err = m.answered(o.Secret, f)
+	return m, id, false, err
+}
+
+// introduce tells rank 0 who this is, and returns what it answers. If the connection ends first, rank 0
+// had no place for it yet: again is true.
+func (m *member) introduce(secret string) (f frame, again bool, err error) {
+	m.conn.SetReadDeadline(time.Now().Add(handshakeLimit))
+	f, err = readFrame(m.conn)
+	if err != nil {
+		return f, !errors.Is(err, errForeign), err
+	}
+	if m.server, err = f.greeting(); err != nil {
+		return f, false, err
+	}
+	j := joining{rank: uint32(m.rank), size: uint32(m.size)}
+	rand.Read(j.nonce[:])
+	m.client, j.proof = j.nonce, j.prove(secret, m.server)
+	if err := m.put(j.frame()); err != nil {
+		return f, true, err
+	}
+	go m.write()
+	m.conn.SetReadDeadline(time.Now().Add(m.timeout))
+	f, err = readFrame(m.conn)
+	return f, !errors.Is(err, errForeign), err
+}
+
+// answered returns the identifier if f is the welcome, or else an error that says what f is.
+func (m *member) answered(secret string, f frame) (id nccl.NcclUniqueId, err error) {
 	switch f.kind {
 	case frameWelcome:
-		id, err = f.welcome(o.Secret, server, j.nonce)
+		return f.welcome(secret, m.server, m.client)
 	case frameRefusal:
-		err = errors.New("rank 0 refused: " + printable(f.rest))
+		return id, errors.New("rank 0 refused: " + printable(f.rest))
 	case frameLost:
-		_, reason, _ := f.about(o.Size)
-		err = &PeerError{0, reason}
-	default:
-		err = errForeign
+		rank, reason, err := f.about(m.size)
+		if err != nil || rank == m.rank {
+			return id, errForeign
+		}
+		return id, &PeerError{rank, reason}
 	}
-	if err != nil {
-		return nil, id, false, err
-	}
-	m = &member{link: l, session: s, rank: o.Rank, size: o.Size, alone: make(chan struct{}), left: map[int]bool{}}
-	return m, id, false, nil
+	return id, errForeign
 }
 
 // listen handles what rank 0 says, to the end of the connection.
@@ -124,10 +142,11 @@ func (m *member) listen() {
 	}
 }
 
+// heard handles a frame of rank 0, which speaks for all others.
 func (m *member) heard(f frame) error {
 	rank, reason, err := f.about(m.size)
-	if err != nil {
-		return err
+	if err != nil || rank == m.rank {
+		return errForeign
 	}
 	switch f.kind {
 	case frameLost:
@@ -135,14 +154,16 @@ func (m *member) heard(f frame) error {
 	case frameBye:
 		m.session.goes(rank)
 		m.mu.Lock()
+		again := m.left[rank]
 		m.left[rank] = true
 		all := len(m.left) == m.size-1
 		m.mu.Unlock()
+		if again {
+			return errForeign
+		}
 		if all {
 			m.once.Do(func() { close(m.alone) })
 		}
-	default:
-		return errForeign
 	}
 	return nil
 }

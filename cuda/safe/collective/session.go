@@ -10,7 +10,8 @@ import (
 // A session is what communicators share that fail together: those of one [Open], or the one
 // of a [Join], and all that were split from them.
 type session struct {
-	peers members // the other processes, or nil
+	peers   members // the other processes, or nil
+	leaving sync.Once
 
 	mu    sync.Mutex
 	comms map[*core]struct{}
@@ -49,15 +50,15 @@ func (s *session) remove(c *core) {
 		return
 	}
 	if !failed {
-		s.peers.leave()
+		s.leave()
 	}
 	s.peers.end()
 }
 
-// leave tells the other processes that this one ends in order.
+// leave tells the other processes, once, that this one ends in order.
 func (s *session) leave() {
 	if s.peers != nil {
-		s.peers.leave()
+		s.leaving.Do(s.peers.leave)
 	}
 }
 

@@ -21,9 +21,12 @@ import (
 //	                         <- join(version, nonce, rank, size, proof)
 //	refusal(text)            ->                      or, when all ranks have joined,
 //	welcome(id, proof)       ->
-//	beat                     <->                     every beatInterval from join on
+//	beat                     <->                     every beatInterval from join on, the first at once
 //	bye(rank)                <->                     the rank ends in order
 //	lost(rank, reason)       <->                     the rank has failed
+//
+// A rank says bye and lost at most once each, about itself, and after the welcome. It learns by
+// the first beat that it has joined: until then it may connect again.
 const (
 	frameGreeting byte = iota + 1
 	frameJoin
@@ -68,7 +71,7 @@ func readFrame(r io.Reader) (frame, error) {
 		return frame{}, err
 	}
 	n := binary.BigEndian.Uint16(head[1:])
-	if head[0] < frameGreeting || head[0] > frameLost || n > maxFrame {
+	if head[0] < frameGreeting || head[0] > frameLost || n > maxFrame || head[0] == frameBeat && n > 0 {
 		return frame{}, errForeign
 	}
 	f := frame{head[0], make([]byte, n)}
