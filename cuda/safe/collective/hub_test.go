@@ -392,3 +392,27 @@ func (p *pipes) Close() error {
 }
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// counted counts farewells.
+type counted struct {
+	members
+	leaves int
+}
+
+func (c *counted) leave() { c.leaves++ }
+func (c *counted) end()   {}
+
+// TestSessionLeavesOnce: a rank says farewell once, which it may do as it begins to close or at the end.
+func TestSessionLeavesOnce(t *testing.T) {
+	for _, begins := range []bool{true, false} {
+		peers, c := &counted{}, &core{}
+		s := newSession()
+		s.peers = peers
+		require.NoError(t, s.add(c))
+		if begins {
+			s.leave()
+		}
+		s.remove(c)
+		assert.Equal(t, 1, peers.leaves)
+	}
+}
