@@ -26,7 +26,8 @@ type Options struct {
 	// Listen is the host:port where rank 0 listens, if it is not as Address says.
 	Listen string
 	// Secret, if set, is what all ranks must know to take part. It does not cross the
-	// network. The connections are not encrypted, and neither is NCCL's data.
+	// network, but who sees its proofs can try guesses: make it long and random. The
+	// connections are not encrypted, and neither is NCCL's data.
 	Secret string
 	// PeerTimeout is how long nothing may be heard of a rank before it counts as lost. 0
 	// means 10 s; less than 3 s is refused, as ranks say every second that they live.
