@@ -20,7 +20,9 @@ import (
 	"time"
 )
 
-const maxPixels = 8 << 20 // of a picture: each stream needs 12 bytes of memory for each pixel
+// maxPixels is how many pixels a picture may have. Each stream needs 12 bytes of memory for each pixel, and
+// each place up to 24: Go decodes a progressive JPEG by 15 and a PNG of 16 bits into 8, and the result takes 8.
+const maxPixels = 8 << 20
 
 func main() {
 	log.SetPrefix("imageserver: ")
@@ -55,8 +57,9 @@ func run(ctx context.Context, address string, streams int, measure bool) (err er
 	return serve(ctx, listener, &service{
 		filter:    filter,
 		maxBytes:  32 << 20,
+		maxBodies: 256 << 20,
 		maxPixels: maxPixels,
 		timeout:   30 * time.Second,
-		places:    make(chan struct{}, 4*streams),
+		places:    make(chan struct{}, 2*streams),
 	})
 }

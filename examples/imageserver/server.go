@@ -12,6 +12,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -21,13 +22,19 @@ import (
 type service struct {
 	filter    *Filter
 	maxBytes  int64 // of a request
+	maxBodies int64 // bytes of all requests at once
 	maxPixels int   // of a picture
 	timeout   time.Duration
-	places    chan struct{} // bounds the pictures in memory: a request waits for a place
+	places    chan struct{} // bounds the decoded pictures: a request waits for a place once it was read
 	lost      func(error)   // is told that this process can no longer use CUDA
+
+	bodies atomic.Int64 // bytes of requests in memory
 }
 
-var errTooLarge = errors.New("the picture is too large")
+var (
+	errTooLarge = errors.New("the picture is too large")
+	errTooMany  = errors.New("too many pictures at once")
+)
 
 // serve serves requests until ctx ends or CUDA is lost. It lets requests in progress finish, for
 // up to the service's timeout.
@@ -37,7 +44,13 @@ func serve(ctx context.Context, l net.Listener, s *service) error {
 	s.lost = lost
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /blur", s.blur)
-	server := &http.Server{Handler: mux, ReadTimeout: s.timeout, WriteTimeout: 3 * s.timeout}
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: min(s.timeout, 5*time.Second),
+		ReadTimeout:       s.timeout,
+		WriteTimeout:      3 * s.timeout, // from the header on: it was read, waited and is written
+		MaxHeaderBytes:    16 << 10,
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {
@@ -57,58 +70,91 @@ func serve(ctx context.Context, l net.Listener, s *service) error {
 	return err
 }
 
-// blur answers a request with the blurred picture, or with an HTTP error.
+// blur answers a request with the blurred picture, or with an HTTP error. It takes a place neither
+// while it reads nor while it writes: clients may be slow.
 func (s *service) blur(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
-	defer cancel()
-	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
-	case <-ctx.Done():
-		s.fail(w, ctx.Err())
-		return
-	}
-	picture, err := s.decode(w, r)
+	body := &counted{from: http.MaxBytesReader(w, r.Body, s.maxBytes), service: s}
+	defer body.forget()
+	sent, err := io.ReadAll(body)
 	if err != nil {
 		s.fail(w, err)
 		return
 	}
-	blurred, err := s.filter.Blur(ctx, picture)
+	ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
+	defer cancel()
+	blurred, err := s.blurred(ctx, sent)
 	if err != nil {
 		s.fail(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "image/png")
-	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
-	if err := encoder.Encode(w, blurred); err != nil {
+	if _, err := w.Write(blurred); err != nil {
 		log.Print(err) // the client is gone
 	}
 }
 
-// decode reads the picture of a request. It decodes none that is too large.
-func (s *service) decode(w http.ResponseWriter, r *http.Request) (image.Image, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.maxBytes))
+// counted reads a request, and counts its bytes as long as they are in memory.
+type counted struct {
+	from    io.Reader
+	service *service
+	bytes   int64
+}
+
+// Read returns errTooMany if there are too many bytes of all requests.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.bytes += int64(n)
+	if c.service.bodies.Add(int64(n)) > c.service.maxBodies {
+		return n, errTooMany
+	}
+	return n, err
+}
+
+func (c *counted) forget() { c.service.bodies.Add(-c.bytes) }
+
+// blurred decodes a picture, blurs it, and returns it as a PNG. Meanwhile it has a place.
+func (s *service) blurred(ctx context.Context, sent []byte) ([]byte, error) {
+	if err := s.check(sent); err != nil {
+		return nil, err
+	}
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	picture, _, err := image.Decode(bytes.NewReader(sent))
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := image.DecodeConfig(bytes.NewReader(body))
+	blurred, err := s.filter.Blur(ctx, picture)
 	if err != nil {
 		return nil, err
 	}
-	if c.Width*c.Height > s.maxPixels {
-		return nil, fmt.Errorf("%w: %d x %d, more than %d pixels", errTooLarge, c.Width, c.Height, s.maxPixels)
+	var b bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+	err = encoder.Encode(&b, blurred)
+	return b.Bytes(), err
+}
+
+// check refuses a picture that is too large, before it is decoded.
+func (s *service) check(sent []byte) error {
+	c, _, err := image.DecodeConfig(bytes.NewReader(sent))
+	switch {
+	case err != nil:
+		return err
+	case c.Width < 1 || c.Height < 1:
+		return errors.New("the picture is empty")
+	case c.Width > s.maxPixels/c.Height:
+		return fmt.Errorf("%w: %d x %d, more than %d pixels", errTooLarge, c.Width, c.Height, s.maxPixels)
 	}
-	if c.Width*c.Height == 0 {
-		return nil, errors.New("the picture is empty")
-	}
-	picture, _, err := image.Decode(bytes.NewReader(body))
-	return picture, err
+	return nil
 }
 
 // fail answers a request with an error. It logs CUDA's errors, and does not send them to the client.
 func (s *service) fail(w http.ResponseWriter, err error) {
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, errTooMany):
 		http.Error(w, "too busy", http.StatusServiceUnavailable)
 	case errors.As(err, new(*safe.Error)):
 		log.Print(err)

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"image"
 	"image/color/palette"
 	"image/draw"
@@ -13,6 +16,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -29,19 +33,24 @@ func started(t *testing.T, workers int, timeout time.Duration) (url string, stop
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &service{
-		filter:    newFilter(t, workers),
-		maxBytes:  20_000,
-		maxPixels: testPixels,
-		timeout:   timeout,
-		places:    make(chan struct{}, 2*workers),
-	}
+	s := newService(t, workers, timeout)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, l, s) }()
 	ended = sync.OnceValue(func() error { return <-done })
 	t.Cleanup(func() { stop(); ended() })
 	return "http://" + l.Addr().String() + "/blur", stop, ended
+}
+
+func newService(t *testing.T, workers int, timeout time.Duration) *service {
+	return &service{
+		filter:    newFilter(t, workers),
+		maxBytes:  20_000,
+		maxBodies: 1_000_000,
+		maxPixels: testPixels,
+		timeout:   timeout,
+		places:    make(chan struct{}, 2*workers),
+	}
 }
 
 // post sends a picture. It returns the status, and the answer or an error's text.
@@ -176,6 +185,100 @@ func TestBusy(t *testing.T) {
 		status, _, _ := post(t, url, body)
 		return status == http.StatusOK
 	}, time.Minute, time.Millisecond)
+}
+
+// TestSlowClients: clients that send half a picture and then nothing do not keep others waiting.
+func TestSlowClients(t *testing.T) {
+	url, _, _ := started(t, 1, time.Minute)
+	body := asPNG(t, picture(10, 10, 1))
+	for range 10 {
+		c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/blur"))
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = fmt.Fprintf(c, "POST /blur HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+		require.NoError(t, err)
+		line, err := bufio.NewReader(c).ReadString('\n') // the server reads the body
+		require.NoError(t, err)
+		require.Equal(t, "HTTP/1.1 100 Continue\r\n", line)
+		_, err = c.Write(body[:len(body)/2])
+		require.NoError(t, err)
+	}
+	status, _, text := post(t, url, body)
+	assert.Equal(t, http.StatusOK, status, text)
+}
+
+// slowReader is a client that does not read its answer.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	writes chan struct{}
+	end    <-chan struct{}
+}
+
+func (s *slowReader) Write([]byte) (int, error) {
+	s.writes <- struct{}{}
+	<-s.end
+	return 0, errors.New("the client is gone")
+}
+
+// TestSlowReaders: clients that do not read their answers do not keep others waiting.
+func TestSlowReaders(t *testing.T) {
+	s := newService(t, 1, time.Minute)
+	body := asPNG(t, picture(10, 10, 1))
+	end, writes := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			r := httptest.NewRequest(http.MethodPost, "/blur", bytes.NewReader(body))
+			w := httptest.NewRecorder()
+			s.blur(&slowReader{w, writes, end}, r)
+			assert.Equal(t, http.StatusOK, w.Code)
+		})
+	}
+	for range 5 {
+		<-writes
+	}
+	close(end)
+	all.Wait()
+	assert.Zero(t, s.bodies.Load())
+}
+
+// TestBodies: requests that together are too large for the memory are refused, until others are done.
+func TestBodies(t *testing.T) {
+	s := newService(t, 1, time.Minute)
+	body := asPNG(t, picture(10, 10, 1))
+	s.maxBodies = int64(len(body)) + 10
+	sent, more := io.Pipe()
+	r := httptest.NewRequest(http.MethodPost, "/blur", sent)
+	first := make(chan int)
+	go func() {
+		w := httptest.NewRecorder()
+		s.blur(w, r)
+		first <- w.Code
+	}()
+	half := len(body) / 2
+	_, err := more.Write(body[:half])
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.bodies.Load() == int64(half) }, time.Minute, time.Millisecond)
+	w := httptest.NewRecorder()
+	s.blur(w, httptest.NewRequest(http.MethodPost, "/blur", bytes.NewReader(body)))
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	_, err = more.Write(body[half:])
+	require.NoError(t, err)
+	more.Close()
+	assert.Equal(t, http.StatusOK, <-first)
+	assert.Zero(t, s.bodies.Load())
+}
+
+// TestPlaces: no more pictures are decoded at once than there are places.
+func TestPlaces(t *testing.T) {
+	s := newService(t, 1, time.Minute)
+	s.places = nil // none is ever free
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.blurred(ctx, asPNG(t, picture(10, 10, 1)))
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = s.blurred(ctx, asPNG(t, image.NewGray(image.Rect(0, 0, 101, 100))))
+	assert.ErrorIs(t, err, errTooLarge, "found before it waits")
 }
 
 // TestShutdown: a server that is told to end takes no more requests, and answers the one in
