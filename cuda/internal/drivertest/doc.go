@@ -1,3 +1,3 @@
-// Package drivertest is the C that the tests of the raw packages need and may
-// not hold themselves: callbacks to hand to CUDA.
+// Package drivertest is what the tests of several packages share: callbacks in C to hand to CUDA,
+// which these packages may not hold themselves, and calls with arguments that make no sense.
 package drivertest

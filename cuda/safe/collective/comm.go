@@ -204,6 +204,9 @@ func (c *Comm) Err() error {
 // complete when the communicator is aborted, with undefined results.
 func (c *Comm) Wait(ctx context.Context, s *safe.Stream) error {
 	const op = "Comm.Wait"
+	if err := given(op, ctx); err != nil {
+		return err
+	}
 	r, err := c.acquire(op)
 	if err != nil {
 		return err
@@ -280,6 +283,9 @@ func (c *Comm) Shutdown(ctx context.Context) error {
 		return named(op, err)
 	}
 	if err := mayWait(op); err != nil {
+		return err
+	}
+	if err := given(op, ctx); err != nil {
 		return err
 	}
 	select {

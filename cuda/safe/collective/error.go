@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -49,6 +50,14 @@ func refuse(op string, err error, format string, args ...any) error {
 func mayWait(op string) error {
 	if rt.InCallback() {
 		return &safe.Error{Op: op, Err: safe.ErrInCallback}
+	}
+	return nil
+}
+
+// given returns safe.ErrInvalidArgument if ctx is nil.
+func given(op string, ctx context.Context) error {
+	if ctx == nil {
+		return refuse(op, safe.ErrInvalidArgument, "the context.Context is nil")
 	}
 	return nil
 }

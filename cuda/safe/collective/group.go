@@ -44,6 +44,10 @@ type Calls struct {
 // a group where the first of the streams of a rank stands; order other streams by events.
 // Source: ncclGroupStart, ncclGroupEnd.
 func Group(f func(*Calls) error) error {
+	const op = "collective.Group"
+	if f == nil {
+		return refuse(op, safe.ErrInvalidArgument, "the function is nil")
+	}
 	g := &Calls{}
 	g.enqueue = g.pass
 	err := f(g)
@@ -53,7 +57,7 @@ func Group(f func(*Calls) error) error {
 	if err != nil || len(g.calls) == 0 {
 		return err
 	}
-	return g.run("collective.Group")
+	return g.run(op)
 }
 
 // In returns the communicator for operations that join a group: see [Group]. They are

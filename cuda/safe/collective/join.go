@@ -131,6 +131,9 @@ func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 	if err := mayWait(op); err != nil { // before the other ranks take this one for present
 		return nil, err
 	}
+	if err := given(op, ctx); err != nil {
+		return nil, err
+	}
 	if err := o.check(op); err != nil {
 		return nil, err
 	}

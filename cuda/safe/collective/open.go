@@ -49,6 +49,9 @@ func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
 	if err := mayWait(op); err != nil {
 		return nil, err
 	}
+	if err := given(op, ctx); err != nil {
+		return nil, err
+	}
 	if len(contexts) == 0 {
 		return nil, refuse(op, safe.ErrInvalidArgument, "no context")
 	}

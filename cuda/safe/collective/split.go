@@ -45,6 +45,9 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 	if err := mayWait(op); err != nil {
 		return nil, err
 	}
+	if err := given(op, ctx); err != nil {
+		return nil, err
+	}
 	if len(colors) != len(comms) || len(comms) == 0 {
 		return nil, refuse(op, safe.ErrInvalidArgument, "%d colors for %d ranks", len(colors), len(comms))
 	}
