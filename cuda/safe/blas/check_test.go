@@ -96,6 +96,9 @@ func TestRefused(t *testing.T) {
 		_, err := blas.Open(x, o)
 		assert.Error(t, err)
 	}
+	_, err = blas.Open(x, blas.Options{Handles: 1 << 60})
+	assert.ErrorIs(t, err, safe.ErrRange)
+	assert.ErrorContains(t, err, "Options.Handles is 1152921504606846976, more than 1024")
 	_, err = blas.Open(nil, blas.Options{})
 	assert.ErrorIs(t, err, safe.ErrClosed)
 }

@@ -54,8 +54,8 @@ type Options struct {
 	// Workspaces is how many streams may have a workspace at the same time, 0 for 16.
 	// Further streams take over the workspace that was used least recently.
 	Workspaces int
-	// Handles is the number of handles of cuBLAS, 0 for 2: so many goroutines may be inside
-	// cuBLAS at the same time. Each handle also has device memory of its own.
+	// Handles is the number of handles of cuBLAS, 0 for 2, at most 1024: so many goroutines may
+	// be inside cuBLAS at the same time. Each handle also has device memory of its own.
 	Handles int
 	// Plans is how many plans of [Matmul] are kept, 0 for 1024.
 	Plans int
@@ -73,6 +73,9 @@ type Handle struct {
 	root *Handle
 	stop lifetime.Cleanup
 }
+
+// mostHandles bounds Options.Handles, so that a mistyped number costs no memory.
+const mostHandles = 1024
 
 type core struct {
 	lifetime.Handle
@@ -104,7 +107,7 @@ type handle struct {
 //
 // It returns [safe.ErrCapturing] while a stream of the context is capturing: call it before.
 // It returns an error that matches [safe.ErrNotSupported] and lists where it has looked if
-// there is no cuBLAS, and [safe.ErrRange] if an option is negative.
+// there is no cuBLAS, and [safe.ErrRange] if an option is negative or too large.
 // Source: cublasCreate_v2, cublasSetMathMode, cublasSetAtomicsMode, cublasLtCreate.
 func Open(x *safe.Context, o Options) (*Handle, error) {
 	const op = "blas.Open"
@@ -113,6 +116,9 @@ func Open(x *safe.Context, o Options) (*Handle, error) {
 	}
 	if min(o.Workspace, o.Workspaces, o.Handles, o.Plans) < 0 {
 		return nil, refuse(op, safe.ErrRange, "an option is negative: %+v", o)
+	}
+	if o.Handles > mostHandles {
+		return nil, refuse(op, safe.ErrRange, "Options.Handles is %d, more than %d", o.Handles, mostHandles)
 	}
 	if err := cublas.Open(""); err != nil {
 		if _, _, loaded := cublas.Library(); loaded != nil { // else the program has opened another file
