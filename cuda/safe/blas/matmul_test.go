@@ -116,6 +116,56 @@ func TestMatmulShapes(t *testing.T) {
 	}
 }
 
+// TestCapability: what depends on the compute capability of the GPU.
+func TestCapability(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	s := stream(t, x)
+	t.Cleanup(func() { simulated.Capability(0, 0) })
+	const n = 32
+	a, b, d := buffer(t, x, make([]safe.Float8E4M3, n*n)), buffer(t, x, make([]safe.Float8E4M3, n*n)), buffer(t, x, make([]float32, n*n))
+	for _, c := range []struct {
+		major, minor int
+		float8       bool
+		anyOrder     bool // of 8-bit floating-point numbers
+		workspace    int
+	}{
+		{7, 5, false, false, 4 << 20},
+		{8, 0, false, false, 4 << 20},
+		{8, 8, false, false, 4 << 20},
+		{8, 9, true, false, 4 << 20},
+		{9, 0, true, false, 32 << 20},
+		{10, 0, true, true, 32 << 20},
+		{11, 0, true, true, 32 << 20},
+		{12, 0, true, false, 32 << 20},
+	} {
+		t.Run(fmt.Sprintf("%d.%d", c.major, c.minor), func(t *testing.T) {
+			simulated.Capability(c.major, c.minor)
+			h, err := blas.Open(x, blas.Options{})
+			require.NoError(t, err)
+			defer h.Close()
+			_, workspace := h.Workspaces()
+			assert.Equal(t, c.workspace, workspace)
+			ma, mb, md := blas.Rows(a, n, n), blas.Rows(b, n, n), blas.Rows(d, n, n)
+			sideBySide := blas.Matmul(h, s, 1, ma, mb.T(), 0, md, blas.MatmulOptions{})
+			other := blas.Matmul(h, s, 1, ma, mb, 0, md, blas.MatmulOptions{})
+			if !c.float8 {
+				for _, err := range []error{sideBySide, other} {
+					assert.ErrorIs(t, err, safe.ErrNotSupported)
+					assert.ErrorContains(t, err, fmt.Sprintf("need compute capability 8.9, this GPU has %d.%d", c.major, c.minor))
+				}
+				return
+			}
+			assert.NoError(t, sideBySide)
+			if c.anyOrder {
+				assert.NoError(t, other)
+			} else {
+				assert.ErrorIs(t, other, safe.ErrInvalidArgument)
+			}
+		})
+	}
+}
+
 // TestScales: of 8-bit floating-point numbers, in either order of the result.
 func TestScales(t *testing.T) {
 	x := fp8(t)

@@ -6,10 +6,12 @@ package collective
 
 import (
 	"errors"
+	"os"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -257,4 +259,28 @@ func TestCapture(t *testing.T) {
 		require.NoError(t, execs[i].Close())
 	}
 	require.NoError(t, w.comms.Shutdown(soon(t)))
+}
+
+// TestCapability: NCCL reduces floats of 8 bits from compute capability 9.0 on, and moves them before.
+func TestCapability(t *testing.T) {
+	needsDouble(t)
+	control, err := sim.Attach(os.Getenv("CUDABIND_SIM"))
+	require.NoError(t, err)
+	t.Cleanup(func() { control.Capability(0, 0) })
+	for _, c := range []struct {
+		major, minor int
+		reduces      bool
+	}{{8, 0, false}, {8, 9, false}, {9, 0, true}, {10, 0, true}} {
+		control.Capability(c.major, c.minor)
+		w := newWorld(t)
+		b := filled(t, w, 4, func(int, int) safe.Float8E4M3 { return safe.NewFloat8E4M3(1) })
+		reduced := w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Sum) })
+		if c.reduces {
+			assert.NoError(t, reduced)
+		} else {
+			assert.ErrorIs(t, reduced, safe.ErrNotSupported)
+		}
+		require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return Broadcast(c, s, b[i], 0) }))
+		w.wait(t)
+	}
 }

@@ -35,6 +35,7 @@ const (
 	simKernel
 	simInside
 	simCondition
+	simCapability
 )
 
 var symbols = [...]string{
@@ -43,6 +44,7 @@ var symbols = [...]string{
 	simPurge: "simPurge", simViolations: "simViolations", simViolation: "simViolation", simStrict: "simStrict",
 	simOddNodes: "simOddNodes", simWiden: "simWiden", simFlying: "simFlying", simFaultDelay: "simFaultDelay",
 	simKernel: "simKernel", simInside: "simInside", simCondition: "simCondition",
+	simCapability: "simCapability",
 }
 
 // bound are the functions' addresses, once [Attach] has found them.
@@ -157,6 +159,10 @@ func (Control) Strict(on bool) { simStrict.call(flag(on)) }
 // newer driver that the program does not know. 0 cancels it.
 func (Control) OddNodes(kind uint32) { simOddNodes.call(uintptr(kind)) }
 
+// Capability makes all devices report a compute capability, such as 8, 6. It changes nothing else.
+// 0, 0 cancels it.
+func (Control) Capability(major, minor int) { simCapability.call(uintptr(major), uintptr(minor)) }
+
 // Widen makes data races more likely on machines with few cores: of the calls that must not
 // overlap with others, some first wait for d and the rest yield. 0 cancels it. The
 // environment variable SIMDRIVER_WIDEN does the same, in microseconds.
@@ -182,8 +188,8 @@ func (Control) Fault(code uint32) { simFault.call(uintptr(code)) }
 // at once.
 func (Control) FaultDelay(d time.Duration) { simFaultDelay.call(micros(d)) }
 
-// Reset cancels failures, delays, Hold, OddNodes, a fault and FaultDelay, and clears
-// violations.
+// Reset cancels failures, delays, Hold, OddNodes, Capability, a fault and FaultDelay, and
+// clears violations.
 func (Control) Reset() { simReset.call() }
 
 // Live returns the number of live objects of a kind: "primary" (retained primary contexts),

@@ -269,3 +269,20 @@ func TestLostAndPurged(t *testing.T) {
 	control.Lost()
 	require.NoError(t, driver.CuDevicePrimaryCtxRetain(&c, 0), "what the test gives back")
 }
+
+// TestCapability: the devices report what they are told, until Reset.
+func TestCapability(t *testing.T) {
+	capability := func() (major, minor int32) {
+		require.NoError(t, driver.CuDeviceGetAttribute(&major, driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0))
+		require.NoError(t, driver.CuDeviceGetAttribute(&minor, driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0))
+		return major, minor
+	}
+	major, minor := capability()
+	t.Cleanup(control.Reset)
+	control.Capability(8, 6)
+	toldMajor, toldMinor := capability()
+	assert.Equal(t, []int32{8, 6}, []int32{toldMajor, toldMinor})
+	control.Reset()
+	againMajor, againMinor := capability()
+	assert.Equal(t, []int32{major, minor}, []int32{againMajor, againMinor})
+}

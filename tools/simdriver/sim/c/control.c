@@ -199,6 +199,7 @@ void simReset(void)
 	sim.dead = 0;
 	sim.fault_delay = FAULT_DELAY;
 	graph_odd(0);
+	device_capability(0, 0);
 	engine_wake();
 }
 

@@ -168,10 +168,29 @@ static const struct { int attribute, value; } attributes[] = {
 #endif
 };
 
+static int capability_major, capability_minor; /* if a test has set them */
+
+void device_capability(int major, int minor)
+{
+	capability_major = major;
+	capability_minor = minor;
+}
+
+void simCapability(int major, int minor)
+{
+	pthread_mutex_lock(&sim.lock);
+	device_capability(major, minor);
+	pthread_mutex_unlock(&sim.lock);
+}
+
 int device_attribute(int attribute, int device)
 {
 	if (attribute == 33) /* PCI bus */
 		return device + 1;
+	if (capability_major && attribute == 75)
+		return capability_major;
+	if (capability_major && attribute == 76)
+		return capability_minor;
 	for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
 		if (attributes[i].attribute == attribute)
 			return attributes[i].value;

@@ -155,6 +155,7 @@ int device_count(void);
 size_t device_memory(void);
 struct device *device_get(CUdevice d);
 int device_attribute(int attribute, int device);
+void device_capability(int major, int minor); /* 0 for its own */
 
 struct stream;
 /* current is where what a thread makes lives: for a green context the primary one. */

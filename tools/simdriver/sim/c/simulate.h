@@ -24,7 +24,7 @@ void simFaultDelay(int64_t microseconds);
 void simWiden(int64_t microseconds);
 /* How many of them have begun and do not wait for work. */
 int simFlying(void);
-/* Takes back failures, delays, a hold, odd nodes, a fault and how late it is, and forgets violations. */
+/* Takes back failures, delays, a hold, odd nodes, a compute capability, a fault and how late it is, and forgets violations. */
 void simReset(void);
 /* How many objects are alive, by kind: primary context stream event memory async host registered module graph exec userobject physical reserved linker green pool ipc array texture surface external, 0 for all. */
 int simLive(const char *kind);
@@ -39,6 +39,8 @@ int simViolations(void);
 const char *simViolation(void);
 /* Every node of a graph is said to be of a type, as one of a newer driver may be. 0 takes that back. */
 void simOddNodes(unsigned type);
+/* The devices say that they have this compute capability. 0 takes that back. */
+void simCapability(int major, int minor);
 /* Every call needs the context of what it is called for to be current, as with older drivers. */
 void simStrict(int on);
 /* How many devices there are, before cuInit. */
