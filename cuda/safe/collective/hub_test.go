@@ -393,6 +393,40 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
+// TestFailedJoinsLeaveNothing: no goroutine, connection or listener is left of ranks that do not meet.
+func TestFailedJoinsLeaveNothing(t *testing.T) {
+	soonEnds := func() context.Context {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	o := Options{Size: 3, Address: freeAddress(t), Secret: "right"}
+	for name, ranks := range map[string]func() []chan met{
+		"no rank comes":      func() []chan met { return []chan met{meets(soonEnds(), o)} },
+		"rank 0 never comes": func() []chan met { o := o; o.Rank = 1; return []chan met{meets(soonEnds(), o)} },
+		"a rank is missing": func() []chan met {
+			one := o
+			one.Rank = 1
+			return []chan met{meets(soonEnds(), o), meets(soonEnds(), one)}
+		},
+		"another secret": func() []chan met {
+			one := o
+			one.Rank, one.Secret = 1, "wrong"
+			return []chan met{meets(soonEnds(), o), meets(soonEnds(), one)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files0, goroutines0 := files(t), runtime.NumGoroutine()
+			for range 5 {
+				for _, rank := range ranks() {
+					assert.Error(t, (<-rank).err)
+				}
+			}
+			assert.Eventually(t, func() bool { return files(t) <= files0 && runtime.NumGoroutine() <= goroutines0+1 }, time.Minute, time.Millisecond)
+		})
+	}
+}
+
 // counted counts farewells.
 type counted struct {
 	members
