@@ -307,6 +307,7 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 	for _, g := range gates {
 		g.close()
 	}
+	between()
 	unwant(gates)
 	s.capture.Store(c)
 	s.captures.Add(1)

@@ -45,6 +45,7 @@ func (g *callGate) at(number uint32) *stripe { return &g.stripes[number%uint32(l
 func (s *stripe) enter(g *callGate) error {
 	for {
 		s.calls.Add(1)
+		between()
 		if !g.shut.Load() {
 			return nil
 		}
@@ -97,6 +98,7 @@ func (g *callGate) idle(window time.Duration) bool {
 func (g *callGate) aloneInTurn(window time.Duration, f func()) bool {
 	g.shut.Store(true)
 	defer g.shut.Store(false)
+	between()
 	var end time.Time
 	for i := 0; i < len(g.stripes); {
 		switch {
@@ -107,6 +109,7 @@ func (g *callGate) aloneInTurn(window time.Duration, f func()) bool {
 		case time.Now().After(end):
 			return false
 		default:
+			between()
 			runtime.Gosched()
 		}
 	}

@@ -20,6 +20,7 @@ type gate struct {
 // enter admits a short call until leave.
 func (g *gate) enter() bool {
 	g.calls.Add(1)
+	between()
 	if g.captures.Load() == 0 {
 		g.entered()
 		return true
@@ -40,6 +41,7 @@ func enterLong(gates ...*gate) error {
 		var captures, wanted int32
 		for _, g := range gates {
 			g.long.Add(1)
+			between()
 			captures += g.captures.Load()
 			wanted += g.wanted.Load()
 		}
@@ -63,8 +65,10 @@ func (g *gate) leaveLong() { g.long.Add(-1) }
 // close rejects new calls, and waits for the short ones in flight.
 func (g *gate) close() {
 	g.captures.Add(1)
+	between()
 	for g.calls.Load() > 0 {
 		runtime.Gosched()
+		between()
 	}
 }
 
@@ -72,7 +76,9 @@ func (g *gate) close() {
 // record may block in the driver. The caller opens the gate in either case.
 func (g *gate) closeSoon() bool {
 	g.captures.Add(1)
+	between()
 	for until := time.Now().Add(time.Second); g.calls.Load() > 0; runtime.Gosched() {
+		between()
 		if time.Now().After(until) {
 			return false
 		}
@@ -92,6 +98,7 @@ func openAll(gates []*gate) {
 func want(gates []*gate) bool {
 	for i, g := range gates {
 		g.wanted.Add(1)
+		between()
 		if g.long.Load() > 0 {
 			unwant(gates[:i+1])
 			return false
@@ -116,6 +123,7 @@ func settle(ctx context.Context, op string, gates []*gate) error {
 		}
 	}
 	wantMore()
+	between()
 	closed := patience
 	for nap, until := shortNap, time.Now().Add(closed); ; nap = nap.take() {
 		var long int32

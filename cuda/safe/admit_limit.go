@@ -73,12 +73,7 @@ func (b *limiter) try() bool {
 // queueUp waits for its turn to enter.
 func (b *limiter) queueUp() {
 	askProcessors()
-	turn := make(chan struct{})
-	b.waiting.Add(1)
-	b.mu.Lock()
-	b.queue = append(b.queue, turn)
-	b.mu.Unlock()
-	b.next() // a call may have left just now
+	turn := b.join()
 	timer := time.NewTimer(b.patience)
 	defer timer.Stop()
 	for left := b.left.Load(); ; left = b.left.Load() {
@@ -92,6 +87,18 @@ func (b *limiter) queueUp() {
 			timer.Reset(b.patience)
 		}
 	}
+}
+
+// join adds a call to the queue. The channel is closed when it has entered.
+func (b *limiter) join() (turn chan struct{}) {
+	turn = make(chan struct{})
+	b.waiting.Add(1)
+	b.mu.Lock()
+	b.queue = append(b.queue, turn)
+	b.mu.Unlock()
+	between()
+	b.next() // a call may have left just now
+	return turn
 }
 
 // raise raises the limit, and by more the next time.
@@ -111,6 +118,7 @@ func (b *limiter) raise() {
 
 func (b *limiter) leave() {
 	b.inside.Add(-1)
+	between()
 	if b.waiting.Load() > 0 {
 		b.left.Add(1)
 		b.extra.Store(0)

@@ -264,6 +264,7 @@ func (c *callCount) of(key uintptr) *atomic.Int32 { return &c[(key>>4^key>>8)%ui
 
 // wait waits for the calls in flight.
 func (c *callCount) wait() {
+	between()
 	for i := range c {
 		for nap := shortNap; c[i].n.Load() > 0; {
 			nap = nap.take()
@@ -318,6 +319,7 @@ func (s *streamCore) working() bool {
 func (s *contextState) begin(key uintptr) bool {
 	n := s.calls.of(key)
 	n.Add(1)
+	between()
 	if s.reset.Load() {
 		n.Add(-1)
 		return false

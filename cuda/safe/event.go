@@ -93,6 +93,7 @@ func (e *Event) quick() *eventCore {
 	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() || !e.core.gate.enter() {
 		return nil
 	}
+	between()
 	if e.core.Closed() || e.core.ctx.shared.reset.Load() { // again: a reset waits until the gate is empty
 		e.core.gate.leave()
 		return nil
@@ -259,7 +260,10 @@ func (e *eventCore) Destroy(wait bool) error {
 }
 
 // unused tells whether no call is in flight that has not acquired the event, which is closed.
-func (e *eventCore) unused() bool { return e.gate.calls.Load() == 0 }
+func (e *eventCore) unused() bool {
+	between()
+	return e.gate.calls.Load() == 0
+}
 
 func (e *eventCore) destroy() error {
 	if e.foreign {

@@ -107,6 +107,7 @@ func (b *block) freePresent(op string, s *streamCore) error {
 	if !present.CompareAndSwap(b.graph, claim) {
 		return b.unusable(op)
 	}
+	between()
 	err := b.freeAfterUses(op, s, claim)
 	if err != nil {
 		present.CompareAndSwap(claim, b.graph)

@@ -69,6 +69,7 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 // caller must call endNow, unless beginNow fails.
 func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, error) {
 	countCopies(blocks, 1)
+	between()
 	stream, err := c.streamNow(op, blocks)
 	for tries := 0; makeRoom(err, tries); tries++ {
 		stream, err = c.streamNow(op, blocks)

@@ -54,16 +54,18 @@ func (w *waiter) wait(ctx context.Context, op string) error {
 	case code := <-w.code:
 		return check(op, code)
 	case <-ctx.Done():
-		w.abandon()
+		poller.abandon(w)
 		return &Error{Op: op, Err: context.Cause(ctx)}
 	}
 }
 
-// abandon gives up the wait.
-func (w *waiter) abandon() {
+// abandon gives up the wait of w.
+func (p *polling) abandon(w *waiter) {
 	w.abandoned.Store(true)
-	if !poller.abandoned.Swap(true) {
-		poller.alarm.Wake()
+	between()
+	if !p.abandoned.Swap(true) {
+		between()
+		p.alarm.Wake()
 	}
 }
 
@@ -104,22 +106,34 @@ func (p *polling) take(idle bool) (fresh []*waiter, done bool) {
 func (p *polling) run() {
 	var l waitQueues
 	for {
-		seen, abandoned := p.alarm.Seen(), p.abandoned.Swap(false) // in this order, or an abandoned wait could be missed
-		fresh, done := p.take(len(l.entries) == 0)
+		seen, done := p.update(&l)
 		if done {
 			return
 		}
-		for _, w := range fresh {
-			l.add(w)
-		}
-		if abandoned {
-			l.forget()
-		}
-		p.rounds.Add(1)
 		if len(l.entries) > 0 && p.poll(&l, seen) > 0 {
 			l.deliver()
 		}
 	}
+}
+
+// update adds new waiters to l and removes those that were abandoned. What comes later rings the alarm after
+// seen. done means that there are none and the poller stops.
+func (p *polling) update(l *waitQueues) (seen uint32, done bool) {
+	seen = p.alarm.Seen()
+	between()
+	abandoned := p.abandoned.Swap(false) // after Seen, or an abandoned wait could be missed
+	fresh, done := p.take(len(l.entries) == 0)
+	if done {
+		return seen, true
+	}
+	for _, w := range fresh {
+		l.add(w)
+	}
+	if abandoned {
+		l.forget()
+	}
+	p.rounds.Add(1)
+	return seen, false
 }
 
 // poll polls until some events have completed, or the alarm rings after seen.

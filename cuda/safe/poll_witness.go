@@ -88,8 +88,15 @@ func noticeLoss(code driver.CUresult) {
 		return
 	}
 	lifetime.Reaper.Add(func() bool {
-		losing.Store(false)
-		abandon(code, nil)
+		failAll(code)
 		return false
 	})
+}
+
+// failAll fails the futures of host functions. A loss that is noticed from now on is reported again, as it may
+// concern new ones.
+func failAll(code driver.CUresult) {
+	losing.Store(false)
+	between()
+	abandon(code, nil)
 }

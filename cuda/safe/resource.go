@@ -94,6 +94,7 @@ func (r *Resource) Revoke() {
 		return
 	}
 	r.memory.resource.revoked.Store(true)
+	between()
 	revocations.Add(1) // also the second time: a concurrent call may not have got here yet
 	_ = r.Close()
 	window := firstWindow
@@ -111,6 +112,7 @@ var revocations atomic.Int64
 // that a reset has destroyed. mu is held, and the call is admitted by the executables gate.
 func (e *execCore) unrevoked(op string) error {
 	if n := revocations.Load(); n != e.revocations {
+		between()
 		e.revocations, e.revoked = n, e.kept.revoked()
 	}
 	switch e.revoked {

@@ -241,12 +241,10 @@ func (e *Event) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !v.enter() {
+	if !v.beginWait() {
 		v.Release()
 		return lastCaptured(op, "the event")
 	}
-	v.waiting.Add(1) // no capture can record the event now
-	v.gate.leave()
 	code := spins(eventSpin, v.query)
 	if code != driver.CUDA_ERROR_NOT_READY {
 		v.waiting.Add(-1)
@@ -258,6 +256,18 @@ func (e *Event) Wait(ctx context.Context) error {
 		v.Release()
 	}}
 	return w.wait(ctx, op)
+}
+
+// beginWait counts a wait, so that no capture records the event. It fails if the event was last recorded in a
+// capture.
+func (e *eventCore) beginWait() bool {
+	if !e.enter() {
+		return false
+	}
+	e.waiting.Add(1)
+	between()
+	e.gate.leave()
+	return true
 }
 
 // Synchronize is [Event.Wait] without a deadline.

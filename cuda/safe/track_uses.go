@@ -25,7 +25,9 @@ func (u *streamUses) note(s *streamCore) {
 			return
 		}
 	}
+	between() // what the caller does before and after
 	u.remember(s)
+	between()
 	s.used = true
 }
 
@@ -109,6 +111,7 @@ type pendingWork struct {
 // wait, it may wait for locks of streams; otherwise it does not wait.
 func (e *pendingWork) over(u *streamUses, wait bool) bool {
 	if !e.marked {
+		between()
 		markers, err := u.markers(wait)
 		if err == rt.CodeCapturing || err == rt.CodeCallback || err == lifetime.ErrLater {
 			return false
