@@ -147,15 +147,14 @@ func (s *stay) during() {
 // both returns whether both calls do it.
 func both(a, b *stay) func() bool { return func() bool { return a.now.Load() && b.now.Load() } }
 
-// A mortal is an object whose destruction notes that it is destroyed, once it may be.
-type mortal struct {
+// A noted is an object whose destruction notes that it is destroyed, once it may be.
+type noted struct {
+	mortal
 	may       func(wait bool) bool
 	destroyed atomic.Bool
 }
 
-func (*mortal) Kind() string { return "object of a test" }
-
-func (o *mortal) Destroy(wait bool) error {
+func (o *noted) Destroy(wait bool) error {
 	if !o.may(wait) {
 		return lifetime.ErrLater
 	}
@@ -163,16 +162,11 @@ func (o *mortal) Destroy(wait bool) error {
 	return nil
 }
 
-// nowhere returns a stream of no driver.
-func nowhere() *streamCore {
-	return &streamCore{queue: newQueue(), nonBlocking: true, ctx: &contextCore{shared: &contextState{}}}
-}
-
 // meetings are the calls whose order of steps matters.
 var meetings = map[string]func(t *testing.T) meeting{
 	"the use of a block, and its release": func(t *testing.T) meeting {
 		s, b := nowhere(), &block{}
-		o := &mortal{may: func(wait bool) bool { return b.last.over(b.known(), wait) }}
+		o := &noted{may: func(wait bool) bool { return b.last.over(b.known(), wait) }}
 		require.NoError(t, b.Open(o, nil))
 		s.capture.Store(&capturing{}) // its work is pending
 		var used atomic.Bool
@@ -189,7 +183,7 @@ var meetings = map[string]func(t *testing.T) meeting{
 	},
 	"a launch of an executable, and its release": func(t *testing.T) meeting {
 		s, e := nowhere(), &execCore{}
-		o := &mortal{may: func(bool) bool { return e.last.over(&e.launches, false) }}
+		o := &noted{may: func(bool) bool { return e.last.over(&e.launches, false) }}
 		require.NoError(t, e.Open(o, nil))
 		s.capture.Store(&capturing{})
 		var used atomic.Bool
@@ -296,7 +290,7 @@ var meetings = map[string]func(t *testing.T) meeting{
 	},
 	"a quick call with an event, and its release": func(t *testing.T) meeting {
 		e := &Event{core: &eventCore{recording: &recording{}, ctx: nowhere().ctx}}
-		o := &mortal{may: func(wait bool) bool { return patiently(wait, e.core.unused) }}
+		o := &noted{may: func(wait bool) bool { return patiently(wait, e.core.unused) }}
 		require.NoError(t, e.core.Open(o, nil))
 		var call stay
 		return meeting{

@@ -90,7 +90,11 @@ func (e *eventCore) work() int {
 // quick returns the event with its gate entered, for the common case, and nil otherwise.
 // The call need not acquire the event, as Destroy waits until the gate is empty.
 func (e *Event) quick() *eventCore {
-	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() || !e.core.gate.enter() {
+	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() {
+		return nil
+	}
+	between()
+	if !e.core.gate.enter() {
 		return nil
 	}
 	between()

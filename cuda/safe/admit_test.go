@@ -1,0 +1,99 @@
+// Admission and releases, on streams of no driver.
+
+package safe
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// nowhere returns a stream of no driver.
+func nowhere() *streamCore {
+	return &streamCore{queue: newQueue(), nonBlocking: true, ctx: &contextCore{shared: &contextState{}}}
+}
+
+// A mortal is an object whose destruction does nothing.
+type mortal struct{}
+
+func (mortal) Kind() string       { return "object of a test" }
+func (mortal) Destroy(bool) error { return nil }
+
+// TestOpenClosed: a call that has not acquired its stream is refused if the stream was closed before the call
+// has its lock.
+func TestOpenClosed(t *testing.T) {
+	s := nowhere()
+	require.NoError(t, s.Open(mortal{}, nil))
+	capture, err := s.enterOpen("op", 1)
+	require.NoError(t, err)
+	s.leaveWork(capture)
+	require.NoError(t, s.Close())
+	_, err = s.enterOpen("op", 1)
+	assert.ErrorIs(t, err, ErrClosed)
+	assert.True(t, s.mu.TryLock(), "it keeps the lock")
+	s.mu.Unlock()
+}
+
+// TestLockHandedOver: a wait for a lock that is canceled when the lock was already handed to it unlocks it.
+func TestLockHandedOver(t *testing.T) {
+	for range 10 {
+		q := newQueue()
+		ctx, cancel := context.WithCancel(t.Context())
+		q.mu.Lock()
+		over := make(chan error)
+		go func() { over <- q.lockContext(ctx, "op") }()
+		w := &q.waiting
+		require.Eventually(t, func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.turns) == 1
+		}, time.Minute, 100*time.Microsecond)
+		w.mu.Lock() // serve and the waiter wait for it, in this order
+		q.mu.Unlock()
+		require.Eventually(t, func() bool {
+			free := q.mu.TryLock()
+			if free {
+				q.mu.Unlock()
+			}
+			return !free
+		}, time.Minute, 100*time.Microsecond)
+		cancel()
+		time.Sleep(time.Millisecond)
+		w.mu.Unlock()
+		if <-over == nil {
+			q.mu.Unlock()
+		}
+		soon, end := context.WithTimeout(t.Context(), time.Minute)
+		require.NoError(t, q.lockContext(soon, "op"), "nobody unlocks it")
+		q.mu.Unlock()
+		end()
+	}
+}
+
+// TestReleasePostponed: memory that graphs allocate is counted once, however often a reset that waits postpones
+// its release.
+func TestReleasePostponed(t *testing.T) {
+	b := &block{ctx: nowhere().ctx, graph: newGraphAllocation(), free: (*block).graphFree}
+	markAll([]*contextState{b.ctx.shared}, resetNoted)
+	for range 2 {
+		assert.Equal(t, lifetime.ErrLater, b.freeMemory())
+		assert.EqualValues(t, 1, b.graph.place.owners.Load())
+	}
+}
+
+// TestInstantiateFlags: each option is a flag of CUDA.
+func TestInstantiateFlags(t *testing.T) {
+	for flag, o := range map[driver.CUgraphInstantiate_flags]InstantiateOptions{
+		0: {},
+		driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: {AutoFreeOnLaunch: true},
+		driver.CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH:       {DeviceLaunch: true},
+		driver.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY:   {UseNodePriority: true},
+	} {
+		assert.Equal(t, flag, o.flags())
+	}
+}
