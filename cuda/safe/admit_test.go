@@ -9,6 +9,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -96,4 +97,37 @@ func TestInstantiateFlags(t *testing.T) {
 	} {
 		assert.Equal(t, flag, o.flags())
 	}
+}
+
+// TestUsersStay: an object forgets only users that are closed and idle.
+func TestUsersStay(t *testing.T) {
+	var u streamUses
+	var users []*streamCore
+	for range 2 * len(u.users) {
+		s := nowhere()
+		s.mu.Lock()
+		u.note(s)
+		s.mu.Unlock()
+		users = append(users, s)
+	}
+	assert.ElementsMatch(t, users, u.streams())
+	users[1].over = true
+	last := nowhere()
+	u.note(last)
+	users[1] = last
+	assert.ElementsMatch(t, users, u.streams())
+}
+
+// TestGraphWork: a launch takes a place for itself and for each node that is no kernel, up to a limit, which a graph
+// with graphs inside of it takes: these may have any number of nodes.
+func TestGraphWork(t *testing.T) {
+	for want, i := range map[int]rt.Instantiation{
+		1:               {Nodes: 1000, Kernels: 1000},
+		4:               {Nodes: 5, Kernels: 2},
+		mostOfGraph - 1: {Nodes: mostOfGraph - 2},
+		mostOfGraph:     {Nodes: 1, Kernels: 0, Graphs: 1},
+	} {
+		assert.Equal(t, want, graphWork(&i), "%+v", i)
+	}
+	assert.Equal(t, mostOfGraph, graphWork(&rt.Instantiation{Nodes: 5000}))
 }

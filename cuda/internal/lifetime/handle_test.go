@@ -328,3 +328,67 @@ func TestElsewhereLater(t *testing.T) {
 	o.free.Store(true)
 	assert.Eventually(t, Idle, time.Minute, time.Millisecond)
 }
+
+// refusing is destroyed elsewhere, and that fails.
+type refusing struct {
+	Handle
+	queue Queue
+	err   error
+}
+
+func (o *refusing) Kind() string { return "refusing" }
+
+func (o *refusing) Destroy(wait bool) error {
+	if !wait {
+		return &Elsewhere{&o.queue}
+	}
+	return o.err
+}
+
+// TestElsewhereFails: the error of a destruction that is made elsewhere is reported.
+func TestElsewhereFails(t *testing.T) {
+	reports := make(chan error, 1)
+	OnError(func(err error) { reports <- err })
+	defer OnError(nil)
+	o := &refusing{err: errors.New("refused")}
+	require.NoError(t, o.Open(o, nil))
+	o.CloseLater()
+	select {
+	case err := <-reports:
+		assert.Equal(t, o.err, err)
+	case <-time.After(time.Minute):
+		t.Error("nothing is reported")
+	}
+}
+
+// TestQueuePaused: what a Queue calls runs only while the Queue is not paused.
+func TestQueuePaused(t *testing.T) {
+	var pause sync.RWMutex
+	q := Queue{Paused: &pause}
+	called := make(chan bool)
+	q.Add(func() bool {
+		free := pause.TryLock()
+		if free {
+			pause.Unlock()
+		}
+		called <- free
+		return false
+	})
+	assert.False(t, <-called, "it could be paused during the call")
+}
+
+// TestUntracked: no leak is reported of an object that belongs to another one.
+func TestUntracked(t *testing.T) {
+	reports := make(chan error, 1)
+	OnError(func(err error) { reports <- err })
+	defer OnError(nil)
+	TrackLeaks(true)
+	defer TrackLeaks(false)
+	o := live(t, nil)
+	o.Untracked()
+	owned(o)
+	runtime.GC()
+	require.Eventually(t, o.gone, time.Minute, time.Millisecond)
+	require.Eventually(t, Idle, time.Minute, time.Millisecond)
+	assert.Empty(t, reports)
+}
