@@ -304,6 +304,7 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 		s.mu.Unlock()
 		return nil, err
 	}
+	between()
 	for _, g := range gates {
 		g.close()
 	}

@@ -42,19 +42,12 @@ func walk(f func()) *walker {
 
 // step lets the walker go on until it stops again, is over, or waits for the other one.
 func (w *walker) step() {
-	w.goOn()
-	for !w.over {
-		waits := w.waits() // asked first: it may stop just then
-		select {
-		case _, open := <-w.stop:
-			w.moving, w.over = false, !open
-			return
-		default:
-		}
-		if waits {
+	for waits := false; !waits && !w.over; runtime.Gosched() {
+		w.goOn()
+		waits = w.waits() // asked first: it may stop just then
+		if w.stopped() {
 			return
 		}
-		runtime.Gosched()
 	}
 }
 
@@ -65,18 +58,15 @@ func (w *walker) goOn() {
 	}
 }
 
-// end waits until the walker is over, which stops no more.
-func (w *walker) end() bool {
-	for late := time.After(time.Minute); !w.over; {
-		w.goOn()
-		select {
-		case _, open := <-w.stop:
-			w.moving, w.over = false, !open
-		case <-late:
-			return false
-		}
+// stopped returns whether the walker has stopped, or is over.
+func (w *walker) stopped() bool {
+	select {
+	case _, open := <-w.stop:
+		w.moving, w.over = false, !open
+		return true
+	default:
+		return false
 	}
-	return true
 }
 
 // stacks has room for the stacks of all goroutines.
@@ -125,9 +115,13 @@ func meet(t *testing.T, prepare func(t *testing.T) meeting) {
 			require.False(t, m.never(), what)
 		}
 		atStep.Store(nil)
-		walkers[0].goOn()
-		walkers[1].goOn()
-		require.True(t, walkers[0].end() && walkers[1].end(), "%s, the calls wait for each other", what)
+		for late := time.Now().Add(time.Minute); !walkers[0].over || !walkers[1].over; runtime.Gosched() {
+			for _, w := range walkers {
+				w.goOn()
+				w.stopped()
+			}
+			require.True(t, time.Now().Before(late), "%s, the calls wait for each other", what)
+		}
 		if m.after != nil {
 			require.True(t, m.after(), what)
 		}

@@ -36,11 +36,15 @@ func TestSimGatesUntilTheEnd(t *testing.T) {
 		g, err := c.End()
 		return errors.Join(err, g.Close())
 	})
+	asked := func() int { return simulated.Calls("cuStreamIsCapturing") }
+	before := asked()
 	_, err = legacy.Query()
 	synchronized := x.Synchronize()
+	after := asked()
 	if simulated.Flying() == 1 { // else the machine is too slow to tell
 		assert.ErrorIs(t, err, safe.ErrCapturing)
 		assert.ErrorIs(t, synchronized, safe.ErrCapturing)
+		assert.Equal(t, before, after, "it is too late once the driver is asked")
 	}
 	require.NoError(t, <-over)
 	require.NoError(t, x.Synchronize())

@@ -1,10 +1,12 @@
 package emit
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/dave/jennifer/jen"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -111,4 +113,25 @@ func TestLibraryOnWindows(t *testing.T) {
 	for _, api := range []string{"driver", "runtime", "nccl", "nvrtc"} {
 		assert.NotContains(t, of(api).Missing, "LD_LIBRARY_PATH", api)
 	}
+}
+
+// TestStatusRecord: a status of two libraries wraps the error of the other one.
+func TestStatusRecord(t *testing.T) {
+	named := func(d *model.Decl) *model.Type { return &model.Type{Kind: model.Named, Go: d.Go, Decl: d} }
+	code := &model.Field{Go: "Code", Type: named(&model.Decl{Kind: model.Enum, Go: "Code"})}
+	other := &model.Field{Go: "Other", Type: named(&model.Decl{Kind: model.Enum, Go: "Other", Error: true})}
+	for name, fields := range map[string][]*model.Field{"alone": {code}, "of two libraries": {code, other}} {
+		f := jen.NewFile("p")
+		statusRecord(f, &model.Decl{Kind: model.Struct, Go: "Status", Error: true, Fields: fields})
+		text := fmt.Sprintf("%#v", f)
+		assert.Equal(t, len(fields) == 2, strings.Contains(text, "func (v Status) Unwrap() error"), name)
+		assert.Contains(t, text, "func status(v Status) error", name)
+	}
+}
+
+// TestConstResult: the thunk in C can assign the result.
+func TestConstResult(t *testing.T) {
+	result := &model.Type{Kind: model.Basic, C: "int", Const: true}
+	assert.Equal(t, "int ret", retType(&model.Func{Result: result}).CDecl("ret"))
+	assert.True(t, result.Const, "the declaration keeps it")
 }

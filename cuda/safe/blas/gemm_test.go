@@ -251,3 +251,17 @@ func TestBatchShares(t *testing.T) {
 	_, err = blas.NewBatch(h, shared, shared, results)
 	assert.ErrorIs(t, err, safe.ErrOverlap)
 }
+
+// TestPedantic: products of float64 have a pedantic arithmetic, too, and no faster one.
+func TestPedantic(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	h, s := handle(t, x, blas.Options{}), stream(t, x)
+	a, b, c := buffer(t, x, make([]float64, 4)), buffer(t, x, make([]float64, 4)), buffer(t, x, make([]float64, 4))
+	for m, want := range map[blas.Math]string{blas.Float32: "gemm/70", blas.TF32: "gemm/70", blas.Pedantic: "gemm/71"} {
+		calls := logged(t, func() {
+			require.NoError(t, blas.Gemm(h.With(m), s, 1, blas.Rows(a, 2, 2), blas.Rows(b, 2, 2), 0, blas.Rows(c, 2, 2)))
+		})
+		assert.Equal(t, want, calls[len(calls)-1].op, m)
+	}
+}
