@@ -65,11 +65,20 @@ func TestCaptureEndsWithBody(t *testing.T) {
 			body, err = s.AddIf(c)
 			require.NoError(t, err)
 			go func() {
-				over <- side.CaptureTo(body, safe.CaptureToOptions{}, func() error {
+				inner, err := side.BeginCaptureTo(body, safe.CaptureToOptions{})
+				if err != nil {
+					over <- err
 					close(begun)
-					time.Sleep(20 * time.Millisecond)
-					return y.FillAsync(side, 3)
-				})
+					return
+				}
+				finds := safe.LockCapture(inner)
+				close(begun)
+				ends := func() bool { return safe.Locked(s) }
+				assert.Eventually(t, ends, hang, time.Millisecond, "Capture ends")
+				finds()
+				assert.Eventually(t, func() bool { return !ends() }, hang, time.Millisecond, "it finds the inner capture")
+				_, err = inner.End()
+				over <- err
 			}()
 			<-begun
 			return nil

@@ -1,7 +1,7 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// These tests make synchronous copies from many goroutines. They need /proc/self/task;
-// two of them need the simulated driver, whose queues are finite.
+// These tests make synchronous copies from many goroutines. Two of them need the simulated
+// driver, whose queues are finite.
 
 package safe_test
 
@@ -38,15 +38,14 @@ func TestCopiesHoldNoThreads(t *testing.T) {
 	calls := nowCalls(t, x, b)
 	g.shut(t, s)
 	require.NoError(t, b.ZeroAsync(s))
-	before := threads(t)
 	var all sync.WaitGroup
-	for range 50 {
+	const each = 50
+	for range each {
 		for name, call := range calls {
 			all.Go(func() { assert.NoError(t, call(), name) })
 		}
 	}
-	time.Sleep(300 * time.Millisecond)
-	assert.Less(t, threads(t), before+40)
+	assert.Eventually(t, func() bool { return parked(t, "(*waiter).wait") == each*len(calls) }, hang, time.Millisecond, "copies hold threads")
 	g.open()
 	all.Wait()
 }
