@@ -101,9 +101,9 @@ func (s *streamCore) enterAsk(op string) error {
 
 // enteredAsk is enterAsk with the stream locked.
 func (s *streamCore) enteredAsk(op string) error {
-	if s.capture.Load() != nil {
+	if c := s.capture.Load(); c != nil {
 		s.mu.Unlock()
-		return &Error{Op: op, Err: ErrCapturing}
+		return c.refuses(op, "")
 	}
 	_, err := s.entered(op)
 	return err
@@ -240,11 +240,22 @@ func (s *streamCore) lockCapture(op string) (*capturing, error) {
 	if err := lock(op, c.graph.mu); err != nil {
 		return nil, err
 	}
-	if c.over {
-		c.graph.mu.Unlock()
-		return nil, nil
+	if !c.over {
+		return c, nil
 	}
-	return c, nil
+	c.graph.mu.Unlock()
+	if c.endless.Load() {
+		return nil, c.refuses(op, "")
+	}
+	return nil, nil
+}
+
+// refuses returns the error of a call that is not possible while the capture is open.
+func (c *capturing) refuses(op, why string) error {
+	if c.endless.Load() {
+		return refuse(op, ErrGraphLost, "the stream is in a capture that CUDA cannot end: %s", unusable)
+	}
+	return &Error{Op: op, Err: ErrCapturing, Detail: why}
 }
 
 // unlock undoes lockCapture.
@@ -293,11 +304,10 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 			unwant(gates)
 		}
 	}
-	switch {
-	case s.ctx.shared.reset.Load():
+	if s.ctx.shared.reset.Load() {
 		err = &Error{Op: op, Err: ErrReset}
-	case s.capture.Load() != nil:
-		err = refuse(op, ErrCapturing, "the stream is already capturing")
+	} else if other := s.capture.Load(); other != nil {
+		err = other.refuses(op, "the stream is already capturing")
 	}
 	if err != nil {
 		unwant(gates)

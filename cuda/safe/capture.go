@@ -23,6 +23,7 @@ type capturing struct {
 	mode            CaptureMode
 	thread          int         // where the program calls End, 0 if it does not
 	ended           atomic.Bool // cuStreamEndCapture has returned
+	endless         atomic.Bool // CUDA would crash at the end: see finish
 
 	// Guarded by the graph's lock:
 	joined []*streamCore
@@ -163,8 +164,8 @@ func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, i
 			c.c.discard()
 			made.Close()
 		}
-		if into != nil && ended != nil {
-			err = errors.Join(err, ended) // the graph is lost
+		if ended != nil && (into != nil || c.c.endless.Load()) {
+			err = errors.Join(err, ended) // the graph is lost, or the stream
 		}
 	}()
 	err = f()

@@ -18,7 +18,11 @@ import (
 // allow. Unless the mode is relaxed, End returns [ErrWrongThread] on another thread than
 // the one that began the capture, which then goes on. It also goes on if End returns
 // [ErrCapturing], because a stream still captures into a body of the graph: see
-// [Stream.AddIf]. Source: cuStreamEndCapture.
+// [Stream.AddIf].
+//
+// End returns [ErrGraphLost] if a capture into a body of the graph has failed. If this one has
+// been invalidated, too, it stays open, its streams cannot be used any more, and the goroutine
+// stays on its thread: CUDA would crash. Source: cuStreamEndCapture.
 func (c *Capture) End() (*Graph, error) {
 	g, err := c.end("Capture.End")
 	switch {
@@ -38,8 +42,7 @@ func (c *Capture) end(op string) (*graphCore, error) {
 	if rt.InCallback() {
 		return nil, &Error{Op: op, Err: ErrInCallback}
 	}
-	relaxed := c.c.mode == CaptureRelaxed
-	if !relaxed && c.c.thread != 0 && rt.Thread() != c.c.thread {
+	if c.c.mode != CaptureRelaxed && c.c.thread != 0 && rt.Thread() != c.c.thread {
 		return nil, &Error{Op: op, Err: ErrWrongThread}
 	}
 	err := c.c.finish(true)
@@ -51,9 +54,7 @@ func (c *Capture) end(op string) (*graphCore, error) {
 	}
 	c.cleanup.Stop()
 	c.c.Close()
-	if !relaxed {
-		runtime.UnlockOSThread()
-	}
+	c.c.unlockThread()
 	g := c.c.settle(err)
 	if err != nil {
 		return nil, wrap(op, err)
@@ -77,8 +78,7 @@ func (c *Capture) endAll(op string) (g *graphCore, open bool, err error) {
 
 // endHere ends the capture if this thread may end it.
 func (c *capturing) endHere() {
-	relaxed := c.mode == CaptureRelaxed
-	if !relaxed && rt.Thread() != c.thread {
+	if c.mode != CaptureRelaxed && rt.Thread() != c.thread {
 		return
 	}
 	err := c.finish(true)
@@ -86,10 +86,15 @@ func (c *capturing) endHere() {
 		return
 	}
 	c.Close()
-	if !relaxed {
+	c.unlockThread()
+	c.settle(err)
+}
+
+// unlockThread undoes the lock of begin, unless CUDA refuses raw calls on the thread for good.
+func (c *capturing) unlockThread() {
+	if c.mode != CaptureRelaxed && !c.endless.Load() {
 		runtime.UnlockOSThread()
 	}
-	c.settle(err)
 }
 
 var (
@@ -100,7 +105,7 @@ var (
 // finish ends the capture for all of its streams. It returns errOver if it has ended, and
 // errWithin if it cannot end because a stream captures into a graph inside of a node, which
 // CUDA would destroy if this capture fails. Without wait, it returns lifetime.ErrLater
-// instead of waiting for locks.
+// instead of waiting for locks, and the thread is not the one that began the capture.
 func (c *capturing) finish(wait bool) error {
 	s, g := c.origin, c.graph
 	if !lockOr(&s.mu, wait) {
@@ -120,16 +125,26 @@ func (c *capturing) finish(wait bool) error {
 	c.over = true
 	top := g.top()
 	top.captures = slices.DeleteFunc(top.captures, func(o *capturing) bool { return o == c })
+	unjoined, err := c.joinRest()
+	if g.holed != nil && (err != nil || !wait && c.mode != CaptureRelaxed) {
+		c.endless.Store(true)
+		return &Error{Err: g.holed, Detail: "CUDA would crash at the end of the capture around it, which stays open: " + unusable}
+	}
 	raw, err := c.endInDriver()
 	switch {
 	case err != nil:
 		top.lost = true
 		top.destroyed = c.before == nil // CUDA destroys a graph that was captured into
+		g.makeHoles(s, err)
+	case g.holed != nil:
+		err = &Error{Err: g.holed}
+	case unjoined:
+		top.lost = true
+		err = driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+	case top.lost:
+		err = ErrGraphLost
 	case !c.given:
 		g.raw = raw
-	}
-	if err == nil && top.lost { // by a capture into a graph inside of a node
-		err = ErrGraphLost
 	}
 	c.release()
 	if c.before != nil {
@@ -175,9 +190,12 @@ func (c *capturing) release() {
 }
 
 // settle releases the stream, and the graph if it is of no use to the program. err is the
-// error of finish.
+// error of finish. A capture that cannot end keeps everything for good.
 func (c *capturing) settle(err error) *graphCore {
 	g := c.graph
+	if c.endless.Load() { // CUDA still has everything
+		return g
+	}
 	if err != nil {
 		c.discard()
 	}
@@ -215,23 +233,4 @@ func (c *capturing) Destroy(bool) error {
 		return nil
 	}
 	return wrap("Capture.End", err)
-}
-
-// within returns the captures into graphs inside of nodes of the capture's graph.
-func (c *capturing) within() []*capturing {
-	c.graph.mu.Lock()
-	defer c.graph.mu.Unlock()
-	return c.graph.capturesWithin()
-}
-
-// capturesWithin returns the captures into graphs inside of nodes of g. mu is held.
-func (g *graphCore) capturesWithin() (all []*capturing) {
-	for _, c := range g.top().captures {
-		for inner := c.graph; inner != g && inner != nil; inner = inner.parent {
-			if inner.parent == g {
-				all = append(all, c)
-			}
-		}
-	}
-	return all
 }

@@ -28,7 +28,9 @@ var (
 	ErrInCallback = errors.New("not allowed in a host function, a callback or a function that makes raw calls")
 	// ErrForeignNode: a node, a condition or an edge belongs to another graph.
 	ErrForeignNode = errors.New("not part of this graph")
-	// ErrGraphLost: a capture into the graph failed, and CUDA destroyed the graph.
+	// ErrGraphLost: a capture into the graph failed, and CUDA destroyed the graph. If the graph was inside of
+	// a node, CUDA cannot end a capture around it: calls with the streams and events of that return
+	// ErrGraphLost, too, for good.
 	ErrGraphLost = errors.New("CUDA destroyed the graph because a capture into it failed")
 	// ErrNotAllocated: memory that a graph allocates is used before the first launch of the
 	// graph, or after [Buffer.FreeAsync].

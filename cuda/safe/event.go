@@ -119,7 +119,11 @@ func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
 		return err
 	}
 	defer e.mu.Unlock()
-	if c := e.capture.Load(); c != nil && c != of && !c.ended.Load() {
+	switch c := e.capture.Load(); {
+	case c == nil || c == of || c.ended.Load():
+	case c.endless.Load():
+		return refuse(op, ErrGraphLost, "the event was recorded in a capture that CUDA cannot end: use another event")
+	default:
 		return &Error{Op: op, Err: errForeign}
 	}
 	defer e.gate.open()

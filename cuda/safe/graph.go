@@ -30,6 +30,7 @@ type graphCore struct {
 	mu          *mutex[graphRank]             // one thread at a time may use a graph and those inside it
 	room        mutex[graphRank]              // for mu of an outermost graph
 	lost        bool                          // a capture has failed and CUDA has destroyed it
+	holed       error                         // why CUDA has destroyed a graph inside of a node, or nil
 	destroyed   bool                          // by CUDA
 	conditional bool                          // has a conditional node
 	executed    bool                          // has been instantiated

@@ -162,6 +162,9 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 			return err
 		}
 		defer capture.graph.mu.Unlock()
+		if capture.endless.Load() {
+			return capture.refuses(op, "")
+		}
 	}
 	c.reveal()
 	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamCopyAttributes(c.raw, f.raw) }))

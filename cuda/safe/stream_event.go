@@ -280,6 +280,9 @@ func (s *streamCore) joinBy(op string, e *eventCore) (again bool, err error) {
 	}
 	joined := false
 	err = e.exclude(op, c, func() error {
+		if c.endless.Load() {
+			return c.refuses(op, "")
+		}
 		if again = c.over || e.capture.Load() != c; again {
 			return nil
 		}

@@ -34,11 +34,11 @@ const queryPatience = time.Millisecond
 
 func (s *streamCore) query(op string) (done bool, err error) {
 	for end := time.Now().Add(queryPatience); !s.mu.TryLock(); runtime.Gosched() {
-		switch {
+		switch c := s.capture.Load(); {
 		case rt.InCallback():
 			return false, &Error{Op: op, Err: ErrInCallback}
-		case s.capture.Load() != nil:
-			return false, &Error{Op: op, Err: ErrCapturing}
+		case c != nil:
+			return false, c.refuses(op, "")
 		case time.Now().After(end):
 			return false, nil
 		}
