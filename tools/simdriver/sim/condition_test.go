@@ -291,6 +291,5 @@ func TestCaptureIntoBody(t *testing.T) {
 
 	require.NoError(t, capture())
 	assert.ErrorIs(t, driver.CuGraphDestroy(g), driver.CUDA_ERROR_ILLEGAL_STATE)
-	assert.ErrorIs(t, driver.CuStreamSynchronize(s), driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-	assert.ErrorIs(t, driver.CuStreamEndCapture(s, &captured), driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+	require.NoError(t, driver.CuStreamEndCapture(s, &captured))
 }

@@ -83,6 +83,15 @@ bool captures_global(void)
 	return false;
 }
 
+void captures_leave(struct context *c)
+{
+	for (struct stream *s = c->streams; s; s = s->next)
+		for (struct capture *outer = captures; s->capture && outer; outer = outer->next)
+			if (s->capture->graph != outer->graph && graph_within(s->capture->graph, outer->graph))
+				crash("%s ends a context in which a stream captures into a graph inside of that of a capture", flight_name());
+	capture_lose_context(c);
+}
+
 void capture_lose_context(struct context *c)
 {
 	for (struct stream *s = c->streams; s; s = s->next)
@@ -229,18 +238,24 @@ void captures_lose(struct graph *g)
 			capture_lose(c);
 }
 
-static void drop(struct capture *c, bool failed);
-
-/* orphan ends the captures into graphs in one that goes. What CUDA does then is not documented. */
+/* orphan leaves the captures into graphs in one that goes without these: CUDA crashes at their ends. */
 static void orphan(struct graph *g)
 {
-	for (struct capture *c = captures, *next; c; c = next) {
-		next = c->next;
+	for (struct capture *c = captures; c; c = c->next) {
 		if (c->graph == g || !graph_within(c->graph, g))
 			continue;
-		violation("a capture fails while a stream captures into a graph inside of its own");
-		drop(c, true);
-		next = captures;
+		c->graph = graph_new();
+		c->graph->capture = c;
+		c->orphaned = flight_name();
+	}
+}
+
+/* hole notes in the graphs around one that this call destroys it: CUDA destroys it again with them, and crashes. */
+static void hole(struct graph *g)
+{
+	while (g->owner) {
+		g = g->owner->graph;
+		g->holed = flight_name();
 	}
 }
 
@@ -250,8 +265,12 @@ static void orphan(struct graph *g)
  */
 static void drop(struct capture *c, bool failed)
 {
+	if (c->orphaned)
+		crash("%s destroyed the graph around that of a capture, which %s ends", c->orphaned, flight_name());
 	c->graph->capture = 0;
 	if (failed && !c->again) {
+		graph_check(c->graph);
+		hole(c->graph);
 		orphan(c->graph);
 		graph_lose(c->graph);
 	}
@@ -361,7 +380,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 	r = entered_ ? entered_ : end(s);
 	if (graph)
 		*graph = r ? 0 : graph_handle(c->graph);
-	drop(c, r || (!graph && !c->given));
+	drop(c, r); /* without a place for a new graph, CUDA keeps that */
 	return r;
 }
 

@@ -29,7 +29,7 @@ void context_end(struct context *c)
 {
 	c->ending = true;
 	greens_end(c);
-	capture_lose_context(c);
+	captures_leave(c);
 	context_wait(c);
 	for (struct stream *s = c->streams, *next; s; s = next) {
 		next = s->next;

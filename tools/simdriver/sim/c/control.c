@@ -126,6 +126,19 @@ void violation(const char *format, ...)
 		snprintf(first + strlen(first), sizeof first - strlen(first), " (in %s)", flight_name());
 }
 
+void crash(const char *format, ...)
+{
+	char text[512];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof text, format, list);
+	va_end(list);
+	violation("%s", text);
+	fprintf(stderr, "simulated driver: %s: CUDA crashes here\n", text);
+	abort();
+}
+
 static void unlock(int *unused)
 {
 	(void)unused;

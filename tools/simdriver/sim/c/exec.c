@@ -129,6 +129,7 @@ static CUresult allowed(struct graph *g)
 	}
 	if (g->inner)
 		return INVALID_VALUE;
+	graph_check(g);
 	return g->execs && (graph_allocates(g) || graph_decides(g)) ? NOT_SUPPORTED : OK;
 }
 
@@ -240,10 +241,8 @@ static CUresult sound(struct exec *e)
 	for (int k = 0; k < e->n; k++) {
 		struct item *i = e->order[k]->item;
 
-		if (i->doomed) {
-			fprintf(stderr, "simulated driver: a graph that was updated copies memory of a pool, captured without a context: CUDA crashes here\n");
-			abort();
-		}
+		if (i->doomed)
+			crash("a graph that was updated copies memory of a pool, captured without a context");
 		/* What it allocated before is still there, or what another graph allocates is not. */
 		if ((i->work == APPEAR && i->block->given && !(e->flags & AUTO_FREE)) ||
 		    (i->work == VANISH && !i->block->given && !allocated_here(e, i->block))) {

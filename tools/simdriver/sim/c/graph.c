@@ -101,12 +101,7 @@ struct graph *graph_new(void)
 	return g;
 }
 
-struct graph *graph_get(CUgraph handle)
-{
-	struct graph *g = handle_get(GRAPH, handle);
-
-	return g && g->capture && g->capture->given && g->capture->lost ? 0 : g;
-}
+struct graph *graph_get(CUgraph handle) { return handle_get(GRAPH, handle); }
 
 CUgraph graph_handle(struct graph *g)
 {
@@ -249,8 +244,15 @@ static void graph_clear(struct graph *g)
 	g->n = 0;
 }
 
+void graph_check(const struct graph *g)
+{
+	if (g->holed)
+		crash("%s destroyed a graph inside of a node, and %s meets that", g->holed, flight_name());
+}
+
 void graph_free(struct graph *g)
 {
+	graph_check(g);
 	graph_clear(g);
 	if (g->handle) {
 		live_count(GRAPH, g->inner);

@@ -46,11 +46,12 @@ struct graph {
 	struct condition *conditions; /* made for it */
 	struct users *users;
 	struct capture *capture; /* that adds nodes to it */
+	const char *holed;       /* the call that has destroyed a graph inside of it */
 	int execs;
 };
 
 struct graph *graph_new(void);
-/* graph_get finds the graph of a handle, or 0, also when a capture has taken the graph from the program. */
+/* graph_get finds the graph of a handle, or 0. */
 struct graph *graph_get(CUgraph handle);
 CUgraph graph_handle(struct graph *g);
 struct node *graph_add(struct graph *g, struct item *i, const struct edges *deps);
@@ -62,6 +63,8 @@ struct graph *graph_clone(struct graph *g);
 /* graph_order returns the nodes in an order they can run in, or 0 and one of those that wait for each other. */
 struct node **graph_order(struct graph *g, struct node **wrong);
 void graph_free(struct graph *g);
+/* graph_check stops the program if CUDA would: a graph inside of one was destroyed. */
+void graph_check(const struct graph *g);
 /* graph_lose frees a graph whose handle the program keeps without knowing. */
 void graph_lose(struct graph *g);
 void graphs_end(void);
@@ -198,6 +201,7 @@ struct capture {
 	bool lost, given; /* given is the graph, by the program */
 	struct stream *origin;
 	struct graph *graph;
+	const char *orphaned; /* the call that has destroyed the graph that its own was in */
 	/* when a graph is captured once more */
 	bool again;
 	int at;
@@ -221,6 +225,8 @@ void capture_lose(struct capture *c);
 /* captures_lose loses the captures into a graph, and into those in it. */
 void captures_lose(struct graph *g);
 void capture_lose_context(struct context *c);
+/* captures_leave is capture_lose_context for a context that ends. */
+void captures_leave(struct context *c);
 void capture_forget(struct stream *s);
 bool captured_event(struct event *e);
 /* capture_blocks tells whether a blocking stream of a context is in a capture, context_captures whether any of it, or of a green one, captures. */

@@ -222,7 +222,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle)
 		return INVALID_VALUE;
 	if (graph_captured(graph_outermost(n->graph))) {
 		violation("a node of a graph is destroyed that a stream captures into");
-		return INVALID_VALUE;
+		return ILLEGAL_STATE;
 	}
 	if (graph_allocates(n->graph))
 		return NOT_SUPPORTED;

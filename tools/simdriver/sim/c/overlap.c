@@ -227,12 +227,7 @@ static bool clash(const struct sight *x, const struct sight *y)
 
 static void stop(const struct flight *a, const struct flight *b)
 {
-	char text[256];
-
-	snprintf(text, sizeof text, "%s (thread %d) and %s (thread %d) ran at once: CUDA crashes here", a->name, a->thread, b->name, b->thread);
-	violation("%s", text);
-	fprintf(stderr, "simulated driver: %s\n", text);
-	abort();
+	crash("%s (thread %d) and %s (thread %d) ran at once", a->name, a->thread, b->name, b->thread);
 }
 
 static void compare(struct flight *f)

@@ -105,6 +105,8 @@ struct call {
 CUresult enter_call(struct call *call, struct flight *f);
 void leave_call(struct flight *f);
 void violation(const char *format, ...) FORMAT(1);
+/* crash is a violation that stops the program, as CUDA crashes. */
+void crash(const char *format, ...) FORMAT(1) __attribute__((noreturn));
 /* logged is a violation that also stands in CUDA's log; log.c. */
 void logged(const char *format, ...) FORMAT(1);
 
