@@ -25,7 +25,7 @@ import (
 //
 // A graph with such a node can have one executable at a time. It can neither be cloned nor
 // become a child of another graph, and its nodes and edges cannot be removed.
-// AddAlloc returns [ErrInvalidArgument] if T holds Go pointers,
+// AddAlloc returns [ErrInvalidArgument] if T contains Go pointers or bools,
 // and [ErrRange] if n is below 1. [AddAllocWith] allocates
 // other memory than the device's.
 // Source: cuGraphAddMemAllocNode.

@@ -1,6 +1,8 @@
 package safe
 
 import (
+	"fmt"
+	"math"
 	"reflect"
 	"unsafe"
 
@@ -13,12 +15,12 @@ type Arg struct{ raw rt.Arg }
 
 // Kinds of bad arguments. Making an argument cannot fail, so the launch reports them.
 const (
-	argPointers = rt.FirstOther + iota // its type holds Go pointers; Pointer is the type's name
-	argClosed                          // its memory is nil, or has no device address
+	argUnfit  = rt.FirstOther + iota // Pointer is a string that says why
+	argClosed                        // its memory is nil, or has no device address
 )
 
-// Val passes v to a kernel by value. T is a number, or a struct without Go pointers, of
-// the same size as the kernel's parameter. Go's int has 8 bytes and C's has 4, so convert
+// Val passes v to a kernel by value. T is a number, a bool, or a struct without Go pointers,
+// of the same size as the kernel's parameter. Go's int has 8 bytes and C's has 4, so convert
 // ints: Val(int32(n)). Values of up to 16 bytes cost no allocation; use [Ref] for larger
 // ones.
 //
@@ -27,7 +29,7 @@ const (
 // List such memory in [LaunchConfig].Uses.
 func Val[T any](v T) Arg {
 	if !plain(v) {
-		return pointers[T]()
+		return unfit(toDevice(reflect.TypeFor[T]()))
 	}
 	tag := rt.Tag(rt.Near, unsafe.Sizeof(v))
 	switch unsafe.Sizeof(v) { // a load wider than the store just before it would stall
@@ -53,15 +55,18 @@ func Val[T any](v T) Arg {
 // Ref passes *v to a kernel by value, as [Val] does, with no allocation for any size. The
 // launch reads *v; later changes do not affect it.
 func Ref[T any](v *T) Arg {
-	if v == nil || !holdsNoPointers(reflect.TypeFor[T]()) {
-		return pointers[T]()
+	if t := reflect.TypeFor[T](); faultOf(t).pointer != "" {
+		return unfit(toDevice(t))
+	} else if v == nil {
+		return unfit(fmt.Sprintf("the Ref is of a nil *%v", t))
 	}
-	return Arg{rt.Arg{Tag: rt.Tag(rt.Far, unsafe.Sizeof(*v)), Pointer: unsafe.Pointer(v)}}
+	const most = math.MaxUint32 // more than any parameter has
+	return Arg{rt.Arg{Tag: rt.Tag(rt.Far, min(unsafe.Sizeof(*v), most)), Pointer: unsafe.Pointer(v)}}
 }
 
-func pointers[T any]() Arg {
-	name := reflect.TypeFor[T]().String()
-	return Arg{rt.Arg{Tag: rt.Tag(argPointers, 0), Pointer: unsafe.Pointer(&name)}}
+// unfit returns an argument that launches refuse.
+func unfit(why string) Arg {
+	return Arg{rt.Arg{Tag: rt.Tag(argUnfit, 0), Pointer: unsafe.Pointer(&why)}}
 }
 
 // plain tells whether a value holds no Go pointers; it is fast for numbers.
@@ -71,7 +76,7 @@ func plain[T any](v T) bool {
 		Float16, BFloat16, Float8E4M3, Float8E5M2:
 		return true
 	}
-	return holdsNoPointers(reflect.TypeFor[T]())
+	return faultOf(reflect.TypeFor[T]()).pointer == ""
 }
 
 // Arg passes the buffer's device address to a kernel: 0 if the buffer is empty. The launch

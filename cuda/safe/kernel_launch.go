@@ -187,8 +187,8 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	}
 	a := &args[i].raw
 	switch {
-	case a.Kind() == argPointers:
-		return refuse(op, ErrInvalidArgument, "argument %d of %s: type %s holds Go pointers, or the Ref is nil", i, k.name, *(*string)(a.Pointer))
+	case a.Kind() == argUnfit:
+		return refuse(op, ErrInvalidArgument, "argument %d of %s: %s", i, k.name, *(*string)(a.Pointer))
 	case a.Kind() == argClosed:
 		return refuse(op, ErrClosed, "argument %d of %s: its memory or texture is nil, or has no device address", i, k.name)
 	case k.known && a.Size() != k.sizes[i]:

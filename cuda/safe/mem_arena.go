@@ -50,7 +50,7 @@ func aligned(size uint64) uint64 { return (size + arenaAlign - 1) &^ (arenaAlign
 // If the arena has no room left, it takes another block. NewBufferIn then returns
 // [ErrCapturing] if the stream is capturing, [ErrNotSupported] if the device has no memory
 // pools, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory left. It
-// returns [ErrInvalidArgument] if T contains Go pointers or has no size, and [ErrRange] if n
+// returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, and [ErrRange] if n
 // is negative.
 // Source: cuMemAllocFromPoolAsync for a block.
 func NewBufferIn[T any](a *Arena, n int) (*Buffer[T], error) {

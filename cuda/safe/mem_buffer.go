@@ -2,18 +2,18 @@ package safe
 
 import (
 	"errors"
-	"fmt"
-	"math"
-	"reflect"
-	"sync"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
-// Buffer is device memory for n values of type T. T must not contain Go pointers. Any
-// number of goroutines may use a Buffer at once. A Buffer may be empty, as a Go slice may:
+// Buffer is device memory for n values of type T: a number, or a struct or an array of
+// numbers. T must not contain Go pointers, which a device cannot follow, nor bools: a device
+// can write any bytes, and a bool that is neither true nor false corrupts a Go program. Use
+// uint8 instead.
+//
+// Any number of goroutines may use a Buffer at once. A Buffer may be empty, as a Go slice may:
 // copies of no values do nothing.
 //
 // A Buffer remembers which streams use it. [Buffer.Close] and the garbage collector free
@@ -83,7 +83,7 @@ func (m *memory) close() error {
 // closed buffers. [NewBufferWith] allocates memory by cuMemAlloc, which some functions
 // require: see [BufferOptions]. NewBuffer does the same if the device has no memory pools.
 //
-// It returns [ErrInvalidArgument] if T contains Go pointers or has no size, [ErrRange] if n
+// It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, [ErrRange] if n
 // is negative, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory
 // left.
 // Source: cuMemAllocFromPoolAsync, and cuMemFreeAsync when closed.
@@ -143,61 +143,6 @@ func newBuffer[T any](b *block, n int) *Buffer[T] {
 	}{}
 	all.Buffer = Buffer[T]{memory: all.room.own(b), address: b.address, n: n}
 	return &all.Buffer
-}
-
-// pointerFree caches which arrays and structs contain no Go pointers.
-var pointerFree sync.Map // reflect.Type -> bool
-
-func holdsNoPointers(t reflect.Type) bool {
-	switch kind := t.Kind(); {
-	case kind >= reflect.Bool && kind <= reflect.Complex128:
-		return true
-	case kind != reflect.Array && kind != reflect.Struct:
-		return false
-	}
-	if known, ok := pointerFree.Load(t); ok {
-		return known.(bool)
-	}
-	free := false
-	switch t.Kind() {
-	case reflect.Array:
-		free = t.Len() == 0 || holdsNoPointers(t.Elem())
-	case reflect.Struct:
-		free = true
-		for i := range t.NumField() {
-			free = free && holdsNoPointers(t.Field(i).Type)
-		}
-	}
-	pointerFree.Store(t, free)
-	return free
-}
-
-// sizeOf returns the size of n values in bytes, or an error if T or n does not suit a
-// Buffer, which may be empty.
-func sizeOf[T any](n int) (uint64, error) {
-	var zero T
-	t := reflect.TypeFor[T]()
-	size := uint64(unsafe.Sizeof(zero))
-	switch {
-	case !holdsNoPointers(t):
-		return 0, fmt.Errorf("%w: type %v contains Go pointers, which a device cannot follow", ErrInvalidArgument, t)
-	case size == 0:
-		return 0, fmt.Errorf("%w: type %v has size 0", ErrInvalidArgument, t)
-	case n < 0:
-		return 0, fmt.Errorf("%w: %d values of %v, but the number must not be negative", ErrRange, n, t)
-	case uint64(n) > math.MaxInt64/size:
-		return 0, fmt.Errorf("%w: %d values of %v are more than an address space has", ErrRange, n, t)
-	}
-	return uint64(n) * size, nil
-}
-
-// sizeOfSome is sizeOf for memory that cannot be empty.
-func sizeOfSome[T any](n int) (uint64, error) {
-	size, err := sizeOf[T](n)
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%w: 0 values of %v, but there must be at least 1", ErrRange, reflect.TypeFor[T]())
-	}
-	return size, err
 }
 
 // valuesIn returns the size of n values in bytes, and acquires x, such as the context or
@@ -294,7 +239,7 @@ func (b *Buffer[T]) Slice(i, j int) (*Buffer[T], error) {
 }
 
 // Cast returns a view of the same memory as values of type U: as many as fit. The result
-// is closed with b. It returns [ErrInvalidArgument] if U contains Go pointers or if the
+// is closed with b. It returns [ErrInvalidArgument] if U contains Go pointers or bools, or if the
 // address is not aligned for U, and [ErrRange] if b is too short for one value but not
 // empty.
 func Cast[U, T any](b *Buffer[T]) (*Buffer[U], error) {

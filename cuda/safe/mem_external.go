@@ -117,7 +117,7 @@ func (m *ExternalMemory) acquire(op string) (*block, error) {
 // different addresses, and need not see each other's writes.
 //
 // It returns [ErrRange] if the values do not lie in the memory, and [ErrInvalidArgument]
-// if T contains Go pointers or has no size.
+// if T contains Go pointers or bools or has no size.
 // Source: cuExternalMemoryGetMappedBuffer, and cuMemFree when closed.
 func NewExternalBuffer[T any](m *ExternalMemory, offset uint64, n int) (*Buffer[T], error) {
 	const op = "NewExternalBuffer"

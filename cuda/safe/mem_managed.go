@@ -10,7 +10,7 @@ import (
 // the same address; the driver moves pages to where they are used. The result behaves as
 // any other Buffer, and [Buffer.Data] gives the host access. [WaitValue] and [WriteValue]
 // do not work on managed memory. It returns [ErrNotSupported] if the device has no
-// managed memory, [ErrInvalidArgument] if T contains Go pointers or has no size, and
+// managed memory, [ErrInvalidArgument] if T contains Go pointers or bools or has no size, and
 // [ErrRange] if n is negative.
 // Source: cuMemAllocManaged, and cuMemFree when closed.
 func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {

@@ -7,10 +7,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Pinned is page-locked host memory for n values of type T. T must not contain Go
-// pointers. Asynchronous copies require pinned memory, and synchronous copies are faster
-// with it. Kernels can access it, see [Pinned.Arg]. Like a [Buffer], a Pinned remembers
-// the streams that use it, and any number of goroutines may use it at once.
+// Pinned is page-locked host memory for n values of type T, which must contain neither Go
+// pointers nor bools: see [Buffer]. Asynchronous copies require pinned memory, and synchronous
+// copies are faster with it. Kernels can access it, see [Pinned.Arg]. Like a Buffer, a Pinned
+// remembers the streams that use it, and any number of goroutines may use it at once.
 type Pinned[T any] struct {
 	memory *memory
 	data   unsafe.Pointer
@@ -32,7 +32,7 @@ type PinnedOptions struct {
 
 // NewPinned allocates pinned memory for n values. The memory is not initialized, and it
 // is not part of the Go heap: see [Pinned.Data]. It returns [ErrInvalidArgument] if T
-// contains Go pointers or has no size or if ReadOnly is set, and [ErrRange] if n is
+// contains Go pointers or bools or has no size, or if ReadOnly is set, and [ErrRange] if n is
 // negative.
 // Source: cuMemHostAlloc, and cuMemFreeHost when closed.
 func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
@@ -77,7 +77,7 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 // The slice may lie in a file that is mapped into memory. Map it with MAP_SHARED, set ReadOnly
 // if the mapping is read-only, and close the Pinned before you end the mapping.
 //
-// It returns [ErrInvalidArgument] if T contains Go pointers or has no size, if WriteCombined is
+// It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, if WriteCombined is
 // set, and if ReadOnly is set for memory of a file on a disk that is mapped with MAP_PRIVATE:
 // CUDA would never return.
 // Source: cuMemHostRegister, cuMemHostUnregister.

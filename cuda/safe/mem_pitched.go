@@ -50,7 +50,7 @@ type place struct {
 
 // NewPitched allocates pitched device memory. CUDA pads the rows so that each begins at
 // an address that the device accesses efficiently: see [Pitched.Pitch]. The memory is not
-// initialized. It returns [ErrInvalidArgument] if T contains Go pointers or has no size,
+// initialized. It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size,
 // and [ErrRange] if the extent is empty or too large.
 // Source: cuMemAllocPitch, and cuMemFree when closed.
 func NewPitched[T any](x *Context, e Extent) (*Pitched[T], error) {

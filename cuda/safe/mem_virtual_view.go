@@ -179,7 +179,7 @@ type mappedView struct {
 // memory mapped.
 //
 // It returns [ErrRange] if the memory is not all mapped, and [ErrInvalidArgument] if the
-// device lacks access, the offset is not aligned for T, or T contains Go pointers.
+// device lacks access, the offset is not aligned for T, or T contains Go pointers or bools.
 func NewMappedBuffer[T any](r *AddressRange, offset uint64, n int) (*Buffer[T], error) {
 	const op = "NewMappedBuffer"
 	size, c, err := valuesIn[T](op, r, n)

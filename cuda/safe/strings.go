@@ -257,8 +257,8 @@ func (a Arg) String() string {
 		return fmt.Sprintf("Arg: %d bytes", a.raw.Size())
 	case rt.NearOfBlock:
 		return fmt.Sprintf("Arg: memory at %#x%s", a.raw.A, closedText(a.block().Closed()))
-	case argPointers:
-		return fmt.Sprintf("Arg (invalid: type %s holds Go pointers, or is a nil Ref)", *(*string)(a.raw.Pointer))
+	case argUnfit:
+		return fmt.Sprintf("Arg (invalid: %s)", *(*string)(a.raw.Pointer))
 	}
 	return "Arg (invalid: no memory)"
 }

@@ -192,7 +192,7 @@ func TestStringsOfNothing(t *testing.T) {
 	assert.Equal(t, "Arg: 2 bytes", safe.Val(int16(-1)).String())
 	assert.Equal(t, "Arg: 32 bytes", safe.Val([4]float64{}).String())
 	assert.Equal(t, "Arg (invalid: no memory)", (*safe.Buffer[int])(nil).Arg().String())
-	assert.Equal(t, "Arg (invalid: type string holds Go pointers, or is a nil Ref)", safe.Val("text").String())
+	assert.Equal(t, "Arg (invalid: type string contains Go pointers, which a device cannot follow: use an index or a device address)", safe.Val("text").String())
 }
 
 func TestStringsOfStreams(t *testing.T) {

@@ -206,8 +206,10 @@ func TestMemory(t *testing.T) {
 	})
 	t.Run("errors", func(t *testing.T) {
 		assert.EqualError(t, b.CopyFromHost(make([]float32, n+1)), "cuda: Buffer.CopyFromHost: out of range: 1001 values do not fit into 1000")
-		_, err := safe.NewBuffer[string](x, 1)
-		assert.EqualError(t, err, "cuda: NewBuffer: invalid argument: type string contains Go pointers, which a device cannot follow")
+		_, err := safe.NewBuffer[bool](x, 1)
+		assert.EqualError(t, err, "cuda: NewBuffer: invalid argument: type bool contains bools, which a device can set to values other than true and false: use uint8")
+		_, err = safe.NewBuffer[struct{ name string }](x, 1)
+		assert.EqualError(t, err, "cuda: NewBuffer: invalid argument: type struct { name string } contains Go pointers, which a device cannot follow: use an index or a device address for its name")
 		_, err = safe.NewBuffer[float32](x, -1)
 		assert.EqualError(t, err, "cuda: NewBuffer: out of range: -1 values of float32, but the number must not be negative")
 		err = b.CopyFrom(b)
