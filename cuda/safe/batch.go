@@ -19,7 +19,10 @@ import (
 // A Batch retains nothing: an object that is closed makes Submit return [ErrClosed]. But
 // objects that are only dropped stay usable as long as the Batch is reachable. Any number
 // of goroutines may use a Batch at once. It needs no Close.
-type Batch struct {
+type Batch struct{ *batchCore }
+
+// A batchCore is what a Batch and its copies share.
+type batchCore struct {
 	ctx *contextCore
 
 	mu      sync.Mutex // not held during calls of the driver
@@ -91,12 +94,15 @@ func NewBatch(x *Context) (*Batch, error) {
 		return nil, err
 	}
 	defer c.Release()
-	return &Batch{ctx: c, reading: new(int)}, nil
+	return &Batch{&batchCore{ctx: c, reading: new(int)}}, nil
 }
+
+// none returns whether b is nil or a zero value.
+func (b *Batch) none() bool { return b == nil || b.batchCore == nil }
 
 // Len returns the number of operations.
 func (b *Batch) Len() int {
-	if b == nil {
+	if b.none() {
 		return 0
 	}
 	b.mu.Lock()
@@ -107,7 +113,7 @@ func (b *Batch) Len() int {
 // Reset removes all operations. Recording others then reuses the memory. Submissions in
 // progress are not affected.
 func (b *Batch) Reset() {
-	if b == nil || b.ctx == nil {
+	if b.none() {
 		return
 	}
 	b.mu.Lock()

@@ -21,7 +21,7 @@ func (b *Batch) SetLaunch(n int, k *Kernel, cfg LaunchConfig, args ...Arg) error
 }
 
 func (b *Batch) launch(op string, n int, k *Kernel, cfg *LaunchConfig, args []Arg) error {
-	if b == nil || b.ctx == nil || k == nil || k.module == nil || k.module.core.Closed() {
+	if b.none() || k == nil || k.module == nil || k.module.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	m := k.module.core
@@ -133,7 +133,7 @@ func endOf[T any](m Memory[T]) copyEnd {
 func (e *copyEnd) open() bool { return e.memory != nil && !e.Closed() }
 
 func (b *Batch) copy(op string, n int, to, from copyEnd) error {
-	if b == nil || b.ctx == nil || !to.open() || !from.open() {
+	if b.none() || !to.open() || !from.open() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	c := rt.Copy{Kind: rt.DeviceToDevice, Dst: to.at, Src: from.at, Size: from.size}
@@ -189,7 +189,7 @@ func SetBatchFill[T any](b *Batch, n int, m Memory[T], v T) error {
 
 func (b *Batch) fill(op string, n int, m copyEnd, c rt.Copy, err error) error {
 	switch {
-	case b == nil || b.ctx == nil || !m.open():
+	case b.none() || !m.open():
 		return &Error{Op: op, Err: ErrClosed}
 	case err != nil:
 		return err
@@ -231,7 +231,7 @@ func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, memory ...*m
 // another context than the Batch. Source: cuEventRecord.
 func (b *Batch) Record(e *Event) error {
 	const op = "Batch.Record"
-	if b == nil || b.ctx == nil || e == nil || e.core == nil || e.core.Closed() {
+	if b.none() || e == nil || e.core == nil || e.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if v := e.core; !v.ctx.same(b.ctx) {
@@ -244,7 +244,7 @@ func (b *Batch) Record(e *Event) error {
 // of e at that time. e may belong to another context. Source: cuStreamWaitEvent.
 func (b *Batch) WaitEvent(e *Event) error {
 	const op = "Batch.WaitEvent"
-	if b == nil || b.ctx == nil || e == nil || e.core == nil || e.core.Closed() {
+	if b.none() || e == nil || e.core == nil || e.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	return b.add(op, batchWait, 0, batchObject{handle: &e.core.Handle, user: e, event: e.core}, rt.WaitCall, uint64(e.core.raw))
@@ -253,7 +253,7 @@ func (b *Batch) WaitEvent(e *Event) error {
 // LaunchGraph records a [GraphExec.Launch] of e. Source: cuGraphLaunch.
 func (b *Batch) LaunchGraph(e *GraphExec) error {
 	const op = "Batch.LaunchGraph"
-	if b == nil || b.ctx == nil || e == nil || e.core == nil || e.core.Closed() {
+	if b.none() || e == nil || e.core == nil || e.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	return b.add(op, batchGraph, e.core.work, batchObject{handle: &e.core.Handle, user: e, exec: e.core}, rt.GraphCall, uint64(e.core.raw))
@@ -265,11 +265,11 @@ func (b *Batch) LaunchGraph(e *GraphExec) error {
 // cuLaunchHostFunc_v2.
 func (b *Batch) LaunchHostFunc(f func(), o HostFuncOptions) error {
 	const op = "Batch.LaunchHostFunc"
-	if b == nil || b.ctx == nil {
+	if b.none() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if f == nil {
-		return refuse(op, ErrInvalidArgument, "the function is nil")
+		return noFunction(op)
 	}
 	mode, err := o.mode(op)
 	if err != nil {

@@ -25,7 +25,7 @@ const chunkWork = queueRoom / 4
 // between devices cannot be captured: they return [ErrCapturing].
 func (b *Batch) Submit(s *Stream) error {
 	const op = opSubmit
-	if b == nil || b.ctx == nil {
+	if b.none() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	sc, err := s.acquire(op)

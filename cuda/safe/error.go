@@ -159,6 +159,12 @@ func refuse(op string, err error, format string, args ...any) error {
 	return &Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
+// noContext and noFunction return the errors of calls with a nil argument, which would panic
+// otherwise.
+func noContext(op string) error { return refuse(op, ErrInvalidArgument, "the context.Context is nil") }
+
+func noFunction(op string) error { return refuse(op, ErrInvalidArgument, "the function is nil") }
+
 // placed adds to an error the place of its cause in a list, such as "node 3".
 func placed(op, place string, err error) error {
 	var e *Error

@@ -12,7 +12,10 @@ import (
 // large blocks of memory in the order of the stream and hands out parts of them, without a
 // call of the driver. [Arena.Reset] closes all its buffers at once. Any number of
 // goroutines may use an Arena at once.
-type Arena struct {
+type Arena struct{ *arenaCore }
+
+// An arenaCore is what an Arena and its copies share.
+type arenaCore struct {
 	stream *Stream
 
 	mu     sync.Mutex
@@ -37,8 +40,11 @@ func NewArena(s *Stream, size int) (*Arena, error) {
 	if size < 1 {
 		return nil, refuse(op, ErrRange, "%d bytes, but there must be at least 1", size)
 	}
-	return &Arena{stream: s, most: aligned(uint64(size))}, nil
+	return &Arena{&arenaCore{stream: s, most: aligned(uint64(size))}}, nil
 }
+
+// none returns whether a is nil or a zero value.
+func (a *Arena) none() bool { return a == nil || a.arenaCore == nil }
 
 func aligned(size uint64) uint64 { return (size + arenaAlign - 1) &^ (arenaAlign - 1) }
 
@@ -68,7 +74,7 @@ func NewBufferIn[T any](a *Arena, n int) (*Buffer[T], error) {
 
 // take returns a part of a block.
 func (a *Arena) take(size uint64) (*memory, driver.CUdeviceptr, error) {
-	if a == nil || a.stream == nil {
+	if a.none() {
 		return nil, 0, ErrClosed
 	}
 	if err := lock("", &a.mu); err != nil {
@@ -138,7 +144,7 @@ func (a *Arena) Reset() error { return a.free("Arena.Reset", false) }
 // Close is [Arena.Reset], and closes the arena. Closing again does nothing.
 // Source: cuMemFreeAsync.
 func (a *Arena) Close() error {
-	if a == nil || a.stream == nil {
+	if a.none() {
 		return nil
 	}
 	return a.free("Arena.Close", true)
@@ -146,7 +152,7 @@ func (a *Arena) Close() error {
 
 // free closes the blocks. With closing, the arena takes no more.
 func (a *Arena) free(op string, closing bool) error {
-	if a == nil || a.stream == nil {
+	if a.none() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if err := lock(op, &a.mu); err != nil {

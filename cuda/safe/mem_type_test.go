@@ -195,6 +195,34 @@ func inFolder(folder, name string) string {
 // exportedFunctions are those of the package in a folder, without methods.
 func exportedFunctions(t *testing.T, folder string) (all []*ast.FuncDecl) {
 	t.Helper()
+	for _, d := range declarations(t, folder) {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// exportedTypes are those of the package in a folder.
+func exportedTypes(t *testing.T, folder string) (all []*ast.TypeSpec) {
+	t.Helper()
+	for _, d := range declarations(t, folder) {
+		g, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range g.Specs {
+			if s, ok := spec.(*ast.TypeSpec); ok && s.Name.IsExported() {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// declarations are those of the package in a folder, without its tests.
+func declarations(t *testing.T, folder string) (all []ast.Decl) {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
@@ -206,11 +234,7 @@ func exportedFunctions(t *testing.T, folder string) (all []*ast.FuncDecl) {
 		require.NoError(t, err)
 		tree, err := parser.ParseFile(token.NewFileSet(), file, source, 0)
 		require.NoError(t, err)
-		for _, d := range tree.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() {
-				all = append(all, f)
-			}
-		}
+		all = append(all, tree.Decls...)
 	}
 	return all
 }

@@ -191,7 +191,7 @@ func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Fu
 		return nil, err
 	}
 	defer s.leaveWork(capture)
-	future := &Future[struct{}]{done: make(chan struct{})}
+	future := newFuture[struct{}]()
 	call := &closure{host: f, future: future, ctx: s.ctx}
 	if capture != nil || s.capturing() {
 		call.future, call.repeat, call.ctx = nil, true, nil

@@ -9,17 +9,46 @@ import (
 // A Future is a value that becomes available once some work of a stream has completed.
 // Any number of goroutines may wait for it, with a context or in a select. It costs
 // nothing to ignore it.
-type Future[T any] struct {
+type Future[T any] struct{ *futureCore[T] }
+
+// A futureCore is what a Future and its copies share.
+type futureCore[T any] struct {
 	done  chan struct{}
 	value T
 	err   error
 }
 
+func newFuture[T any]() *Future[T] {
+	all := &struct { // one allocation
+		Future[T]
+		room futureCore[T]
+	}{}
+	all.room.done = make(chan struct{})
+	all.futureCore = &all.room
+	return &all.Future
+}
+
+// none returns whether f is nil or a zero value, which has failed with ErrClosed.
+func (f *Future[T]) none() bool { return f == nil || f.futureCore == nil }
+
+// noWork is the channel of futures of nothing.
+var noWork = make(chan struct{})
+
+func init() { close(noWork) }
+
 // Done returns a channel that is closed once the work has completed or failed.
-func (f *Future[T]) Done() <-chan struct{} { return f.done }
+func (f *Future[T]) Done() <-chan struct{} {
+	if f.none() {
+		return noWork
+	}
+	return f.done
+}
 
 // Err returns the error of the work. It returns nil until Done is closed.
 func (f *Future[T]) Err() error {
+	if f.none() {
+		return &Error{Op: "Future.Err", Err: ErrClosed}
+	}
 	select {
 	case <-f.done:
 		return f.err
@@ -31,12 +60,19 @@ func (f *Future[T]) Err() error {
 // Wait waits until the work has completed, and returns the value. If ctx ends first, it
 // returns the cause.
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
+	const op = "Future.Wait"
+	var none T
+	if f.none() {
+		return none, &Error{Op: op, Err: ErrClosed}
+	}
+	if ctx == nil {
+		return none, noContext(op)
+	}
 	select {
 	case <-f.done:
 		return f.value, f.err
 	case <-ctx.Done():
-		var none T
-		return none, &Error{Op: "Future.Wait", Err: context.Cause(ctx)}
+		return none, &Error{Op: op, Err: context.Cause(ctx)}
 	}
 }
 
@@ -52,7 +88,7 @@ func (f *Future[T]) complete(value T, err error) {
 // capturing, the future has already failed. Source: cuStreamQuery, cuEventRecord,
 // cuEventQuery.
 func (s *Stream) Completion() *Future[struct{}] {
-	f := &Future[struct{}]{done: make(chan struct{})}
+	f := newFuture[struct{}]()
 	completion("Stream.Completion", s, f, struct{}{})
 	return f
 }
@@ -61,7 +97,12 @@ func (s *Stream) Completion() *Future[struct{}] {
 // completes when the work has. If f returns an error, the future has already failed with
 // it; the work that f enqueued goes on.
 func Enqueue[T any](s *Stream, f func(*Stream) (T, error)) *Future[T] {
-	p := &Future[T]{done: make(chan struct{})}
+	p := newFuture[T]()
+	if f == nil {
+		var none T
+		p.complete(none, noFunction("Enqueue"))
+		return p
+	}
 	value, err := f(s)
 	if err != nil {
 		p.complete(value, err)

@@ -4,20 +4,29 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // A Scope lends Go memory to a stream: see [Stream.Scope].
-type Scope struct {
-	stream *Stream
-	pinner runtime.Pinner
-	over   bool
+type Scope struct{ *scopeCore }
 
+// A scopeCore is what a Scope and its copies share.
+type scopeCore struct {
+	stream *Stream
+	over   atomic.Bool // set with mu held
+
+	mu       sync.Mutex // held during a copy: the end of the scope waits for one of another goroutine
+	pinner   runtime.Pinner
 	copies   marker // of the latest copy, for a scope that cannot wait for the stream
 	unmarked bool   // the end of the copies is unknown
 }
+
+// none returns whether c is nil or a zero value.
+func (c *Scope) none() bool { return c == nil || c.scopeCore == nil }
 
 // Scope calls f and then waits until the stream's work has completed, even if f returns
 // an error, panics or ends its goroutine. Until then it pins the Go memory that f lends
@@ -37,27 +46,37 @@ func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	if err := c.notCapturing(op); err != nil {
 		return err
 	}
-	scope := &Scope{stream: s}
+	if f == nil {
+		return noFunction(op)
+	}
+	scope := &scopeCore{stream: s}
 	c.scopes.Add(1)
 	defer c.scopes.Add(-1)
 	defer func() {
-		scope.over = true
-		waited := c.waitForScope(op)
-		if errors.Is(waited, ErrCapturing) && !scope.awaitCopies() { // the driver may still use the memory
-			stranded.keep(scope.pinner)
-		} else {
-			scope.pinner.Unpin()
-		}
-		scope.copies.end()
-		if err == nil {
+		if waited := scope.end(op, c); err == nil {
 			err = waited
 		}
 	}()
-	return f(scope)
+	return f(&Scope{scope})
+}
+
+// end refuses further copies, waits for the stream, which is acquired, and unpins the memory.
+func (c *scopeCore) end(op string, s *streamCore) error {
+	c.mu.Lock()
+	c.over.Store(true)
+	c.mu.Unlock()
+	err := s.waitForScope(op)
+	if errors.Is(err, ErrCapturing) && !c.awaitCopies() { // the driver may still use the memory
+		stranded.keep(c.pinner)
+	} else {
+		c.pinner.Unpin()
+	}
+	c.copies.end()
+	return err
 }
 
 // mark marks the end of a copy that was enqueued on s, which is locked.
-func (c *Scope) mark(s *streamCore) {
+func (c *scopeCore) mark(s *streamCore) {
 	if c.copies.event == 0 {
 		e, err := s.ctx.shared.events.get(s.ctx)
 		if err != nil {
@@ -71,7 +90,7 @@ func (c *Scope) mark(s *streamCore) {
 }
 
 // awaitCopies waits for the copies. It returns false if their end is unknown.
-func (c *Scope) awaitCopies() bool {
+func (c *scopeCore) awaitCopies() bool {
 	if c.copies.event != 0 && !c.unmarked {
 		c.copies.wait()
 	}
@@ -145,7 +164,14 @@ func CopyToSlice[T any](c *Scope, dst []T, src *Buffer[T]) error {
 
 // copy enqueues a copy from or to Go memory, which it pins.
 func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) error {
-	if c == nil || c.stream == nil || c.over {
+	if c.none() {
+		return &Error{Op: op, Err: ErrClosed}
+	}
+	if err := lock(op, &c.mu); err != nil {
+		return err
+	}
+	defer c.mu.Unlock()
+	if c.over.Load() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
 	if what.Size > 0 {

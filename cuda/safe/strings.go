@@ -63,10 +63,10 @@ func (s *streamCore) text() string { return handleText("Stream", s.raw, s.ctx.de
 
 // String describes the scope for messages.
 func (c *Scope) String() string {
-	if c == nil || c.stream == nil {
+	if c.none() {
 		return neverOpened("Scope")
 	}
-	return "Scope of " + c.stream.String() + closedText(c.over)
+	return "Scope of " + c.stream.String() + closedText(c.over.Load())
 }
 
 // String describes the capture for messages.
@@ -88,7 +88,7 @@ func (e *Event) String() string {
 // String tells whether the work is pending, done or failed, and why.
 func (f *Future[T]) String() string {
 	kind := generic[T]("Future")
-	if f == nil || f.done == nil {
+	if f.none() {
 		return neverOpened(kind)
 	}
 	select {
@@ -113,7 +113,7 @@ func (b *Buffer[T]) String() string {
 
 // String describes the arena for messages.
 func (a *Arena) String() string {
-	if a == nil || a.stream == nil {
+	if a.none() {
 		return neverOpened("Arena")
 	}
 	return "Arena of " + a.stream.String() + closedText(a.closed.Load())
@@ -121,7 +121,7 @@ func (a *Arena) String() string {
 
 // String describes the batch for messages.
 func (b *Batch) String() string {
-	if b == nil || b.ctx == nil {
+	if b.none() {
 		return neverOpened("Batch")
 	}
 	return fmt.Sprintf("Batch: %d operations on %v", b.Len(), b.ctx.device)

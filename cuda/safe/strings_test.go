@@ -9,10 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -236,31 +232,15 @@ func TestStringsOfStreams(t *testing.T) {
 
 // TestStringsOfAllTypes: every exported type without exported fields is in one of the tests.
 func TestStringsOfAllTypes(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
 	tested := map[string]bool{"Device": true, "SMResource": true, "PhysicalMemory": true}
 	for name := range zeros {
 		kind, _, _ := strings.Cut(name, "[")
 		tested[kind] = true
 	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
+	for _, spec := range exportedTypes(t, ".") {
+		if of, ok := spec.Type.(*ast.StructType); ok && opaque(of) {
+			assert.True(t, tested[spec.Name.Name], "%s has no text", spec.Name)
 		}
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
-		tree, err := parser.ParseFile(token.NewFileSet(), file, source, 0)
-		require.NoError(t, err)
-		ast.Inspect(tree, func(n ast.Node) bool {
-			spec, ok := n.(*ast.TypeSpec)
-			if !ok || !spec.Name.IsExported() {
-				return true
-			}
-			if of, ok := spec.Type.(*ast.StructType); ok && opaque(of) {
-				assert.True(t, tested[spec.Name.Name], "%s has no text", spec.Name)
-			}
-			return true
-		})
 	}
 }
 

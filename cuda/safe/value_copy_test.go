@@ -1,0 +1,133 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Objects that the program has copied by value: a copy is the same object. Runs on any driver.
+
+package safe_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	gotypes "go/types"
+	"regexp"
+	"testing"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestScopeCopied: a copy that outlives its scope pins nothing. Go ends a program that drops a pin.
+func TestScopeCopied(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[byte](t, x, 1<<16)
+	require.NoError(t, b.Zero())
+	var kept safe.Scope
+	require.NoError(t, s.Scope(func(c *safe.Scope) error {
+		kept = *c
+		return errors.Join(safe.CopyToSlice(c, make([]byte, 1<<16), b), safe.CopyToSlice(&kept, make([]byte, 1<<16), b))
+	}))
+	for range 3 {
+		assert.ErrorIs(t, safe.CopyToSlice(&kept, make([]byte, 1<<16), b), safe.ErrClosed)
+		assert.ErrorIs(t, safe.CopyFromSlice(&kept, b, make([]byte, 1<<16)), safe.ErrClosed)
+	}
+	assert.Contains(t, kept.String(), "(closed)")
+	drop()
+}
+
+// TestScopeOfOthers: a goroutine that goes on after its scope pins nothing either.
+func TestScopeOfOthers(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[byte](t, x, 4096)
+	over := make(chan error)
+	require.NoError(t, s.Scope(func(c *safe.Scope) error {
+		begun := make(chan struct{})
+		go func() {
+			err := safe.CopyFromSlice(c, b, make([]byte, 4096))
+			close(begun)
+			for err == nil {
+				err = safe.CopyFromSlice(c, b, make([]byte, 4096))
+			}
+			over <- err
+		}()
+		<-begun
+		return nil
+	}))
+	assert.ErrorIs(t, <-over, safe.ErrClosed)
+	drop()
+}
+
+func TestArenaCopied(t *testing.T) {
+	x := open(t, 0)
+	a, err := safe.NewArena(stream(t, x), 4096)
+	require.NoError(t, err)
+	closing(t, a)
+	first, err := safe.NewBufferIn[byte](a, 100)
+	if errors.Is(err, safe.ErrNotSupported) { // drivers without memory pools
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	copied := *a
+	second, err := safe.NewBufferIn[byte](a, 100)
+	require.NoError(t, err)
+	third, err := safe.NewBufferIn[byte](&copied, 100)
+	require.NoError(t, err)
+	assert.NotEqual(t, second.Raw(), third.Raw(), "two buffers have the same memory")
+	require.NoError(t, copied.Reset())
+	assert.ErrorIs(t, first.Zero(), safe.ErrClosed)
+	require.NoError(t, copied.Close())
+	_, err = safe.NewBufferIn[byte](a, 1)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+}
+
+func TestBatchCopied(t *testing.T) {
+	x := open(t, 0)
+	s, b := stream(t, x), newBatch(t, x)
+	values := buffer[int32](t, x, 4)
+	ran := make(chan struct{}, 10)
+	require.NoError(t, b.LaunchHostFunc(func() { ran <- struct{}{} }, safe.HostFuncOptions{}))
+	copied := *b
+	require.NoError(t, safe.BatchFill(b, values, 1))
+	require.NoError(t, safe.BatchFill(&copied, values, 2))
+	assert.Equal(t, 3, b.Len())
+	assert.Equal(t, 3, copied.Len())
+	require.NoError(t, errors.Join(b.Submit(s), copied.Submit(s), s.Synchronize()))
+	assert.Len(t, ran, 2)
+	copied.Reset()
+	b.Reset()
+	assert.Zero(t, b.Len())
+}
+
+// TestFutureCopied: a copy of a pending future gets its result.
+func TestFutureCopied(t *testing.T) {
+	x := open(t, 0)
+	g, s := newGate(t, x), stream(t, x)
+	g.shut(t, s)
+	f := safe.Enqueue(s, func(*safe.Stream) (int, error) { return 7, nil })
+	copied := *f
+	require.NoError(t, copied.Err())
+	g.open()
+	v, err := copied.Wait(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, 7, v)
+}
+
+// stateful are types whose copies would differ from the original, or be used beside it.
+var stateful = regexp.MustCompile(`^(sync\.|atomic\.|runtime\.|map|chan|func)`)
+
+// TestCopiesShareState: what changes in an exported object is behind a pointer, so that a copy is the same
+// object. lifetime.Cleanup is made for copies.
+func TestCopiesShareState(t *testing.T) {
+	for _, spec := range exportedTypes(t, ".") {
+		of, ok := spec.Type.(*ast.StructType)
+		if !ok || !opaque(of) {
+			continue
+		}
+		for _, f := range of.Fields.List {
+			if len(f.Names) == 1 && spec.Name.Name+"."+f.Names[0].Name == "Kernel.prepared" {
+				continue // a copy prepares the kernel again
+			}
+			assert.NotRegexp(t, stateful, gotypes.ExprString(f.Type), spec.Name.Name)
+		}
+	}
+}
