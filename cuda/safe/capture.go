@@ -146,6 +146,9 @@ type target struct {
 }
 
 func (s *Stream) captureFunc(ctx context.Context, op string, mode CaptureMode, into *target, f func() error) (g *graphCore, err error) {
+	if f == nil {
+		return nil, noFunction(op)
+	}
 	c, err := s.begin(ctx, op, mode, into, false)
 	if err != nil {
 		return nil, err
@@ -216,6 +219,9 @@ func (s *Stream) BeginCaptureTo(g *Graph, o CaptureToOptions) (*Capture, error) 
 func (s *Stream) begin(ctx context.Context, op string, mode CaptureMode, into *target, handed bool) (*Capture, error) {
 	if err := mode.check(op); err != nil {
 		return nil, err
+	}
+	if ctx == nil {
+		return nil, noContext(op)
 	}
 	sc, err := s.acquire(op)
 	if err != nil {

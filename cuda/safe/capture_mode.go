@@ -80,6 +80,9 @@ func WithCaptureMode(mode CaptureMode, f func() error) error {
 	if err := mode.check(op); err != nil {
 		return err
 	}
+	if f == nil {
+		return noFunction(op)
+	}
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}

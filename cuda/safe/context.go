@@ -397,6 +397,9 @@ func (x *Context) WithCurrent(f func() error) error {
 		return err
 	}
 	defer c.Release()
+	if f == nil {
+		return noFunction(op)
+	}
 	var from error // f's error is returned as it is
 	err = c.withCurrentMode(rt.OwnMode, func() error {
 		from = f()

@@ -19,6 +19,9 @@ import (
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (x *Context) Wait(ctx context.Context) error {
 	const op = "Context.Wait"
+	if ctx == nil {
+		return noContext(op)
+	}
 	c, err := x.acquire(op)
 	if err != nil {
 		return err

@@ -56,6 +56,9 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 		defer c.Release()
 		contexts = append(contexts, c)
 	}
+	if f == nil {
+		return noFunction(op)
+	}
 	leave, err := enterWhole(op, contexts...)
 	if err != nil {
 		return wrap(op, err)

@@ -13,8 +13,9 @@ func (e *LeakError) Error() string { return (*lifetime.Leak)(e).Error() }
 
 // OnError sets a function that receives errors which no call can return: errors of
 // destroying objects that were dropped without Close or closed during a call, panics of
-// host functions, and leaks (see [TrackLeaks]). f runs on one goroutine at a time and
-// must not block. nil, the default, discards the errors.
+// functions that no call waits for (see [PanicError]), and leaks (see [TrackLeaks]). f runs on
+// one goroutine at a time and must not block. If f panics, it receives its own panic, once. nil,
+// the default, discards the errors.
 func OnError(f func(error)) {
 	if f == nil {
 		lifetime.OnError(nil)
@@ -24,7 +25,9 @@ func OnError(f func(error)) {
 		if leak, ok := err.(*lifetime.Leak); ok {
 			err = (*LeakError)(leak)
 		}
-		f(err)
+		if panicked := caught(func() { f(err) }); panicked != nil {
+			_ = caught(func() { f(panicked) }) // nobody else could be told of another panic
+		}
 	})
 }
 

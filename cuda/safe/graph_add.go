@@ -209,7 +209,7 @@ func (g *Graph) OnRelease(f func()) error {
 	}
 	defer c.Release()
 	if f == nil {
-		return refuse(op, ErrInvalidArgument, "the function is nil")
+		return noFunction(op)
 	}
 	if err := lock(op, c.mu); err != nil {
 		return err

@@ -115,7 +115,7 @@ func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
 	w := &funcNode{typ: p.Type}
 	w.takes = func(op string, k *retained, _ *graphCore) error {
 		if f == nil {
-			return refuse(op, ErrInvalidArgument, "the function is nil")
+			return noFunction(op)
 		}
 		if _, err := o.mode(op); err != nil {
 			return err

@@ -278,6 +278,9 @@ func (s *Stream) GreenContext() (driver.CUgreenCtx, error) {
 // Source: cuGreenCtxRecordEvent, cuEventQuery.
 func (g *GreenContext) Wait(ctx context.Context) error {
 	const op = "GreenContext.Wait"
+	if ctx == nil {
+		return noContext(op)
+	}
 	c, err := g.acquire(op)
 	if err != nil {
 		return err

@@ -19,14 +19,18 @@ type HostFuncOptions struct {
 	Spin bool
 }
 
-// PanicError is a panic in a Go function that CUDA called.
+// PanicError is a panic of a function of the program that runs on a thread of CUDA's or on a
+// goroutine of this package: a host function, a callback of a stream, and the functions of
+// [NewResource], [Graph.OnRelease] and [OnError]. The function of OnError receives it, and the
+// program goes on. All other functions run on the caller's goroutine, which gets their panics
+// once the call has undone what it began.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("cuda: a function called by CUDA panicked: %v\n%s", e.Value, e.Stack)
+	return fmt.Sprintf("cuda: a function that CUDA or package safe called panicked: %v\n%s", e.Value, e.Stack)
 }
 
 // SlowCallbackError reports that a Go function called by CUDA took more than 100 ms. All
@@ -182,6 +186,9 @@ func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}],
 
 // launchHostFunc is LaunchHostFunc on an acquired stream.
 func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Future[struct{}], error) {
+	if f == nil {
+		return nil, noFunction(op)
+	}
 	mode, err := o.mode(op)
 	if err != nil {
 		return nil, err
@@ -228,6 +235,9 @@ func (s *Stream) AddCallback(f func(error)) error {
 		return err
 	}
 	defer c.Release()
+	if f == nil {
+		return noFunction(op)
+	}
 	if err := c.enterAsk(op); err != nil {
 		return err
 	}

@@ -74,7 +74,8 @@ func (c *contextCore) pooledEvent(op string) (*eventCore, error) {
 // enqueued their work. A later Fork of s may use the same streams of CUDA.
 //
 // If s is capturing, the streams join the capture, and f's work becomes part of the graph.
-// f must end captures that it begins. Fork returns [ErrRange] if n is negative.
+// f must end captures that it begins. Fork returns [ErrRange] if n is negative or
+// above 4096.
 // Source: cuStreamCreateWithPriority, cuEventRecord, cuStreamWaitEvent.
 func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
 	const op = "Stream.Fork"
@@ -83,8 +84,11 @@ func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
 		return err
 	}
 	defer c.Release()
-	if n < 0 {
-		return refuse(op, ErrRange, "%d streams", n)
+	if n < 0 || n > mostForked {
+		return refuse(op, ErrRange, "%d streams, but there may be 0 to %d", n, mostForked)
+	}
+	if f == nil {
+		return noFunction(op)
 	}
 	var branches []branch
 	defer func() {
@@ -163,6 +167,9 @@ func (s *streamCore) join(op string, b branch) error {
 	}
 	return err
 }
+
+// mostForked is how many streams Fork creates. No device runs more than 128 kernels at once.
+const mostForked = 4096
 
 // mostBranches is how many streams a stream keeps for its next Fork.
 const mostBranches = 8

@@ -7,6 +7,7 @@ package safe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"runtime"
@@ -279,17 +280,25 @@ func TestForkRefused(t *testing.T) {
 	require.NoError(t, s.Synchronize(), "it has not joined")
 }
 
-// TestForkHuge: what cannot be created ends in an error, however much it is.
+// TestForkHuge: a mistyped number creates no stream.
 func TestForkHuge(t *testing.T) {
+	s := stream(t, open(t, 0))
+	for _, n := range []int{4097, 1 << 40, math.MaxInt, -1, math.MinInt} {
+		err := s.Fork(n, func([]*safe.Stream) error { t.Error("called"); return nil })
+		assert.ErrorIs(t, err, safe.ErrRange)
+		assert.ErrorContains(t, err, fmt.Sprint(n, " streams, but there may be 0 to 4096"))
+	}
+	require.NoError(t, s.Synchronize())
+}
+
+// TestForkFails: what cannot be created ends in an error.
+func TestForkFails(t *testing.T) {
 	needsSimulated(t)
 	defer simulated.Reset()
-	x := open(t, 0)
-	s := stream(t, x)
-	for _, n := range []int{1 << 40, math.MaxInt} {
-		simulated.Fail("cuStreamCreateWithPriority", 3, uint32(driver.CUDA_ERROR_UNKNOWN))
-		err := s.Fork(n, func([]*safe.Stream) error { t.Error("called"); return nil })
-		assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
-	}
+	s := stream(t, open(t, 0))
+	simulated.Fail("cuStreamCreateWithPriority", 3, uint32(driver.CUDA_ERROR_UNKNOWN))
+	err := s.Fork(100, func([]*safe.Stream) error { t.Error("called"); return nil })
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
 	require.NoError(t, s.Synchronize())
 }
 

@@ -54,7 +54,11 @@ type RawWork struct {
 //
 // Source: cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode.
 func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) error {
-	return enqueueRaw("Stream.EnqueueRaw", []RawWork{{s, uses}}, func() error { return f(s.core.raw) })
+	const op = "Stream.EnqueueRaw"
+	if f == nil {
+		return noFunction(op)
+	}
+	return enqueueRaw(op, []RawWork{{s, uses}}, func() error { return f(s.core.raw) })
 }
 
 // EnqueueRaw is [Stream.EnqueueRaw] for calls that enqueue work on several streams, such
@@ -67,8 +71,11 @@ func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) erro
 func EnqueueRaw(f func() error, on ...RawWork) error { return enqueueRaw("EnqueueRaw", on, f) }
 
 func enqueueRaw(op string, on []RawWork, f func() error) error {
-	if len(on) == 0 {
+	switch {
+	case len(on) == 0:
 		return refuse(op, ErrInvalidArgument, "no stream")
+	case f == nil:
+		return noFunction(op)
 	}
 	var room [8]*streamCore
 	streams := room[:0]

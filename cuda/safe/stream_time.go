@@ -21,6 +21,12 @@ func (s *Stream) Time(ctx context.Context, f func() error) (time.Duration, error
 		return 0, err
 	}
 	defer c.Release()
+	if ctx == nil {
+		return 0, noContext(op)
+	}
+	if f == nil {
+		return 0, noFunction(op)
+	}
 	if err := c.notCapturing(op); err != nil {
 		return 0, err
 	}

@@ -117,6 +117,9 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error {
 	const op = "Stream.Wait"
+	if ctx == nil {
+		return noContext(op)
+	}
 	if code := s.soon(); code != driver.CUDA_ERROR_NOT_READY {
 		return check(op, code)
 	}
@@ -237,6 +240,9 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 // its cause at once. Wait blocks no thread. Source: cuEventQuery.
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "Event.Wait"
+	if ctx == nil {
+		return noContext(op)
+	}
 	v, err := e.acquire(op)
 	if err != nil {
 		return err
