@@ -134,6 +134,10 @@ func (b *Batch) Reset() {
 	b.at, b.stale = nil, false
 }
 
+// mostWords is how many words a batch has before its last operation, so that int32 counts them. It
+// is a variable for tests.
+var mostWords = 1 << 30
+
 // appended is the number of an operation to add. -1 is the number of none.
 const appended = -2
 
@@ -141,6 +145,9 @@ const appended = -2
 // is held until finish.
 func (b *Batch) start(op string, n int, kind batchKind) (batchOp, error) {
 	l := &b.list
+	if len(l.words) > mostWords {
+		return batchOp{}, refuse(op, ErrRange, "the batch takes more than %d bytes: record the rest in another one", mostWords*8)
+	}
 	if n != appended {
 		if n < 0 || n >= len(l.ops) {
 			return batchOp{}, refuse(op, ErrRange, "operation %d of a batch of %d", n, len(l.ops))

@@ -64,7 +64,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cuda: %s: %s", e.Op, strings.TrimPrefix(e.Err.Error(), "cuda: "))
+	fmt.Fprintf(&b, "cuda: %s: %s", e.Op, strings.TrimPrefix(fmt.Sprint(e.Err), "cuda: "))
 	if e.Async {
 		b.WriteString(" (caused by earlier work)")
 	}

@@ -90,6 +90,16 @@ func ClosePatience(d time.Duration) (restore func()) {
 // TrimAll is what an allocation calls that finds too little memory.
 func TrimAll() { trimAll() }
 
+// MostBatchWords sets how many words a Batch may have, until restore.
+func MostBatchWords(n int) (restore func()) {
+	before := mostWords
+	mostWords = n
+	return func() { mostWords = before }
+}
+
+// RawPriority is the priority that CUDA gets for cfg.
+func RawPriority(cfg LaunchConfig) int32 { return *cfg.attributes(nil)[0].Value.Priority() }
+
 // Draw returns the SVG image of a graph of boxes with these labels.
 func Draw(labels []string, edges [][2]int) string {
 	d := drawing{labels: labels, edges: edges}

@@ -97,7 +97,7 @@ func (g *Graph) AddWhile(c Condition, deps ...Node) (n Node, body *Graph, err er
 
 // AddSwitch is [Graph.AddIf] with any number of bodies: the body whose index equals the
 // condition runs, or none if there is no such body. It returns [ErrRange] if bodies is below
-// 1 or does not fit into 32 bits. It requires a driver for CUDA 12.8. Source: cuGraphAddNode.
+// 1 or above 4096. It requires a driver for CUDA 12.8. Source: cuGraphAddNode.
 func (g *Graph) AddSwitch(c Condition, bodies int, deps ...Node) (Node, []*Graph, error) {
 	return g.addConditional("Graph.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies, deps)
 }
@@ -117,13 +117,16 @@ func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType
 	return n, graphs, err
 }
 
+// mostBodies is how many bodies a conditional node has at most: CUDA makes a graph for each.
+const mostBodies = 4096
+
 // addConditional adds a conditional node. The graph is locked and its context current.
 func (g *graphCore) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, before []driver.CUgraphNode) (n driver.CUgraphNode, graphs []*Graph, err error) {
 	if c.of == nil || c.of.top() != g.top() {
 		return 0, nil, refuse(op, ErrForeignNode, "the condition belongs to another graph, or is a zero Condition")
 	}
-	if bodies < 1 || int(uint32(bodies)) != bodies {
-		return 0, nil, refuse(op, ErrRange, "%d bodies; it must be at least 1", bodies)
+	if bodies < 1 || bodies > mostBodies {
+		return 0, nil, refuse(op, ErrRange, "%d bodies, but there may be 1 to %d", bodies, mostBodies)
 	}
 	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
 	*p.Conditional() = driver.CUDA_CONDITIONAL_NODE_PARAMS{Handle: c.raw, Type: kind, Size: uint32(bodies), Ctx: g.ctx.raw}

@@ -1,6 +1,10 @@
 package safe
 
-import "github.com/cudabind/cudabind/cuda/generated/driver"
+import (
+	"math"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+)
 
 // LaunchConfig configures a kernel launch. Set Grid and Block; the zero value of every other
 // field is CUDA's default.
@@ -86,7 +90,7 @@ func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CU
 		*add(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).ClusterDim() = driver.CUlaunchAttributeValue_clusterDim{X: c[0], Y: c[1], Z: c[2]}
 	}
 	if cfg.Priority != 0 {
-		*add(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY).Priority() = int32(cfg.Priority)
+		*add(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY).Priority() = int32(min(max(cfg.Priority, math.MinInt32), math.MaxInt32))
 	}
 	if cfg.ProgrammaticSerialization {
 		*add(driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).ProgrammaticStreamSerializationAllowed() = 1

@@ -23,7 +23,7 @@ func opened(open func(fd *int32) error) (int32, error) {
 
 // duplicate returns another descriptor of the file.
 func duplicate(f *os.File) (int32, error) {
-	c, err := f.SyscallConn()
+	c, err := connOf(f)
 	if err != nil {
 		return 0, err
 	}

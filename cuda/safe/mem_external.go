@@ -1,7 +1,9 @@
 package safe
 
 import (
+	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -47,6 +49,14 @@ func ImportExternalMemory(x *Context, f *os.File, size uint64, o ExternalMemoryO
 	}
 	m.size = size
 	return &ExternalMemory{memory: m, raw: raw}, nil
+}
+
+// connOf returns the descriptor of a file, which the program may have closed or never opened.
+func connOf(f *os.File) (syscall.RawConn, error) {
+	if f == nil || *f == (os.File{}) {
+		return nil, fmt.Errorf("%w: the file is nil, or was never opened", ErrInvalidArgument)
+	}
+	return f.SyscallConn()
 }
 
 // importExternal calls do with fd set to a duplicate of f's descriptor, which the driver

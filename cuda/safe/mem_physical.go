@@ -184,7 +184,7 @@ func ImportPhysicalMemory(x *Context, f *os.File, size uint64) (*PhysicalMemory,
 		return nil, err
 	}
 	defer c.Release()
-	file, err := f.SyscallConn()
+	file, err := connOf(f)
 	if err != nil {
 		return nil, wrap(op, err)
 	}

@@ -37,11 +37,8 @@ func ImportPool(x *Context, f *os.File) (*Pool, error) {
 		return nil, err
 	}
 	defer c.Release()
-	if f == nil {
-		return nil, refuse(op, ErrInvalidArgument, "no file: f is nil")
-	}
 	p := &poolCore{ctx: c, owned: true, imported: true}
-	raw, err := f.SyscallConn()
+	raw, err := connOf(f)
 	if err != nil {
 		return nil, wrap(op, err)
 	}
