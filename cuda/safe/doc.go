@@ -60,6 +60,11 @@
 // garbage collector also closes objects that were dropped without Close. Do not rely on it:
 // it does not know how full the device is. See [OnError] and [TrackLeaks].
 //
+// The slices of [Pinned.Data] and [Buffer.Data] are memory of CUDA's, which the garbage collector
+// does not know. They end with their object: an access after Close, or after the object was
+// dropped, corrupts whatever has the memory by then. A slice of Go's memory that is registered by
+// [RegisterPinned] has no such end.
+//
 // A nil pointer and the zero value of any of these types behave like a closed object.
 //
 // # Errors

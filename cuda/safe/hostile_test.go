@@ -109,17 +109,6 @@ func shortLived(t *testing.T) []any {
 	return []any{over, arena, c, done, newBatch(t, x), os.DirFS("testdata")}
 }
 
-func TestHostileFunctions(t *testing.T) {
-	needsSimulated(t)
-	for _, f := range exportedFunctions(t, ".") {
-		assert.Contains(t, functions, f.Name.Name)
-	}
-	for name, f := range functions {
-		hostile.Function(t, name, f)
-		hostileClosed.Function(t, name, f)
-	}
-}
-
 // zeroValues are those of exported types that are not in zeros.
 var zeroValues = []any{
 	safe.BFloat16(0), safe.CaptureMode(0), safe.Device{}, safe.Extent{}, safe.Float16(0), safe.Float8E4M3(0), safe.Float8E5M2(0),
@@ -127,16 +116,14 @@ var zeroValues = []any{
 	&safe.Error{}, &safe.LeakError{}, &safe.PanicError{}, &safe.SlowCallbackError{}, &safe.UpdateError{},
 }
 
-func TestHostileMethods(t *testing.T) {
+func TestHostile(t *testing.T) {
 	needsSimulated(t)
 	all := zeroValues
 	for _, list := range zeros {
 		all = append(all, list[len(list)-1])
 	}
-	for _, zero := range all {
-		hostile.Methods(t, zero)
-		hostileClosed.Methods(t, zero)
-	}
+	hostile.Run(t, functions, all)
+	hostileClosed.Run(t, functions, all)
 }
 
 // TestHugeCounts: what is far too many is refused before anything is made.

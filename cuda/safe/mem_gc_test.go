@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"testing"
@@ -219,4 +220,39 @@ func TestZeroScope(t *testing.T) {
 		assert.ErrorIs(t, safe.CopyToSlice(scope, make([]int32, 8), b), safe.ErrClosed)
 	}
 	drop()
+}
+
+// TestRegisteredSlice: the slice of RegisterPinned is Go's memory, and outlives the Pinned.
+func TestRegisteredSlice(t *testing.T) {
+	x := open(t, 0)
+	const n = 1 << 16
+	data := func(end func(*safe.Pinned[byte])) []byte {
+		h, err := safe.RegisterPinned(x, make([]byte, n), safe.PinnedOptions{})
+		require.NoError(t, err)
+		d := h.Data()
+		end(h)
+		return d
+	}
+	for name, end := range map[string]func(*safe.Pinned[byte]){
+		"closed":  func(h *safe.Pinned[byte]) { require.NoError(t, h.Close()) },
+		"dropped": func(*safe.Pinned[byte]) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := data(end)
+			drop()
+			others := make([]*safe.Pinned[byte], 20)
+			for i := range others {
+				others[i] = host[byte](t, x, n)
+				require.NoError(t, others[i].Zero())
+			}
+			for i := range d {
+				d[i] = 0x41
+			}
+			drop()
+			for _, o := range others {
+				assert.Equal(t, make([]byte, n), o.Data())
+			}
+			assert.Equal(t, bytes.Repeat([]byte{0x41}, n), d)
+		})
+	}
 }

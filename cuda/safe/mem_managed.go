@@ -57,8 +57,9 @@ func (b *block) gone() bool {
 // Data returns memory that the host can access as a Go slice: memory of
 // [NewManagedBuffer], or host or managed memory of a [Pool] or of [AddAllocWith]. It
 // returns nil for other Buffers, once the Buffer is closed, and after [Device.ResetPrimary] has
-// freed the memory. The slice does not keep the memory alive: keep b reachable as long as you
-// use the slice. Memory of AddAllocWith exists only from the completion of the node that
+// freed the memory. Keep b open and reachable, for instance by runtime.KeepAlive, as long as you use the
+// slice: it does not keep the memory alive, and a later access corrupts whatever has the
+// memory by then. Memory of AddAllocWith exists only from the completion of the node that
 // allocates it until it is freed, and Data does not check that.
 //
 // The host sees what a kernel has written once it has waited for the stream. If the

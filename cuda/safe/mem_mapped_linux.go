@@ -32,7 +32,7 @@ func registrable(op string, host unsafe.Pointer, size uint64) error {
 		switch {
 		case err != nil:
 			return wrap(op, err)
-		case !inMemory[kind]:
+		case !memoryFileSystems[kind]:
 			return refuse(op, ErrInvalidArgument, "CUDA would hang, as %s is mapped with MAP_PRIVATE: map it with MAP_SHARED, or copy it to a Pinned", m.file)
 		}
 	}
@@ -55,8 +55,8 @@ func whyNotRegistered(host unsafe.Pointer, size uint64) string {
 	return ""
 }
 
-// inMemory are the file systems that keep files in memory, of which "" stands for the kernel's own.
-var inMemory = map[string]bool{"": true, "tmpfs": true, "devtmpfs": true, "ramfs": true, "hugetlbfs": true}
+// memoryFileSystems are the file systems that keep files in memory, of which "" stands for the kernel's own.
+var memoryFileSystems = map[string]bool{"": true, "tmpfs": true, "devtmpfs": true, "ramfs": true, "hugetlbfs": true}
 
 // fileSystem returns the type of the file system of the mapping's file, such as "ext4".
 func (m *region) fileSystem() (string, error) {

@@ -167,8 +167,11 @@ func (h *Pinned[T]) Close() error {
 }
 
 // Data returns the memory as a Go slice, or nil once the Pinned is closed. It also returns nil
-// after [Device.ResetPrimary], which frees the memory, unless h is of [RegisterPinned]. The slice
-// does not keep the memory alive: keep h reachable as long as you use the slice.
+// after [Device.ResetPrimary], which frees the memory, unless h is of [RegisterPinned].
+//
+// Keep h open and reachable, for instance by runtime.KeepAlive, as long as you use the slice, unless
+// h is of RegisterPinned. The slice does not keep the memory alive, and a later access corrupts
+// whatever has the memory by then.
 func (h *Pinned[T]) Data() []T {
 	if h == nil || h.memory == nil || h.memory.gone() {
 		return nil

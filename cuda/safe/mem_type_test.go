@@ -6,18 +6,14 @@ package safe_test
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,7 +154,7 @@ func TestMemoryTypesEverywhere(t *testing.T) {
 	known := slices.Concat(slices.Collect(maps.Keys(memoryOf[byte](t))), ofMadeMemory)
 	var found []string
 	for _, folder := range []string{".", "blas", "collective", "compile"} {
-		for _, f := range exportedFunctions(t, folder) {
+		for _, f := range drivertest.ExportedFunctions(t, folder) {
 			name := inFolder(folder, f.Name.Name)
 			if !takesAnyType(f, folder) {
 				assert.NotContains(t, known, name, "its types are numbers")
@@ -190,51 +186,4 @@ func inFolder(folder, name string) string {
 		return name
 	}
 	return folder + "." + name
-}
-
-// exportedFunctions are those of the package in a folder, without methods.
-func exportedFunctions(t *testing.T, folder string) (all []*ast.FuncDecl) {
-	t.Helper()
-	for _, d := range declarations(t, folder) {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.IsExported() {
-			all = append(all, f)
-		}
-	}
-	return all
-}
-
-// exportedTypes are those of the package in a folder.
-func exportedTypes(t *testing.T, folder string) (all []*ast.TypeSpec) {
-	t.Helper()
-	for _, d := range declarations(t, folder) {
-		g, ok := d.(*ast.GenDecl)
-		if !ok {
-			continue
-		}
-		for _, spec := range g.Specs {
-			if s, ok := spec.(*ast.TypeSpec); ok && s.Name.IsExported() {
-				all = append(all, s)
-			}
-		}
-	}
-	return all
-}
-
-// declarations are those of the package in a folder, without its tests.
-func declarations(t *testing.T, folder string) (all []ast.Decl) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		require.NoError(t, err)
-		tree, err := parser.ParseFile(token.NewFileSet(), file, source, 0)
-		require.NoError(t, err)
-		all = append(all, tree.Decls...)
-	}
-	return all
 }

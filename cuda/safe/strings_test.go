@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -237,7 +238,7 @@ func TestStringsOfAllTypes(t *testing.T) {
 		kind, _, _ := strings.Cut(name, "[")
 		tested[kind] = true
 	}
-	for _, spec := range exportedTypes(t, ".") {
+	for _, spec := range drivertest.ExportedTypes(t, ".") {
 		if of, ok := spec.Type.(*ast.StructType); ok && opaque(of) {
 			assert.True(t, tested[spec.Name.Name], "%s has no text", spec.Name)
 		}

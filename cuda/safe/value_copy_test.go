@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -118,7 +119,7 @@ var stateful = regexp.MustCompile(`^(sync\.|atomic\.|runtime\.|map|chan|func)`)
 // TestCopiesShareState: what changes in an exported object is behind a pointer, so that a copy is the same
 // object. lifetime.Cleanup is made for copies.
 func TestCopiesShareState(t *testing.T) {
-	for _, spec := range exportedTypes(t, ".") {
+	for _, spec := range drivertest.ExportedTypes(t, ".") {
 		of, ok := spec.Type.(*ast.StructType)
 		if !ok || !opaque(of) {
 			continue

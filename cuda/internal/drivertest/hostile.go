@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,13 +22,26 @@ type Hostile struct {
 	Without map[string]string
 }
 
-// Function calls a function with each kind of arguments.
-func (h Hostile) Function(t *testing.T, name string, f any) {
-	h.run(t, name, func(good goods) { good.vary(t, name, reflect.ValueOf(f)) })
+// Run calls functions, and the methods of zero values, of objects of their types, of copies of
+// these, and of nil pointers. The functions and the types must be all exported ones of the package
+// that is tested.
+func (h Hostile) Run(t *testing.T, functions map[string]any, zeros []any) {
+	for _, f := range ExportedFunctions(t, ".") {
+		assert.Contains(t, functions, f.Name.Name, "it is not tested")
+	}
+	for name, f := range functions {
+		h.run(t, name, func(good goods) { good.vary(t, name, reflect.ValueOf(f)) })
+	}
+	missing := typesWithMethods(t, ".")
+	for _, zero := range zeros {
+		name, _, _ := strings.Cut(reflect.Indirect(reflect.ValueOf(zero)).Type().Name(), "[")
+		delete(missing, name)
+		h.methods(t, zero)
+	}
+	assert.Empty(t, missing, "the methods of these types are not tested")
 }
 
-// Methods calls all methods of a value, of objects of its type, and if it is a pointer, of nil.
-func (h Hostile) Methods(t *testing.T, zero any) {
+func (h Hostile) methods(t *testing.T, zero any) {
 	of := reflect.TypeOf(zero)
 	kind := of
 	if of.Kind() == reflect.Pointer {

@@ -50,14 +50,21 @@ func Group(f func(*Calls) error) error {
 	}
 	g := &Calls{}
 	g.enqueue = g.pass
-	err := f(g)
-	g.mu.Lock()
-	g.over = true
-	g.mu.Unlock()
+	err := g.collect(f)
 	if err != nil || len(g.calls) == 0 {
 		return err
 	}
 	return g.run(op)
+}
+
+// collect calls f. After it, also after a panic, no operation can be added.
+func (g *Calls) collect(f func(*Calls) error) error {
+	defer func() {
+		g.mu.Lock()
+		g.over = true
+		g.mu.Unlock()
+	}()
+	return f(g)
 }
 
 // In returns the communicator for operations that join a group: see [Group]. They are

@@ -41,6 +41,9 @@ func LoadFile(ctx context.Context, x *safe.Context, file string, o Options) (*sa
 // LoadFS compiles a file of a file system, such as embed.FS, and loads it: see [Load]. Without
 // o.Headers, the source's own and other headers are those of files.
 func LoadFS(ctx context.Context, x *safe.Context, files fs.FS, name string, o Options) (*safe.Module, error) {
+	if files == nil {
+		return nil, fail("LoadFS", fmt.Errorf("%w: the file system is nil", safe.ErrInvalidArgument))
+	}
 	source, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, fail("LoadFS", err)
@@ -76,6 +79,9 @@ func (i *Image) Load(x *safe.Context) (*safe.Module, error) {
 }
 
 func (i *Image) load(op string, x *safe.Context, o safe.LoadOptions) (*safe.Module, error) {
+	if i == nil {
+		return nil, fail(op, fmt.Errorf("%w: the image is nil", safe.ErrInvalidArgument))
+	}
 	if i.Format == LTOIR {
 		return nil, fail(op, fmt.Errorf("%w: LTO-IR cannot be loaded: link it with Link", safe.ErrInvalidArgument))
 	}
@@ -148,8 +154,14 @@ func load(ctx context.Context, op string, x *safe.Context, t text, o Options) (*
 	return i.load(op, x, jit)
 }
 
+// errNoContext is returned for a nil context.Context.
+var errNoContext = fmt.Errorf("%w: the context.Context is nil", safe.ErrInvalidArgument)
+
 // image compiles a source by itself, and with LTO links it.
 func image(ctx context.Context, op string, a arch, t text, o Options) (*Image, error) {
+	if ctx == nil {
+		return nil, fail(op, errNoContext)
+	}
 	if o.LTO {
 		return link(ctx, op, a, []piece{{t, o.Kernels, nil}}, o)
 	}

@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 			b.WriteString("\n" + d.Error())
 		}
 	default:
-		b.WriteString(strings.TrimPrefix(e.Err.Error(), "cuda: "))
+		b.WriteString(strings.TrimPrefix(fmt.Sprint(e.Err), "cuda: "))
 		if log := strings.TrimSpace(e.Log); log != "" {
 			b.WriteString(": " + log)
 		}
@@ -69,7 +69,10 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause and the compiler's errors.
 func (e *Error) Unwrap() []error {
-	all := []error{e.Err}
+	var all []error
+	if e.Err != nil { // errors.Is calls the methods of each
+		all = append(all, e.Err)
+	}
 	for _, d := range e.Diagnostics {
 		all = append(all, d)
 	}

@@ -52,6 +52,9 @@ func Link(ctx context.Context, inputs []Input, o Options) (*Image, error) {
 	if err == nil {
 		err = checkInputs(inputs, &o)
 	}
+	if ctx == nil {
+		err = errNoContext
+	}
 	if err != nil {
 		return nil, fail(op, err)
 	}
