@@ -193,6 +193,7 @@ func TestCapturedMemory(t *testing.T) {
 	require.NoError(t, driver.CuGraphInstantiate(&e, g, 0))
 	require.NoError(t, driver.CuGraphLaunch(e, s))
 	assert.ErrorIs(t, driver.CuGraphLaunch(e, s), driver.CUDA_ERROR_INVALID_VALUE, "it was not freed")
+	violated(t, "in the wrong state")
 	require.NoError(t, driver.CuMemFreeAsync(p, s))
 	require.NoError(t, driver.CuGraphLaunch(e, s))
 	require.NoError(t, driver.CuStreamSynchronize(s))

@@ -92,6 +92,7 @@ func TestGraphGivesMemory(t *testing.T) {
 	assert.Equal(t, []uint32{6}, words(t, p, 1))
 	assert.Equal(t, used+4, graphMemory(t, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT))
 	assert.ErrorIs(t, driver.CuGraphLaunch(e, s), invalid, "it is still there")
+	violated(t, "in the wrong state")
 	require.NoError(t, driver.CuMemFreeAsync(p, s))
 
 	other := newGraph(t)
@@ -100,6 +101,7 @@ func TestGraphGivesMemory(t *testing.T) {
 	assert.ErrorIs(t, driver.CuGraphAddMemFreeNode(&n, g, nil, 0, p), invalid, "another graph frees it")
 	frees := instantiate(t, other)
 	assert.ErrorIs(t, driver.CuGraphLaunch(frees, s), invalid, "it is not there")
+	violated(t, "in the wrong state")
 	require.NoError(t, driver.CuGraphLaunch(e, s))
 	require.NoError(t, driver.CuGraphLaunch(frees, s))
 	require.NoError(t, driver.CuStreamSynchronize(s))
