@@ -1,7 +1,7 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
 // What must not stay behind: handles that CUDA uses again, streams of contexts of the program, and halves of
-// what could not be made.
+// what could not be made. What errors name.
 
 package safe_test
 
@@ -100,6 +100,13 @@ func TestOutsideEventIsNamed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	closing(t, g)
+}
+
+// TestInterprocessIsNamed: so does the error of options that CUDA refuses for an event.
+func TestInterprocessIsNamed(t *testing.T) {
+	_, err := safe.NewEvent(open(t, 0), safe.EventOptions{Interprocess: true})
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
+	assert.ErrorContains(t, err, "DisableTiming")
 }
 
 // TestSimGraphAfterReset: closing a graph of a context that was reset makes no call, also where contexts have no
