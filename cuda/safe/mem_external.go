@@ -54,7 +54,7 @@ func ImportExternalMemory(x *Context, f *os.File, size uint64, o ExternalMemoryO
 // connOf returns the descriptor of a file, which the program may have closed or never opened.
 func connOf(f *os.File) (syscall.RawConn, error) {
 	if f == nil || *f == (os.File{}) {
-		return nil, fmt.Errorf("%w: the file is nil, or was never opened", ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: no file: it is nil, or was never opened", ErrInvalidArgument)
 	}
 	return f.SyscallConn()
 }

@@ -188,7 +188,7 @@ func TestVirtualRefusals(t *testing.T) {
 		{"no memory", func() error { _, err := safe.NewPhysicalMemory(x, 0, safe.PhysicalMemoryOptions{}); return err }(), safe.ErrRange, ""},
 		{"too much memory", func() error { _, err := safe.NewPhysicalMemory(x, 1<<50, safe.PhysicalMemoryOptions{}); return err }(), driver.CUDA_ERROR_OUT_OF_MEMORY, ""},
 		{"not shareable", func() error { _, err := p.Export(); return err }(), safe.ErrInvalidArgument, "Shareable"},
-		{"no file", func() error { _, err := safe.ImportPhysicalMemory(x, nil, granule); return err }(), os.ErrInvalid, ""},
+		{"no file", func() error { _, err := safe.ImportPhysicalMemory(x, nil, granule); return err }(), safe.ErrInvalidArgument, "no file"},
 		{"offset of Access", func() error { _, err := r.Access(r.Size(), x.Device()); return err }(), safe.ErrRange, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
