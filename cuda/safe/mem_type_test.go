@@ -68,23 +68,23 @@ var numbers = []string{
 
 type (
 	flag   bool
-	inner  struct{ flags [2][3]bool }
+	inner  struct{ Flags [2][3]bool }
 	nested struct {
-		n     int32
-		inner [2]inner
+		N     int32
+		Inner [2]inner
 	}
 	padded struct {
-		n int32
+		N int32
 		_ bool
 	}
 	list struct {
-		value int
-		next  *list
+		Value int
+		Next  *list
 	}
-	named struct{ of struct{ names []string } }
+	named struct{ Of struct{ Names []string } }
 	both  struct {
-		ok   bool
-		name string
+		OK   bool
+		Name string
 	}
 )
 
@@ -93,11 +93,11 @@ func TestMemoryTypes(t *testing.T) {
 	refusedType[bool](t, "type bool contains bools, "+bools+"uint8")
 	refusedType[flag](t, "type safe_test.flag contains bools, "+bools+"uint8")
 	refusedType[[4]bool](t, "type [4]bool contains bools, "+bools+"uint8 for its [0]")
-	refusedType[nested](t, "type safe_test.nested contains bools, "+bools+"uint8 for its inner[0].flags[0][0]")
+	refusedType[nested](t, "type safe_test.nested contains bools, "+bools+"uint8 for its Inner[0].Flags[0][0]")
 	refusedType[padded](t, "type safe_test.padded contains bools, "+bools+"uint8 for its _")
-	refusedType[both](t, "type safe_test.both contains Go pointers, "+pointers+" for its name")
-	refusedType[list](t, "type safe_test.list contains Go pointers, "+pointers+" for its next")
-	refusedType[named](t, "type safe_test.named contains Go pointers, "+pointers+" for its of.names")
+	refusedType[both](t, "type safe_test.both contains Go pointers, "+pointers+" for its Name")
+	refusedType[list](t, "type safe_test.list contains Go pointers, "+pointers+" for its Next")
+	refusedType[named](t, "type safe_test.named contains Go pointers, "+pointers+" for its Of.Names")
 	refusedType[*int](t, "type *int contains Go pointers, "+pointers)
 	refusedType[string](t, "type string contains Go pointers, "+pointers)
 	refusedType[[]byte](t, "type []uint8 contains Go pointers, "+pointers)
@@ -125,12 +125,12 @@ func refusedType[T any](t *testing.T, want string) {
 func TestMemoryTypesAllowed(t *testing.T) {
 	x := open(t, 0)
 	type vertex struct {
-		at    [3]float32
-		color uint8
+		At    [3]float32
+		Color uint8
 		_     [3]uint8
-		ids   [2]struct{ a, b uintptr }
-		empty [0]bool
-		z     complex128
+		IDs   [2]struct{ A, B uintptr }
+		Empty [0]bool
+		Z     complex128
 	}
 	buffer[vertex](t, x, 3)
 	buffer[[1 << 16]byte](t, x, 1)
@@ -143,7 +143,7 @@ func TestArgumentTypes(t *testing.T) {
 	for _, good := range []safe.Arg{safe.Val(true), safe.Val(flag(true)), safe.Val(padded{}), safe.Ref(new(bool)), safe.Ref(&nested{})} {
 		assert.Regexp(t, `^Arg: \d+ bytes$`, good.String())
 	}
-	const pointers = "Arg (invalid: type safe_test.both contains Go pointers, which a device cannot follow: use an index or a device address for its name)"
+	const pointers = "Arg (invalid: type safe_test.both contains Go pointers, which a device cannot follow: use an index or a device address for its Name)"
 	assert.Equal(t, pointers, safe.Val(both{}).String())
 	assert.Equal(t, pointers, safe.Ref(&both{}).String())
 	assert.Equal(t, "Arg (invalid: the Ref is of a nil *int32)", safe.Ref[int32](nil).String())
