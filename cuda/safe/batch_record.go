@@ -162,51 +162,55 @@ func (b *Batch) copy(op string, n int, to, from copyEnd) error {
 	if !on.same(b.ctx) {
 		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", on.device, b.ctx.device)
 	}
-	return b.moves(op, n, batchCopies, &c, to.memory, from.memory)
+	return b.moves(op, n, batchCopies, &c, nil, to.memory, from.memory)
 }
 
 // BatchFill records a fill: see [Buffer.FillAsync] and [Pinned.FillAsync]. It returns
-// [ErrInvalidArgument] unless T has 1, 2 or 4 bytes, and [ErrContextMismatch] if m is device
+// [ErrInvalidArgument] if T has more than 4,000 bytes, and [ErrContextMismatch] if m is device
 // memory of another context than the Batch. Source: cuMemsetD8Async, cuMemsetD16Async,
-// cuMemsetD32Async.
+// cuMemsetD32Async or cuLaunchKernel.
 func BatchFill[T any](b *Batch, m Memory[T], v T) error {
-	c, err := filling("BatchFill", v, spanOf(m).n)
-	return b.fill("BatchFill", appended, endOf(m), c, err)
+	f, err := filling("BatchFill", v, spanOf(m).n)
+	return b.fill("BatchFill", appended, endOf(m), f, err)
 }
 
 // BatchZero records setting all bytes of m to 0. Its operation is a fill. Source:
 // cuMemsetD8Async.
 func BatchZero[T any](b *Batch, m Memory[T]) error {
-	return b.fill("BatchZero", appended, endOf(m), rt.Copy{Kind: rt.Set8, Size: spanOf(m).size()}, nil)
+	return b.fill("BatchZero", appended, endOf(m), zeroing(spanOf(m).size()), nil)
 }
 
 // SetBatchFill replaces operation n, a fill. It returns [ErrRange] if there is no operation
 // n, [ErrInvalidArgument] if that is no fill, and the errors of [BatchFill].
 func SetBatchFill[T any](b *Batch, n int, m Memory[T], v T) error {
-	c, err := filling("SetBatchFill", v, spanOf(m).n)
-	return b.fill("SetBatchFill", max(n, -1), endOf(m), c, err)
+	f, err := filling("SetBatchFill", v, spanOf(m).n)
+	return b.fill("SetBatchFill", max(n, -1), endOf(m), f, err)
 }
 
-func (b *Batch) fill(op string, n int, m copyEnd, c rt.Copy, err error) error {
-	switch {
-	case b.none() || !m.open():
+func (b *Batch) fill(op string, n int, m copyEnd, f fill, err error) error {
+	at := m.at
+	if b.none() || !m.open() {
 		return &Error{Op: op, Err: ErrClosed}
+	}
+	switch {
 	case err != nil:
 		return err
 	case m.host != nil:
-		if c.Dst, err = m.mapped(op, m.host); err != nil {
+		if at, err = m.mapped(op, m.host); err != nil {
 			return err
 		}
 	case !m.ctx.same(b.ctx):
 		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", m.ctx.device, b.ctx.device)
-	default:
-		c.Dst = m.at
 	}
-	return b.moves(op, n, batchFills, &c, m.memory)
+	c, host, err := f.from(&b.ctx.Handle, b.ctx, at)
+	if err != nil {
+		return wrap(op, err)
+	}
+	return b.moves(op, n, batchFills, &c, host, m.memory)
 }
 
-// moves records a copy or a fill.
-func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, memory ...*memory) error {
+// moves records a copy or a fill, with host as for [rt.Copy.Do] if that is a launch.
+func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, host unsafe.Pointer, memory ...*memory) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, err := b.start(op, n, kind)
@@ -219,7 +223,7 @@ func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, memory ...*m
 	o.uncapturable = c.Kind == rt.Peer
 	b.list.across = b.list.across || o.uncapturable
 	if c.Size > 0 {
-		b.list.words = c.Append(b.list.words)
+		b.list.words = c.Append(b.list.words, host)
 	} else {
 		o.work, b.list.words = 0, rt.NoCall.Append(b.list.words)
 	}

@@ -191,7 +191,6 @@ func TestBatchRefused(t *testing.T) {
 		{"overlap", safe.BatchCopy(b, m, half), safe.ErrOverlap, "BatchCopy"},
 		{"closed memory", safe.BatchCopy(b, gone, h), safe.ErrClosed, "BatchCopy"},
 		{"nil memory", safe.BatchCopy[int32](b, nil, h), safe.ErrClosed, "BatchCopy"},
-		{"fill of 8 bytes", safe.BatchFill(b, buffer[int64](t, x, 1), 1), safe.ErrInvalidArgument, "BatchFill"},
 		{"nil event", b.Record(nil), safe.ErrClosed, "Batch.Record"},
 		{"nil executable", b.LaunchGraph(nil), safe.ErrClosed, "Batch.LaunchGraph"},
 		{"nil function", b.LaunchHostFunc(nil, safe.HostFuncOptions{}), safe.ErrInvalidArgument, "nil"},

@@ -61,6 +61,7 @@ type contextState struct {
 	events    eventPool
 	copies    streamPool // for synchronous copies
 	releases  streamPool // for memory that is freed once its uses have completed
+	fills     atomic.Pointer[fillKernels]
 	releasing sync.Mutex // held to free it
 	spare     spareStreams
 	urgency   atomic.Pointer[priorityRange] // of streams; nil until asked
@@ -192,7 +193,7 @@ func (c *contextCore) Destroy(wait bool) error {
 	}
 	if c.last && !c.emptied {
 		c.emptied = true
-		c.err = errors.Join(c.destroying("Context.Close", c.shared.empty), c.endHeap("Context.Close"))
+		c.err = errors.Join(c.endFills("Context.Close"), c.destroying("Context.Close", c.shared.empty), c.endHeap("Context.Close"))
 	}
 	if c.last {
 		err := c.dropHeap("Context.Close")

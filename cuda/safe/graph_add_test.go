@@ -145,7 +145,6 @@ func TestGraphAddRefuses(t *testing.T) {
 		{"closed argument", saxpyWork(saxpy, 1, closed, y), nil, safe.ErrClosed},
 		{"too few arguments", safe.KernelNode(saxpy, one), nil, nil},
 		{"nil kernel", safe.KernelNode(nil, one), nil, safe.ErrClosed},
-		{"wide fill", safe.FillNode(buffer[float64](t, x, 1), 1), nil, safe.ErrInvalidArgument},
 		{"copy of too much", safe.CopyNode(half, y), nil, safe.ErrRange},
 		{"overlap", safe.CopyNode(y, most), nil, safe.ErrOverlap},
 		{"closed source", safe.CopyNode(y, closed), nil, safe.ErrClosed},

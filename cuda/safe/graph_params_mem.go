@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Memory is the memory of n values of type T: a [Buffer] of a device or [Pinned] memory of
@@ -121,49 +120,55 @@ func (s span[T]) end() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer)
 	return driver.CU_MEMORYTYPE_DEVICE, s.address, nil
 }
 
-// FillNode is a node that sets every value of m to v (a memset): see [Buffer.FillAsync] for
-// the types that can be filled. CUDA changes a fill node of an executable only to memory of
-// the same device. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
-// cuGraphExecMemsetNodeSetParams.
+// FillNode is a node that sets every value of m to v. If T has 1, 2 or 4 bytes, that is a fill
+// node of CUDA (a memset), which it changes in an executable only to memory of the same device;
+// for other types it is a kernel node: see [Buffer.Fill]. Using it returns [ErrInvalidArgument]
+// if T has more than 4,000 bytes. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
+// cuGraphExecMemsetNodeSetParams, cuGraphAddKernelNode, cuGraphKernelNodeSetParams,
+// cuGraphExecKernelNodeSetParams.
 func FillNode[T any](m Memory[T], v T) NodeParams {
 	s := spanOf(m)
-	c, err := filling("", v, s.n)
-	return memsetNode(s, c, err)
+	f, err := filling("", v, s.n)
+	return fillNode(s, f, err)
 }
 
-// ZeroNode is a node that sets every byte of m to 0, for any type T. It is a node of the
-// same type as [FillNode]. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
-// cuGraphExecMemsetNodeSetParams.
+// ZeroNode is a node that sets every byte of m to 0, for any type T: a fill node of CUDA.
+// Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams.
 func ZeroNode[T any](m Memory[T]) NodeParams {
 	s := spanOf(m)
-	return memsetNode(s, rt.Copy{Kind: rt.Set8, Size: s.size()}, nil)
+	return fillNode(s, zeroing(s.size()), nil)
 }
 
-// memsetNode is the memset c of s. err, if not nil, is reported when the node is used.
-func memsetNode[T any](s span[T], c rt.Copy, err error) NodeParams {
-	var ctx driver.CUcontext
-	p := driver.CUDA_MEMSET_NODE_PARAMS{Dst: s.address, Value: uint32(c.Src), ElementSize: 1 << (c.Kind - rt.Set8), Width: c.Size, Height: 1}
-	return NodeParams{other: &funcNode{
-		typ: driver.CU_GRAPH_NODE_TYPE_MEMSET,
-		takes: func(op string, k *retained, _ *graphCore) error {
-			if err := s.retainedBy(op, k); err != nil {
-				return err
-			}
-			ctx = s.memory.ctx.raw
-			if err == nil && s.host != nil {
-				p.Dst, err = s.memory.mapped(op, unsafe.Pointer(s.host))
-			}
-			if err != nil {
-				return wrap(op, err)
-			}
-			return s.some(op)
-		},
-		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return driver.CuGraphAddMemsetNode(n, g, deps, count, &p, ctx)
-		},
-		sets: func(n driver.CUgraphNode) error { return driver.CuGraphMemsetNodeSetParams(n, &p) },
-		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-			return driver.CuGraphExecMemsetNodeSetParams(e, n, &p, ctx)
-		},
-	}}
+// fillNode is the fill f of s. err, if not nil, is reported when the node is used.
+func fillNode[T any](s span[T], f fill, err error) NodeParams {
+	w := &funcNode{typ: f.nodeType()}
+	if err == nil && s.n > 0 {
+		err = s.fills(w, f)
+	}
+	w.takes = func(op string, k *retained, _ *graphCore) error {
+		if err := s.retainedBy(op, k); err != nil {
+			return err
+		}
+		if err != nil {
+			return wrap(op, err)
+		}
+		return s.some(op)
+	}
+	return NodeParams{other: w}
+}
+
+// fills makes w the node of a fill of s.
+func (s span[T]) fills(w *funcNode, f fill) error {
+	b, err := s.memory.acquire("")
+	if err != nil {
+		return err
+	}
+	defer b.Release()
+	at := s.address
+	if s.host != nil {
+		if at, err = b.mapped("", unsafe.Pointer(s.host)); err != nil {
+			return err
+		}
+	}
+	return f.node(w, b.ctx, at)
 }

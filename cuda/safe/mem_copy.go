@@ -271,74 +271,65 @@ func (b *block) copiedInContext() bool {
 // when the memory is cleared. It returns [ErrCapturing] if a stream that uses b is
 // capturing.
 // Source: cuMemsetD8Async, cuStreamSynchronize.
-func (b *Buffer[T]) Zero() error {
-	return b.setNow("Buffer.Zero", rt.Copy{Kind: rt.Set8, Size: b.Size()})
-}
+func (b *Buffer[T]) Zero() error { return b.setNow("Buffer.Zero", zeroing(b.Size())) }
 
 // ZeroAsync enqueues [Buffer.Zero].
 // Source: cuMemsetD8Async.
 func (b *Buffer[T]) ZeroAsync(s *Stream) error {
-	return b.set("Buffer.ZeroAsync", s, rt.Copy{Kind: rt.Set8, Size: b.Size()})
+	return b.set("Buffer.ZeroAsync", s, zeroing(b.Size()))
 }
 
 // Fill sets every value of the Buffer to v. It waits for all work that uses b, and
-// returns when the memory is set. It returns [ErrInvalidArgument] unless T has 1, 2 or 4
-// bytes, and [ErrCapturing] if a stream that uses b is capturing.
-// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async, cuStreamSynchronize.
+// returns when the memory is set. Values of other sizes than 1, 2 and 4 bytes are set by a
+// kernel of this package, which CUDA loads with the first of them in a context: work that is
+// enqueued later then waits for all work that was enqueued before. Fill returns
+// [ErrInvalidArgument] if T has more than 4,000 bytes, and [ErrCapturing] if a stream that uses
+// b is capturing.
+// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel,
+// cuStreamSynchronize.
 func (b *Buffer[T]) Fill(v T) error {
 	const op = "Buffer.Fill"
-	c, err := filling(op, v, b.Len())
+	f, err := filling(op, v, b.Len())
 	if err != nil {
 		return err
 	}
-	return b.setNow(op, c)
+	return b.setNow(op, f)
 }
 
 // FillAsync enqueues [Buffer.Fill].
-// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async.
+// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
 func (b *Buffer[T]) FillAsync(s *Stream, v T) error {
 	const op = "Buffer.FillAsync"
-	c, err := filling(op, v, b.Len())
+	f, err := filling(op, v, b.Len())
 	if err != nil {
 		return err
 	}
-	return b.set(op, s, c)
+	return b.set(op, s, f)
 }
 
-// filling describes a memset of n values to v.
-func filling[T any](op string, v T, n int) (rt.Copy, error) {
-	c := rt.Copy{Size: uint64(n)}
-	p := unsafe.Pointer(&v)
-	switch unsafe.Sizeof(v) {
-	case 1:
-		c.Kind, c.Src = rt.Set8, driver.CUdeviceptr(*(*uint8)(p))
-	case 2:
-		c.Kind, c.Src = rt.Set16, driver.CUdeviceptr(*(*uint16)(p))
-	case 4:
-		c.Kind, c.Src = rt.Set32, driver.CUdeviceptr(*(*uint32)(p))
-	default:
-		return c, refuse(op, ErrInvalidArgument, "a value has %d bytes, but the device can fill only with values of 1, 2 or 4", unsafe.Sizeof(v))
-	}
-	return c, nil
-}
-
-func (b *Buffer[T]) setNow(op string, c rt.Copy) error {
+func (b *Buffer[T]) setNow(op string, f fill) error {
 	m, err := b.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer m.Release()
-	c.Dst = b.address
-	return m.copyNow(op, &c, nil, m)
+	c, host, err := f.at(m.ctx, b.address)
+	if err != nil {
+		return wrap(op, err)
+	}
+	return m.copyNow(op, &c, host, m)
 }
 
-func (b *Buffer[T]) set(op string, s *Stream, c rt.Copy) error {
+func (b *Buffer[T]) set(op string, s *Stream, f fill) error {
 	m, err := b.lockable(op)
 	if err != nil {
 		return err
 	}
-	c.Dst = b.address
-	err = s.copy(op, &c, nil, m)
+	c, host, err := f.from(&m.Handle, m.ctx, b.address)
+	if err != nil {
+		return wrap(op, err)
+	}
+	err = s.copy(op, &c, host, m)
 	runtime.KeepAlive(b) // as it is not acquired
 	return err
 }

@@ -42,7 +42,12 @@ func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
 	if err != nil {
 		return err
 	}
-	return s.onHost(op, &c, m, from)
+	sc, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer sc.Release()
+	return sc.onHost(op, &c, nil, m, from)
 }
 
 // between describes a copy from src to h.
@@ -59,62 +64,78 @@ func (h *Pinned[T]) between(op string, src *Pinned[T]) (rt.Copy, error) {
 // capturing, and [ErrInvalidArgument] if the device cannot access h.
 // Source: cuMemsetD8Async, cuStreamSynchronize.
 func (h *Pinned[T]) Zero() error {
-	return h.setNow("Pinned.Zero", rt.Copy{Kind: rt.Set8, Size: h.Size()})
+	return h.setNow("Pinned.Zero", zeroing(h.Size()))
 }
 
 // ZeroAsync enqueues [Pinned.Zero] on a stream of any context. Do not read or write h
 // before the work has completed.
 // Source: cuMemsetD8Async.
 func (h *Pinned[T]) ZeroAsync(s *Stream) error {
-	return h.set("Pinned.ZeroAsync", s, rt.Copy{Kind: rt.Set8, Size: h.Size()})
+	return h.set("Pinned.ZeroAsync", s, zeroing(h.Size()))
 }
 
-// Fill has the device set every value of h to v. It returns [ErrInvalidArgument] unless T
-// has 1, 2 or 4 bytes. Otherwise it behaves as [Pinned.Zero].
-// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async, cuStreamSynchronize.
+// Fill has the device set every value of h to v, as [Buffer.Fill] does for a buffer. It returns
+// [ErrInvalidArgument] if T has more than 4,000 bytes. Otherwise it behaves as [Pinned.Zero].
+// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel,
+// cuStreamSynchronize.
 func (h *Pinned[T]) Fill(v T) error {
 	const op = "Pinned.Fill"
-	c, err := filling(op, v, h.Len())
+	f, err := filling(op, v, h.Len())
 	if err != nil {
 		return err
 	}
-	return h.setNow(op, c)
+	return h.setNow(op, f)
 }
 
 // FillAsync enqueues [Pinned.Fill] on a stream of any context. Do not read or write h
 // before the work has completed.
-// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async.
+// Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
 func (h *Pinned[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pinned.FillAsync"
-	c, err := filling(op, v, h.Len())
+	f, err := filling(op, v, h.Len())
 	if err != nil {
 		return err
 	}
-	return h.set(op, s, c)
+	return h.set(op, s, f)
 }
 
-func (h *Pinned[T]) setNow(op string, c rt.Copy) error {
+func (h *Pinned[T]) setNow(op string, f fill) error {
 	m, err := h.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer m.Release()
-	if c.Dst, err = m.mapped(op, h.data); err != nil {
+	at, err := m.mapped(op, h.data)
+	if err != nil {
 		return err
 	}
-	return m.copyNow(op, &c, nil, m)
+	c, host, err := f.at(m.ctx, at)
+	if err != nil {
+		return wrap(op, err)
+	}
+	return m.copyNow(op, &c, host, m)
 }
 
-func (h *Pinned[T]) set(op string, s *Stream, c rt.Copy) error {
+func (h *Pinned[T]) set(op string, s *Stream, f fill) error {
 	m, err := h.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer m.Release()
-	if c.Dst, err = m.mapped(op, h.data); err != nil {
+	at, err := m.mapped(op, h.data)
+	if err != nil {
 		return err
 	}
-	return s.onHost(op, &c, m)
+	sc, err := s.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer sc.Release()
+	c, host, err := f.at(sc.ctx, at)
+	if err != nil {
+		return wrap(op, err)
+	}
+	return sc.onHost(op, &c, host, m)
 }
 
 // mapped returns the address at which devices access the block's host memory at data.
@@ -128,17 +149,12 @@ func (b *block) mapped(op string, data unsafe.Pointer) (driver.CUdeviceptr, erro
 	return b.address + driver.CUdeviceptr(uintptr(data)-uintptr(b.host)), nil
 }
 
-// onHost enqueues a copy or a memset of pinned memory, which is portable: the stream may
+// onHost enqueues a copy or a fill of pinned memory, which is portable: the stream may
 // belong to any context.
-func (s *Stream) onHost(op string, c *rt.Copy, blocks ...*block) error {
-	sc, err := s.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer sc.Release()
+func (s *streamCore) onHost(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
 	if c.Size == 0 {
 		return nil
 	}
-	c.Context, c.Stream = sc.callContext, sc.raw
-	return sc.enqueue(op, 1, blocks, "", func() error { return check(op, c.Do(nil)) })
+	c.Context, c.Stream = s.callContext, s.raw
+	return s.enqueue(op, 1, blocks, "", func() error { return check(op, c.Do(host)) })
 }

@@ -18,17 +18,18 @@ func (b *Pitched[T]) Zero() error { return b.setNow("Pitched.Zero", b.zero()) }
 // Source: cuMemsetD2D8Async.
 func (b *Pitched[T]) ZeroAsync(s *Stream) error { return b.set("Pitched.ZeroAsync", s, b.zero()) }
 
-// zero describes a memset of a row to 0.
-func (b *Pitched[T]) zero() rt.Copy {
+// zero describes setting a row to 0.
+func (b *Pitched[T]) zero() fill {
 	var zero T
-	return rt.Copy{Kind: rt.Set8, Size: uint64(b.Extent().Width) * uint64(unsafe.Sizeof(zero))}
+	return zeroing(uint64(b.Extent().Width) * uint64(unsafe.Sizeof(zero)))
 }
 
-// Fill sets every value to v. It waits for all work that uses b, and returns when the
-// memory is set. It returns [ErrInvalidArgument] unless T has 1, 2 or 4 bytes, b is
-// device memory and not an array, and its pitch is a multiple of T's size. It returns
-// [ErrCapturing] if a stream that uses b is capturing.
-// Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async, cuStreamSynchronize.
+// Fill sets every value to v, as [Buffer.Fill] does for a buffer. It waits for all work that
+// uses b, and returns when the memory is set. It returns [ErrInvalidArgument] unless T has at
+// most 4,000 bytes and b is device memory, and not an array, and if T has 2 or 4 bytes and the
+// pitch is not a multiple of that. It returns [ErrCapturing] if a stream that uses b is capturing.
+// Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async or cuLaunchKernel,
+// cuStreamSynchronize.
 func (b *Pitched[T]) Fill(v T) error {
 	const op = "Pitched.Fill"
 	row, err := filling(op, v, b.Extent().Width)
@@ -39,7 +40,7 @@ func (b *Pitched[T]) Fill(v T) error {
 }
 
 // FillAsync enqueues [Pitched.Fill], as [Pitched.ZeroAsync] does.
-// Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async.
+// Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async or cuLaunchKernel.
 func (b *Pitched[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pitched.FillAsync"
 	row, err := filling(op, v, b.Extent().Width)
@@ -49,7 +50,7 @@ func (b *Pitched[T]) FillAsync(s *Stream, v T) error {
 	return b.set(op, s, row)
 }
 
-func (b *Pitched[T]) setNow(op string, row rt.Copy) error {
+func (b *Pitched[T]) setNow(op string, row fill) error {
 	m, err := b.setting(op, row)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (b *Pitched[T]) setNow(op string, row rt.Copy) error {
 	})
 }
 
-func (b *Pitched[T]) set(op string, s *Stream, row rt.Copy) error {
+func (b *Pitched[T]) set(op string, s *Stream, row fill) error {
 	m, err := b.setting(op, row)
 	if err != nil {
 		return err
@@ -81,25 +82,27 @@ func (b *Pitched[T]) set(op string, s *Stream, row rt.Copy) error {
 	})
 }
 
-// setting checks a memset of rows and acquires the block.
-func (b *Pitched[T]) setting(op string, row rt.Copy) (*block, error) {
+// setting checks a fill of rows, and acquires the block. It loads the kernel for the fill, if it
+// takes one, which must not happen with the stream locked.
+func (b *Pitched[T]) setting(op string, row fill) (*block, error) {
 	m, err := b.acquire(op)
 	if err != nil {
 		return nil, err
 	}
-	width := map[rt.CopyKind]uint64{rt.Set8: 1, rt.Set16: 2, rt.Set32: 4}[row.Kind]
+	width := map[rt.CopyKind]uint64{rt.Set8: 1, rt.Set16: 2, rt.Set32: 4}[row.memset.Kind]
 	switch {
 	case b.kind != driver.CU_MEMORYTYPE_DEVICE:
 		err = refuse(op, ErrInvalidArgument, "only device memory can be filled, not host memory or an array")
+	case row.value != nil:
+		_, err = row.rows(m.ctx, b.address, b.pitch, 1)
+		err = wrap(op, err)
 	case b.pitch%width != 0:
 		err = refuse(op, ErrInvalidArgument, "the pitch of %d bytes is not a multiple of the values' size of %d", b.pitch, width)
-	default:
-		return m, nil
 	}
-	if m != nil {
+	if err != nil && m != nil {
 		m.Release()
 	}
-	return nil, err
+	return m, err
 }
 
 // sliced are rows as memsets take them: slices of so many rows each.
@@ -117,21 +120,32 @@ func (p *place) rowsOf(all byteExtent) sliced {
 }
 
 // setRows calls CUDA once for each slice, with the context current.
-func (p *place) setRows(row rt.Copy, rows sliced, from, to int, s driver.CUstream) error {
+func (p *place) setRows(row fill, rows sliced, from, to int, s driver.CUstream) error {
 	for i := from; i < to; i++ {
-		at := p.address + driver.CUdeviceptr(uint64(i)*p.rows*p.pitch)
-		var err error
-		switch row.Kind {
-		case rt.Set8:
-			err = driver.CuMemsetD2D8Async(at, p.pitch, uint8(row.Src), row.Size, rows.height, s)
-		case rt.Set16:
-			err = driver.CuMemsetD2D16Async(at, p.pitch, uint16(row.Src), row.Size, rows.height, s)
-		default:
-			err = driver.CuMemsetD2D32Async(at, p.pitch, uint32(row.Src), row.Size, rows.height, s)
-		}
-		if err != nil {
+		if err := p.setSlice(row, p.address+driver.CUdeviceptr(uint64(i)*p.rows*p.pitch), rows.height, s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (p *place) setSlice(row fill, at driver.CUdeviceptr, height uint64, s driver.CUstream) error {
+	value, width := row.memset.Src, row.memset.Size
+	switch {
+	case row.value != nil:
+		l, err := row.rows(p.memory.ctx, at, p.pitch, height)
+		if err != nil {
+			return err
+		}
+		if code, _ := rt.Batch(0, s, l.list(), 1, false); code != 0 {
+			return code
+		}
+		return nil
+	case row.memset.Kind == rt.Set8:
+		return driver.CuMemsetD2D8Async(at, p.pitch, uint8(value), width, height, s)
+	case row.memset.Kind == rt.Set16:
+		return driver.CuMemsetD2D16Async(at, p.pitch, uint16(value), width, height, s)
+	default:
+		return driver.CuMemsetD2D32Async(at, p.pitch, uint32(value), width, height, s)
+	}
 }

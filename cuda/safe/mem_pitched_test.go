@@ -368,8 +368,6 @@ func TestPitchedFill(t *testing.T) {
 	require.NoError(t, err)
 	own, err := safe.PitchedOf(make([]uint16, 10), safe.Extent{Width: 2, Height: 2}, 0)
 	require.NoError(t, err)
-	assert.ErrorIs(t, doubles.Fill(1), safe.ErrInvalidArgument)
-	assert.ErrorIs(t, doubles.FillAsync(s, 1), safe.ErrInvalidArgument)
 	assert.ErrorIs(t, odd.Fill(1), safe.ErrInvalidArgument)
 	assert.NoError(t, odd.Zero())
 	assert.ErrorIs(t, pinned.Fill(1), safe.ErrInvalidArgument)

@@ -136,7 +136,11 @@ func (m *moduleCore) Destroy(wait bool) error {
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &m.ctx.shared.frees}
 	}
-	const op = "Module.Close"
+	return m.unload("Module.Close")
+}
+
+// unload unloads the module, which waits for its running kernels.
+func (m *moduleCore) unload(op string) error {
 	if m.library != 0 { // which outlives a reset, and later contexts would load it, too
 		return m.ctx.releasing(op, func() error {
 			return hostWaits.with(0, func() error { return driver.CuLibraryUnload(m.library) })

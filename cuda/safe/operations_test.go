@@ -44,6 +44,12 @@ func also[T closer](w *world, c T, err error) (T, error) {
 	return c, err
 }
 
+// wide is a as values that a memset cannot set.
+func (w *world) wide() *safe.Buffer[int64] {
+	b, _ := safe.Cast[int64](w.a)
+	return b
+}
+
 // newWorld returns a world whose stream s is non-blocking.
 func newWorld() (*world, error) {
 	return newWorldOf(1, func(w *world) (*safe.Stream, error) {
@@ -296,6 +302,8 @@ var operations = []operation{
 	{"Buffer.ZeroAsync", func(w *world) error { return w.a.ZeroAsync(w.t) }},
 	{"Buffer.Fill", func(w *world) error { return w.a.Fill(3) }},
 	{"Buffer.FillAsync", func(w *world) error { return w.a.FillAsync(w.s, 3) }},
+	{"Buffer.Fill", func(w *world) error { return w.wide().Fill(3) }}, // by a kernel
+	{"Buffer.FillAsync", func(w *world) error { return w.wide().FillAsync(w.s, 3) }},
 	{"Context.PersistingL2", func(w *world) error { _, err := w.x.PersistingL2(); return err }},
 	{"Context.SetPersistingL2", func(w *world) error { return w.x.SetPersistingL2(1 << 20) }},
 	{"Context.ResetPersistingL2", func(w *world) error { return w.x.ResetPersistingL2() }},

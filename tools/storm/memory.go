@@ -47,6 +47,16 @@ func init() {
 		}, allow: placed},
 		{name: "memory.close", weight: 4, run: func(t *task) error { return t.buffers.get(t.rng).Close() }},
 		{name: "memory.fill", weight: 4, run: func(t *task) error { return t.buffers.get(t.rng).Fill(2) }},
+		{name: "memory.fillwide", weight: 3, run: func(t *task) error { // by a kernel
+			b, err := safe.Cast[complex64](t.buffers.get(t.rng))
+			if err != nil {
+				return err
+			}
+			if t.yes(50) {
+				return b.Fill(2)
+			}
+			return b.FillAsync(t.stream(), 2)
+		}, allow: append([]error{safe.ErrInvalidArgument}, placed...)},
 		{name: "memory.copy", weight: 4, run: func(t *task) error { return t.buffers.get(t.rng).CopyFrom(t.buffers.get(t.rng)) }, allow: placed},
 		{name: "memory.read", weight: 6, run: func(t *task) error {
 			b := t.buffers.get(t.rng)

@@ -2,8 +2,8 @@
 
 #include "rt_internal.h"
 
-/* launch is a call of cuLaunchKernel or cuLaunchKernelEx. Each argument is its size in words, and its value. */
-static CUresult launch(unsigned long long *w, CUstream stream)
+/* rt_enqueue_launch calls cuLaunchKernel or cuLaunchKernelEx. Each argument is its size in words, and its value. */
+CUresult rt_enqueue_launch(unsigned long long *w, CUstream stream)
 {
 	unsigned *dims = (unsigned *)(w + 1), nargs = dims[7], count = dims[8];
 	CUfunction f = (CUfunction)w[0];
@@ -24,7 +24,7 @@ static CUresult one(unsigned what, unsigned long long *w, CUstream stream)
 {
 	switch (what) {
 	case RT_LAUNCH:
-		return launch(w, stream);
+		return rt_enqueue_launch(w, stream);
 	case RT_COPY: {
 		struct rt_copy c = {.stream = (uintptr_t)stream, .kind = w[0], .dst = w[1], .src = w[2], .size = w[3]};
 

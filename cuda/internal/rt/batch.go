@@ -81,11 +81,15 @@ func (a *Arg) append(list []uint64) []uint64 {
 	return append(list, 2, a.A, a.B)
 }
 
-// Append appends the copy or memset, without its contexts and waits. Host addresses are in
-// c.Dst and c.Src.
-func (c *Copy) Append(list []uint64) []uint64 {
-	if c.Kind == Peer {
+// Append appends the copy, memset or launch, without its contexts and waits. Host addresses are in
+// c.Dst and c.Src. host is the list of a launch, as for [Copy.Do].
+func (c *Copy) Append(list []uint64, host unsafe.Pointer) []uint64 {
+	switch c.Kind {
+	case Peer:
 		return CopyCall.Append(list, uint64(c.Kind), uint64(c.Dst), uint64(c.Src), c.Size, uint64(c.DstContext), uint64(c.SrcContext))
+	case FillLaunch:
+		launch := (*uint64)(host)
+		return append(list, unsafe.Slice(launch, *launch>>32)...)
 	}
 	return CopyCall.Append(list, uint64(c.Kind), uint64(c.Dst), uint64(c.Src), c.Size)
 }

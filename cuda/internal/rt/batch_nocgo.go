@@ -56,6 +56,19 @@ func (w words) copy(stream driver.CUstream) Copy {
 	return c
 }
 
+// launch makes args those of a launch without attributes, and returns its function and their number.
+// params has room for one more than the kernel's arguments.
+func (w words) launch(args *callArgs, params []unsafe.Pointer, stream driver.CUstream) (fn uintptr, n int) {
+	d := (*[8]uint32)(unsafe.Pointer(w.at(1))) // as in dims
+	w.pointInto(params, 6, d[7])
+	args.words[0] = *w.first
+	for i, n := range d[:7] {
+		args.words[1+i] = uint64(n)
+	}
+	args.words[8], args.params = uint64(stream), unseen(unsafe.Pointer(&params[0]))
+	return cu.launchKernel, 11
+}
+
 // A chunk is calls of a list that enter C once.
 type chunk struct {
 	n, used int // calls, and elements of params
@@ -74,19 +87,12 @@ func (k *chunk) add(w words, stream driver.CUstream) bool {
 	n, args, call := 2, &k.args[k.n], Call(uint32(*w.first))
 	switch w = w.from(1); call {
 	case LaunchCall:
-		d := (*[8]uint32)(unsafe.Pointer(w.at(1))) // as in dims
-		params, count := k.params[k.used:], int(d[7])
+		params, count := k.params[k.used:], int(*w.at(4)>>32)
 		if *w.at(5) > 0 || count >= len(params) {
 			return false
 		}
 		k.used += count + 1
-		w.pointInto(params, 6, d[7])
-		args.words[0] = *w.first
-		for i, n := range d[:7] {
-			args.words[1+i] = uint64(n)
-		}
-		args.words[8], args.params = uint64(stream), unseen(unsafe.Pointer(&params[0]))
-		fn, n = cu.launchKernel, 11
+		fn, n = w.launch(args, params, stream)
 	case CopyCall:
 		c := w.copy(stream)
 		fn, n = c.onDevice(&args.words)

@@ -9,13 +9,17 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// Do enqueues a copy or memset, and waits for the stream if c.Wait is set. host is the
-// host side of the copy.
+// mostOfFill is the most arguments of the launch of a [Copy].
+const mostOfFill = 7
+
+// Do enqueues a copy, a memset or a launch, and waits for the stream if c.Wait is set. host is the
+// host side of the copy, or the list with the launch.
 func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 	var l list
 	l.inHome(Home{Context: c.Home, ID: c.ID}, c.Context)
 	l.notLegacy(c.Stream)
 	var with hostArgs
+	var params [mostOfFill + 1]unsafe.Pointer
 	enqueue := l.next()
 	switch c.Kind {
 	case HostToDevice:
@@ -24,6 +28,9 @@ func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 	case DeviceToHost:
 		with = hostArgs{host: host, rest: [8]uint64{uint64(c.Src), c.Size, uint64(c.Stream)}}
 		enqueue.set(cu.copyDtoH, unsafe.Pointer(&with.host), 4)
+	case FillLaunch:
+		fn, n := words{(*uint64)(host)}.from(1).launch(&l.call, params[:], c.Stream)
+		enqueue.set(fn, unsafe.Pointer(&l.call), n)
 	default:
 		fn, n := c.onDevice(&l.call.words)
 		enqueue.set(fn, unsafe.Pointer(&l.call), n)
@@ -34,6 +41,8 @@ func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 	}
 	r := l.do()
 	runtime.KeepAlive(&with)
+	runtime.KeepAlive(&params)
+	runtime.KeepAlive(host)
 	if r != 0 || wait == nil {
 		return r
 	}

@@ -317,12 +317,14 @@ CUresult rt_enqueue_copy(struct rt_copy *c, void *host)
 		return rt_cu.cuMemsetD8Async(c->dst, c->src, c->size, stream);
 	case RT_SET16:
 		return rt_cu.cuMemsetD16Async(c->dst, c->src, c->size, stream);
-	default:
+	case RT_SET32:
 		return rt_cu.cuMemsetD32Async(c->dst, c->src, c->size, stream);
+	default: /* RT_FILL_LAUNCH */
+		return rt_enqueue_launch((unsigned long long *)host + 1, stream);
 	}
 }
 
-/* rt_copy enqueues a copy or a memset, and waits for the stream if c->wait is set. */
+/* rt_copy enqueues a copy, a memset or a launch, and waits for the stream if c->wait is set. */
 CUresult rt_copy(unsigned char *what, unsigned char *host)
 {
 	struct rt_copy *c = (struct rt_copy *)what;

@@ -101,10 +101,11 @@ type KernelNode struct {
 	Call        NodeCall
 }
 
-// CopyKind is the direction of a copy, or the element size of a memset.
+// CopyKind is the direction of a copy, the element size of a memset, or a launch that fills memory.
 type CopyKind uint32
 
-// The kinds of [Copy]. A memset has its value in Src, and its number of elements in Size.
+// The kinds of [Copy]. A memset has its value in Src, and its number of elements in Size. A launch
+// is one that [Launch.Append] has appended to a list, whose address is the host of [Copy.Do].
 const (
 	HostToDevice CopyKind = iota
 	DeviceToHost
@@ -114,9 +115,10 @@ const (
 	Set8
 	Set16
 	Set32
+	FillLaunch
 )
 
-// Copy is a copy or a memset on a stream.
+// Copy is a copy, a memset or a fill on a stream.
 type Copy struct {
 	Context                driver.CUcontext
 	Stream                 driver.CUstream

@@ -73,8 +73,8 @@ _Static_assert(sizeof(struct rt_launch) == 80, "Launch");
 
 CUresult rt_launch(unsigned char *launch, unsigned char *args);
 
-/* A copy, or a memset with the value in src and the number of elements in size. */
-enum { RT_HTOD, RT_DTOH, RT_DTOD, RT_PEER, RT_HTOH, RT_SET8, RT_SET16, RT_SET32 };
+/* A copy, a memset with the value in src and the number of elements in size, or a launch, whose list is the host memory. */
+enum { RT_HTOD, RT_DTOH, RT_DTOD, RT_PEER, RT_HTOH, RT_SET8, RT_SET16, RT_SET32, RT_FILL_LAUNCH };
 
 struct rt_copy {
 	uintptr_t context, stream;

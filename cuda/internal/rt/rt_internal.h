@@ -70,6 +70,8 @@ CUresult rt_legacy(CUstream stream);
 void rt_fill(void **params, struct rt_arg *a, unsigned n);
 /* rt_enqueue_copy enqueues a copy or a memset. The context and the waits of c are the caller's. */
 CUresult rt_enqueue_copy(struct rt_copy *c, void *host);
+/* rt_enqueue_launch enqueues the launch of a list, from the word after its header on. */
+CUresult rt_enqueue_launch(unsigned long long *words, CUstream stream);
 /* rt_enqueue_host enqueues a host function. A negative mode selects cuLaunchHostFunc, which has no modes. */
 CUresult rt_enqueue_host(CUstream stream, uintptr_t token, int mode);
 /* 1 while the driver calls this thread, and between rt_enter with RT_FOREIGN and rt_leave. */

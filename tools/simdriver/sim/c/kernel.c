@@ -300,6 +300,24 @@ static bool draw(struct item *i)
 	return true;
 }
 
+/* rows_of_words is what package safe fills memory by: rows of words, each of which a thread takes from the value. */
+static bool rows_of_words(struct item *i)
+{
+	size_t word = i->kernel->name[strlen("cudabind_fill")] - '0';
+	uint64_t to = u64(i, 0), pitch = u64(i, 1), rows = u64(i, 2), all = u64(i, 3);
+	uint32_t step = u32(i, 4), words = u32(i, 5), columns = i->grid[0] * i->threads[0];
+	char *value = i->params[6];
+
+	for (uint64_t r = 0; r < rows; r++) {
+		char *row = at(i, to + r * pitch, all * word);
+
+		for (uint64_t k = 0; row && k < all; k++)
+			if (k % step < columns)
+				memcpy(row + k * word, value + k % step % words * word, word);
+	}
+	return true;
+}
+
 /* The sizes of the parameters are those of the test data: another kernel of that name is not this one. */
 #define BUILTIN(name, run, ...) {name, run, (const unsigned short[]){__VA_ARGS__, 0}},
 static const struct builtin {
@@ -328,6 +346,12 @@ static const struct builtin {
 	BUILTIN("many", many, 1, 2, 4, 8, 4, 8, 8)
 	BUILTIN("shared", shared, 8, 4)
 	BUILTIN("trap", trap, 0)
+	BUILTIN("cudabind_fill8_64", rows_of_words, 8, 8, 8, 8, 4, 4, 64)
+	BUILTIN("cudabind_fill4_64", rows_of_words, 8, 8, 8, 8, 4, 4, 64)
+	BUILTIN("cudabind_fill1_64", rows_of_words, 8, 8, 8, 8, 4, 4, 64)
+	BUILTIN("cudabind_fill8_4000", rows_of_words, 8, 8, 8, 8, 4, 4, 4000)
+	BUILTIN("cudabind_fill4_4000", rows_of_words, 8, 8, 8, 8, 4, 4, 4000)
+	BUILTIN("cudabind_fill1_4000", rows_of_words, 8, 8, 8, 8, 4, 4, 4000)
 	BUILTIN("condition", condition, 8, 8)
 	BUILTIN("choose", choose, 8, 8)
 	BUILTIN("jacobi", jacobi, 8, 8, 8, 8, 4)

@@ -1,0 +1,194 @@
+package safe
+
+import (
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// A fill sets memory to copies of a value. For a value of 1, 2 or 4 bytes it is a memset, for any other
+// the launch of a kernel of this package: on an H200, that took as long as a memset, and what can be
+// made of memsets and copies alone took 3 to 700 times as long.
+type fill struct {
+	memset rt.Copy // of n values; Dst is not set
+	value  []byte  // nil for a memset
+	n      int
+}
+
+// mostOfValue is the size of the largest value that a kernel of this package takes.
+const mostOfValue = 4000
+
+// filling describes setting n values to v.
+func filling[T any](op string, v T, n int) (fill, error) {
+	f := fill{memset: rt.Copy{Size: uint64(n)}, n: n}
+	p, size := unsafe.Pointer(&v), unsafe.Sizeof(v)
+	switch {
+	case size == 1:
+		f.memset.Kind, f.memset.Src = rt.Set8, driver.CUdeviceptr(*(*uint8)(p))
+	case size == 2:
+		f.memset.Kind, f.memset.Src = rt.Set16, driver.CUdeviceptr(*(*uint16)(p))
+	case size == 4:
+		f.memset.Kind, f.memset.Src = rt.Set32, driver.CUdeviceptr(*(*uint32)(p))
+	case size <= mostOfValue:
+		f.value = append(f.value, unsafe.Slice((*byte)(p), size)...)
+	default:
+		return f, refuse(op, ErrInvalidArgument, "a value has %d bytes, but the device can fill with values of up to %d: copy it instead", size, mostOfValue)
+	}
+	return f, nil
+}
+
+// zeroing describes setting bytes to 0.
+func zeroing(bytes uint64) fill { return fill{memset: rt.Copy{Kind: rt.Set8, Size: bytes}} }
+
+// at returns the fill of the memory at an address, as package rt takes it with host. c is acquired.
+// Nothing is locked, as the driver may have to load the kernel.
+func (f *fill) at(c *contextCore, address driver.CUdeviceptr) (call rt.Copy, host unsafe.Pointer, err error) {
+	call = f.memset
+	call.Dst = address
+	if f.value == nil || f.n == 0 {
+		return call, nil, nil
+	}
+	l, err := f.rows(c, address, 0, 1)
+	if err != nil {
+		return call, nil, err
+	}
+	call.Kind = rt.FillLaunch
+	return call, unsafe.Pointer(&l.list()[0]), nil
+}
+
+// from is at for a context that is not acquired, and that a handle keeps.
+func (f *fill) from(keeper *lifetime.Handle, c *contextCore, address driver.CUdeviceptr) (call rt.Copy, host unsafe.Pointer, err error) {
+	if f.value != nil {
+		if !keeper.Acquire() {
+			return call, nil, ErrClosed
+		}
+		defer keeper.Release()
+	}
+	return f.at(c, address)
+}
+
+// A fillLaunch is the launch of a kernel that fills rows with a value.
+type fillLaunch struct {
+	function    driver.CUfunction
+	grid, block [3]uint32
+	args        [7]rt.Arg
+	value       []byte
+}
+
+// rows returns the launch for rows of n values, with a pitch in bytes from row to row.
+func (f *fill) rows(c *contextCore, address driver.CUdeviceptr, pitch, rows uint64) (l fillLaunch, err error) {
+	word, room := f.word(uint64(address)|pitch), uint64(fillRooms[0])
+	if len(f.value) > fillRooms[0] {
+		room = mostOfValue
+	}
+	kernels, err := c.fillKernels()
+	if err != nil {
+		return l, err
+	}
+	if l.function, err = kernels.function(word, room); err != nil {
+		return l, err
+	}
+	words := uint64(len(f.value)) / word
+	all := uint64(f.n) * words // words of a row
+	step := l.shape(all, words, rows, kernels.blocks) / words * words
+	l.value = make([]byte, room)
+	copy(l.value, f.value)
+	l.args = [7]rt.Arg{nearArg(uint64(address), 8), nearArg(pitch, 8), nearArg(rows, 8), nearArg(all, 8), nearArg(step, 4), nearArg(words, 4),
+		{Pointer: unsafe.Pointer(&l.value[0]), Tag: rt.Tag(rt.Far, uintptr(room))}}
+	return l, nil
+}
+
+func nearArg(v uint64, size uintptr) rt.Arg { return rt.Arg{Tag: rt.Tag(rt.Near, size), A: v} }
+
+// word returns the largest unit, of 8, 4 or 1 bytes, of which the value and the places are multiples.
+func (f *fill) word(places uint64) uint64 {
+	for _, unit := range fillWords {
+		if (places|uint64(len(f.value)))%unit == 0 {
+			return unit
+		}
+	}
+	return 1
+}
+
+// shape chooses blocks of 256 threads for rows of so many words, and at most as many blocks as keep the
+// device busy, but a thread for each word of the value. It returns the number of threads of a row.
+func (l *fillLaunch) shape(all, words, rows, most uint64) (threads uint64) {
+	const size = 256
+	x := uint64(size)
+	for rows > 1 && x > 1 && x/2 >= all {
+		x /= 2
+	}
+	y := size / x
+	if rows == 1 {
+		y = 1
+	}
+	columns := max(min((all-1)/x+1, most), (words-1)/x+1)
+	l.block = [3]uint32{uint32(x), uint32(y), 1}
+	l.grid = [3]uint32{uint32(columns), uint32(min((rows-1)/y+1, max(most/columns, 1), 1<<16-1)), 1}
+	return columns * x
+}
+
+// list returns the launch as a list for package rt.
+func (l *fillLaunch) list() []uint64 {
+	launch := rt.Launch{Function: l.function, Args: uint32(len(l.args)), Config: driver.CUlaunchConfig{
+		GridDimX: l.grid[0], GridDimY: l.grid[1], GridDimZ: 1, BlockDimX: l.block[0], BlockDimY: l.block[1], BlockDimZ: 1,
+	}}
+	return launch.Append(nil, &l.args[0])
+}
+
+// nodeType is the type of a node that fills.
+func (f *fill) nodeType() driver.CUgraphNodeType {
+	if f.value != nil {
+		return driver.CU_GRAPH_NODE_TYPE_KERNEL
+	}
+	return driver.CU_GRAPH_NODE_TYPE_MEMSET
+}
+
+// node sets how w adds and changes the node that fills memory at an address. c is acquired.
+func (f *fill) node(w *funcNode, c *contextCore, address driver.CUdeviceptr) error {
+	if f.value != nil {
+		return f.kernelNode(w, c, address)
+	}
+	p := driver.CUDA_MEMSET_NODE_PARAMS{Dst: address, Value: uint32(f.memset.Src), ElementSize: 1 << (f.memset.Kind - rt.Set8), Width: f.memset.Size, Height: 1}
+	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+		return driver.CuGraphAddMemsetNode(n, g, deps, count, &p, c.raw)
+	}
+	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphMemsetNodeSetParams(n, &p) }
+	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+		return driver.CuGraphExecMemsetNodeSetParams(e, n, &p, c.raw)
+	}
+	return nil
+}
+
+func (f *fill) kernelNode(w *funcNode, c *contextCore, address driver.CUdeviceptr) error {
+	l, err := f.rows(c, address, 0, 1)
+	if err != nil {
+		return err
+	}
+	do := func(n rt.KernelNode, deps *driver.CUgraphNode) (driver.CUgraphNode, error) {
+		n.Context, n.Function, n.Grid, n.Block, n.Args = c.raw, l.function, l.grid, l.block, uint32(len(l.args))
+		if !c.shared.begin(0) {
+			return 0, rt.CodeReset
+		}
+		defer c.shared.end(0)
+		if code := n.Do(deps, &l.args[0]); code != 0 {
+			return 0, code
+		}
+		return n.Node, nil
+	}
+	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) (err error) {
+		*n, err = do(rt.KernelNode{Call: rt.AddNode, Graph: g, Deps: uint32(count)}, deps)
+		return err
+	}
+	w.sets = func(n driver.CUgraphNode) error {
+		_, err := do(rt.KernelNode{Call: rt.SetNode, Node: n}, nil)
+		return err
+	}
+	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+		_, err := do(rt.KernelNode{Call: rt.SetExecNode, Exec: e, Node: n}, nil)
+		return err
+	}
+	return nil
+}
