@@ -12,12 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Declarations are those of the package in a folder, without its tests.
+// Declarations are those of the package in a folder, without its tests. It skips the test where the
+// sources are not, as on a machine that has the built tests alone.
 func Declarations(t *testing.T, folder string) (all []ast.Decl) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
+	if len(files) == 0 {
+		t.Skip("it reads the sources, which are not here")
+	}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
