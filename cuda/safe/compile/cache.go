@@ -8,14 +8,18 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cudabind/cudabind/internal/trust"
 )
 
 // key collects all that an image follows from.
@@ -47,6 +51,15 @@ const (
 	temporary         = ".tmp-"
 )
 
+// The names of files that the cache makes.
+var (
+	entryName     = regexp.MustCompile(`^[0-9a-f]{64}\` + entrySuffix + `$`)
+	temporaryName = regexp.MustCompile(`^\` + temporary + `[A-Z2-7]{26}$`)
+)
+
+// secure tells whether the environment may choose no folder.
+var secure = trust.Secure
+
 // cacheFolder is the folder of the cache, "" if the user has none.
 func (o *Options) cacheFolder() string {
 	if o.CacheFolder != "" {
@@ -56,23 +69,47 @@ func (o *Options) cacheFolder() string {
 		return o.CacheFolder
 	}
 	dir, err := os.UserCacheDir()
-	if err != nil {
+	if err != nil || secure() {
 		return ""
 	}
 	return filepath.Join(dir, "cudabind", "compile")
 }
 
-// openCache opens the cache's folder, and makes it if need be. It returns nil without an error if
-// it is the default one and cannot be made: programs run also where nothing can be written.
+// openCache opens the cache's folder, and makes it if need be. The default folder is not used if
+// that fails, or if it is not the user's alone: programs run also where nothing can be written. One
+// that the caller has chosen must be usable, unless it is for headers only.
 func openCache(o *Options) (*cache, error) {
 	dir := o.cacheFolder()
 	if dir == "" {
 		return nil, nil
 	}
-	if err := makeFolder(dir); err != nil {
-		if o.CacheFolder == "" {
+	root, err := openFolder(dir, o.CacheFolder == "")
+	if err != nil {
+		if o.CacheFolder == "" || o.NoCache {
 			return nil, nil
 		}
+		return nil, fmt.Errorf("the cache folder %s cannot be used: %w; set Options.CacheFolder to another, or Options.NoCache", dir, err)
+	}
+	c := &cache{root, o.CacheBytes}
+	if c.limit == 0 {
+		c.limit = defaultCacheBytes
+	}
+	return c, nil
+}
+
+// openFolder opens a folder that is the user's alone. It makes one that does not exist; of the
+// default folder it first makes the folders around it, in folders of the user only.
+func openFolder(dir string, byDefault bool) (*os.Root, error) {
+	parent := filepath.Dir(dir)
+	if !byDefault {
+		if err := os.MkdirAll(parent, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := makeAround(parent); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	root, err := os.OpenRoot(dir)
@@ -81,28 +118,32 @@ func openCache(o *Options) (*cache, error) {
 	}
 	info, err := root.Stat(".")
 	if err == nil {
-		err = private(info, dir)
+		err = trust.Private(info, dir)
 	}
 	if err != nil {
 		root.Close()
 		return nil, err
 	}
-	c := &cache{root, o.CacheBytes}
-	if c.limit <= 0 {
-		c.limit = defaultCacheBytes
-	}
-	return c, nil
+	return root, nil
 }
 
-// makeFolder makes a folder that is closed to others, in folders that are not.
-func makeFolder(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
+// makeAround makes a folder, also those around it, where nobody but the user and the
+// administrator decides. With sudo, the folder of another user is none: what root makes there locks
+// that user out.
+func makeAround(dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		if err = makeAround(filepath.Dir(dir)); err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			info, err = os.Stat(dir)
+		}
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if err == nil && !steady(info) {
+		err = fmt.Errorf("%w: %s belongs to another user, or others can replace what is in it", fs.ErrPermission, dir)
 	}
-	return nil
+	return err
 }
 
 func (c *cache) close() {
@@ -111,31 +152,26 @@ func (c *cache) close() {
 	}
 }
 
-// get returns the product stored for a key. An entry that is broken, or not ours, is removed.
+// get returns the product stored for a key. It returns nil for an entry that is broken, or not
+// ours; put replaces it.
 func (c *cache) get(key string) *product {
 	if c == nil {
 		return nil
 	}
-	f, err := c.root.Open(key + entrySuffix)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := c.root.Stat(key + entrySuffix)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
-	var p *product
-	if private(info, key) == nil {
-		if data, err := io.ReadAll(f); err == nil {
-			p = decode(key, data)
-		}
-	}
-	if p == nil {
-		c.root.Remove(key + entrySuffix)
+	f, err := c.root.OpenFile(key+entrySuffix, os.O_RDONLY|nonblock, 0)
+	if err != nil {
 		return nil
 	}
-	if now := time.Now(); now.Sub(info.ModTime()) > time.Minute {
+	data, info, err := readOpen(f, key, c.limit)
+	if err != nil || trust.Private(info, key) != nil {
+		return nil
+	}
+	p := decode(key, []byte(data))
+	if now := time.Now(); p != nil && now.Sub(info.ModTime()) > time.Minute {
 		c.root.Chtimes(key+entrySuffix, now, now) // it was used
 	}
 	return p
@@ -143,8 +179,11 @@ func (c *cache) get(key string) *product {
 
 // put stores an image. That it cannot be stored is no error: it is compiled again next time.
 func (c *cache) put(key string, p *product) {
+	if c == nil {
+		return
+	}
 	data := encode(key, p)
-	if c == nil || int64(len(data)) > c.limit {
+	if int64(len(data)) > c.limit {
 		return
 	}
 	name := temporary + rand.Text()
@@ -175,12 +214,12 @@ func (c *cache) trim() {
 	for _, e := range entries {
 		info, err := e.Info()
 		switch {
-		case err != nil || !info.Mode().IsRegular():
-		case strings.HasSuffix(e.Name(), entrySuffix):
+		case err != nil || !info.Mode().IsRegular() || trust.Private(info, "") != nil:
+		case entryName.MatchString(e.Name()):
 			images = append(images, info)
 			total += info.Size()
-		case strings.HasPrefix(e.Name(), temporary) && time.Since(info.ModTime()) > time.Hour:
-			c.root.Remove(e.Name())
+		case temporaryName.MatchString(e.Name()) && time.Since(info.ModTime()) > time.Hour:
+			c.remove(e.Name(), "")
 		}
 	}
 	slices.SortFunc(images, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
@@ -188,8 +227,22 @@ func (c *cache) trim() {
 		if total <= c.limit {
 			return
 		}
-		c.root.Remove(oldest.Name())
+		c.remove(oldest.Name(), entryMagic)
 		total -= oldest.Size()
+	}
+}
+
+// remove removes a file that the cache has made, which begins as an entry does, or with least if it
+// was not written to its end.
+func (c *cache) remove(name, least string) {
+	f, err := c.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return
+	}
+	begin, err := io.ReadAll(io.LimitReader(f, int64(len(entryMagic))))
+	f.Close()
+	if err == nil && strings.HasPrefix(entryMagic, string(begin)) && len(begin) >= len(least) {
+		c.root.Remove(name)
 	}
 }
 
