@@ -78,7 +78,12 @@ func known() ([]int, error) {
 
 // refuseArch returns an error if NVRTC does not compile for a.
 func refuseArch(a arch, known []int, version string) error {
+	first := map[string]int{"": 0, "a": 90, "f": 100}[a.suffix]
 	switch {
+	case a.number < first:
+		return fmt.Errorf("%w: there is no sm_%v: architectures with %s begin with sm_%d%s; write sm_%d", safe.ErrInvalidArgument, a, a.suffix, first, a.suffix, a.number)
+	case a.suffix == "f" && !newer(version, "12.8"):
+		return fmt.Errorf("%w: NVRTC %s does not know sm_%v: get NVRTC 12.9 or newer with go run github.com/cudabind/cudabind/tools/libs get nvrtc", errors.ErrUnsupported, version, a)
 	case len(known) == 0 || slices.Contains(known, a.number):
 		return nil
 	case a.number < known[0]:

@@ -68,7 +68,17 @@ func TestForDevice(t *testing.T) {
 		assert.ErrorContains(t, err, test.says)
 	}
 	assert.ErrorContains(t, refuseArch(arch{number: 130}, known, "13.5"), "does not know sm_130")
-	assert.NoError(t, refuseArch(arch{90, "a"}, known, "13.5"))
+	for _, a := range []arch{{90, "a"}, {100, "a"}, {100, "f"}, {120, "f"}} {
+		assert.NoError(t, refuseArch(a, known, "13.5"))
+	}
+	for _, a := range []arch{{75, "a"}, {80, "f"}, {90, "f"}} {
+		err := refuseArch(a, known, "13.5")
+		assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+		assert.ErrorContains(t, err, "there is no sm_"+a.String())
+	}
+	err := refuseArch(arch{100, "f"}, known, "12.8")
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.ErrorContains(t, err, "NVRTC 12.9 or newer")
 }
 
 func TestOptions(t *testing.T) {
@@ -76,16 +86,33 @@ func TestOptions(t *testing.T) {
 		o    Options
 		says string
 	}{
-		"format":         {Options{Format: 7}, "Format(7)"},
-		"registers":      {Options{MaxRegisters: -1}, "MaxRegisters"},
-		"architecture":   {Options{Flags: []string{"-arch=sm_1"}}, "use Arch"},
-		"include path":   {Options{Flags: []string{"-I/usr/include"}}, "use IncludePaths"},
-		"macro":          {Options{Flags: []string{"--define-macro=X"}}, "use Defines"},
-		"file of flags":  {Options{Flags: []string{"--options-file=f"}}, "use Flags"},
-		"no dash":        {Options{Flags: []string{"sm_90"}}, "dash"},
-		"macro's name":   {Options{Defines: map[string]string{"A=B": ""}}, "no name of a macro"},
-		"zero byte":      {Options{Kernels: []string{"k\x00"}}, "zero byte"},
-		"LTO and LTO-IR": {Options{LTO: true, Format: LTOIR}, "only Format"},
+		"format":          {Options{Format: 7}, "Format(7)"},
+		"registers":       {Options{MaxRegisters: -1}, "MaxRegisters"},
+		"architecture":    {Options{Flags: []string{"-arch=sm_1"}}, "use Arch"},
+		"include path":    {Options{Flags: []string{"-I/usr/include"}}, "use IncludePaths"},
+		"macro":           {Options{Flags: []string{"--define-macro=X"}}, "use Defines"},
+		"file of flags":   {Options{Flags: []string{"--options-file=f"}}, "use Flags"},
+		"no dash":         {Options{Flags: []string{"sm_90"}}, "dash"},
+		"macro's name":    {Options{Defines: map[string]string{"A=B": ""}}, "no name of a macro"},
+		"zero byte":       {Options{Kernels: []string{"k\x00"}}, "zero byte"},
+		"LTO and LTO-IR":  {Options{LTO: true, Format: LTOIR}, "only Format"},
+		"cache":           {Options{CacheBytes: -1}, "CacheBytes is -1"},
+		"standard":        {Options{Standard: "c++17 -include x"}, "Options.Standard"},
+		"no name":         {Options{Defines: map[string]string{"": "1"}}, "Options.Defines"},
+		"a flag's name":   {Options{Defines: map[string]string{"-I/x": "1"}}, "Options.Defines"},
+		"a macro's lines": {Options{Defines: map[string]string{"A": "1\n#include <x>"}}, "the value of A in Options.Defines"},
+		"a macro's zero":  {Options{Defines: map[string]string{"A": "\x00"}}, "Options.Defines"},
+		"empty folder":    {Options{IncludePaths: []string{"/a", ""}}, "Options.IncludePaths: entry 1, \"\", is empty"},
+		"blank folder":    {Options{IncludePaths: []string{" \t"}}, "Options.IncludePaths: entry 0"},
+		"blanks around":   {Options{IncludePaths: []string{"a "}}, "./NAME/"},
+		"equals sign":     {Options{IncludePaths: []string{"=a"}}, "./NAME/"},
+		"folder's lines":  {Options{IncludePaths: []string{"a\nb"}}, "control character"},
+		"folder's zero":   {Options{IncludePaths: []string{"a\x00"}}, "Options.IncludePaths: entry 0, \"a\\x00\", has a zero byte"},
+		"empty kernel":    {Options{Kernels: []string{""}}, "Options.Kernels: entry 0, \"\", is empty"},
+		"kernel's lines":  {Options{Kernels: []string{"k\nl"}}, "Options.Kernels: entry 0"},
+		"empty flag":      {Options{Flags: []string{""}}, "dash"},
+		"no flag":         {Options{Flags: []string{"--"}}, "dash and a name"},
+		"flag's lines":    {Options{Flags: []string{"-w\n"}}, "Options.Flags: entry 0"},
 	} {
 		t.Run(name, func(t *testing.T) { assert.ErrorContains(t, test.o.check(), test.says) })
 	}
@@ -94,8 +121,36 @@ func TestOptions(t *testing.T) {
 		Defines: map[string]string{"N": "4", "A": ""}, IncludePaths: []string{"/a b"},
 	}
 	require.NoError(t, o.check())
-	assert.Equal(t, []string{"-arch=sm_90", "-modify-stack-limit=false", "-rdc=true", "-std=c++20", "-use_fast_math", "-lineinfo", "-maxrregcount=32", "-DA", "-DN=4", "-I/a b", "-fmad=false"}, o.flags(arch{number: 90}, true))
+	assert.Equal(t, []string{"-arch=sm_90", "-modify-stack-limit=false", "-rdc=true", "-std=c++20", "-use_fast_math", "-lineinfo", "-maxrregcount=32", "-DA", "-DN=4", "-I/a b", "-I/cuda", "-fmad=false"}, o.flags(arch{number: 90}, true, []string{"/cuda"}))
 	assert.True(t, o.cacheable())
 	assert.False(t, (&Options{NoCache: true}).cacheable())
-	assert.False(t, (&Options{Flags: []string{"-time=t.csv"}}).cacheable())
+	for flag, want := range map[string]bool{
+		"-fmad=false": true, "--ftz=true": true, "-w": true, "--diag-suppress=177,20": true, "-Xptxas=-v": true, "--ptxas-options=-O2": true, "-opt-info=inline": true,
+		"-time=t.csv": false, "-pch": false, "-create-pch=a": false, "-fdevice-time-trace=t": false, "-Xptxas=--options-file=f": false, "-fmad=false -include=x": false,
+		"-new": false, "-frandom-seed=../x": false, "-Xptxas=-o": false, "---w": false, "-fmad=": false,
+	} {
+		assert.Equal(t, want, (&Options{Flags: []string{flag}}).cacheable(), flag)
+	}
+	for variable, want := range map[string]bool{"NVRTC_APPEND_FLAGS=-w": true, "EDG_BASE=/": true, "NVVM_IR_VER_CHK=0": true, "PATH=/NVRTC": false, "CUDA_HOME=/x": false, "NV": false} {
+		assert.Equal(t, want, steered([]string{"A=b", variable}), variable)
+	}
+}
+
+// TestClone: a call that goes on in the background does not see what the caller changes.
+func TestClone(t *testing.T) {
+	o := Options{Kernels: []string{"k"}, IncludePaths: []string{"i"}, Flags: []string{"-f"}, Defines: map[string]string{"D": "d"}}
+	c := o.clone()
+	assert.Equal(t, o, c)
+	o.Kernels[0], o.IncludePaths[0], o.Flags[0], o.Defines["D"] = "x", "x", "x", "x"
+	assert.Equal(t, Options{Kernels: []string{"k"}, IncludePaths: []string{"i"}, Flags: []string{"-f"}, Defines: map[string]string{"D": "d"}}, c)
+}
+
+// TestImageRefused: what cannot be loaded is refused before a driver is asked.
+func TestImageRefused(t *testing.T) {
+	_, err := (&Image{Format: LTOIR, Code: []byte(ltoMagic)}).Load(nil)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+	assert.ErrorContains(t, err, "Image.Load: invalid argument: LTO-IR cannot be loaded: link it with Link")
+	_, err = (*Image)(nil).Load(nil)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+	assert.NotEmpty(t, (&Error{}).Error())
 }

@@ -268,7 +268,7 @@ func (c *compiler) prepare(a arch, t text, o *Options, relocatable bool, cache *
 	if err != nil {
 		return nil, nil, "", err
 	}
-	u := &unit{file: t.file, source: t.source, headers: i.headers(), kernels: o.Kernels, flags: o.flags(a, relocatable), format: o.Format}
+	u := &unit{file: t.file, source: t.source, headers: i.headers(), kernels: o.Kernels, flags: o.flags(a, relocatable, nil), format: o.Format}
 	for _, dir := range i.folders {
 		u.flags = append(u.flags, "-I"+dir)
 	}

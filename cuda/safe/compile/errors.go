@@ -56,7 +56,9 @@ func (e *Error) Error() string {
 			b.WriteString("\n" + d.Error())
 		}
 	default:
-		b.WriteString(strings.TrimPrefix(fmt.Sprint(e.Err), "cuda: "))
+		if e.Err != nil {
+			b.WriteString(strings.TrimPrefix(e.Err.Error(), "cuda: "))
+		}
 		if log := strings.TrimSpace(e.Log); log != "" {
 			b.WriteString(": " + log)
 		}

@@ -61,6 +61,10 @@ func TestParseLog(t *testing.T) {
 				{"", 0, 0, "error", "", "JIT the PTX (bad.ptx)"},
 			},
 		},
+		"remark": {
+			[]string{"x.cu(2): remark #1234: kernel k is small"},
+			[]*Diagnostic{{"x.cu", 2, 0, "remark", "1234", "kernel k is small"}},
+		},
 		"huge line number": {
 			[]string{"x(99999999999999999999): error: e"},
 			[]*Diagnostic{{"x", 9223372036854775807, 0, "error", "", "e"}},
@@ -70,6 +74,19 @@ func TestParseLog(t *testing.T) {
 			assert.Equal(t, test.want, parseLog(strings.Join(test.log, "\n")))
 		})
 	}
+}
+
+// TestSeverities: each message is an error or one of the others, and only errors make a call fail.
+func TestSeverities(t *testing.T) {
+	all := parseLog("a(1): error: 1\na(2): catastrophic error: 2\na(3): internal error: 3\na(4): warning: 4\na(5): remark: 5\nptxas info : 6\nptxas fatal : 7\nWARNING X: 8\nERROR Y: 9\n")
+	messages := func(all []*Diagnostic) (texts string) {
+		for _, d := range all {
+			texts += d.Message + d.Severity[:1]
+		}
+		return texts
+	}
+	assert.Equal(t, "1e2e3e7e9e", messages(failures(all)))
+	assert.Equal(t, "4w5r6i8w", messages(warnings(all)))
 }
 
 func TestError(t *testing.T) {

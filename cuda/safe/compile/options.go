@@ -1,12 +1,16 @@
 package compile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -74,21 +78,23 @@ type Options struct {
 	// LTO optimizes when linking, across all sources of Link. It needs nvJitLink.
 	LTO bool
 	// Flags are further options of NVRTC, such as "-fmad=false". For those that this struct
-	// has fields for, use the fields.
+	// has fields for, use the fields. Images with flags that may read or write files are not
+	// cached.
 	Flags []string
 	// Warnings, if not nil, receives the compiler's messages that are no errors, also from the
 	// cache. Calls at the same time need one each.
 	Warnings *[]*Diagnostic
 
-	// CacheFolder is the folder of the cache; "" is cudabind/compile in the user's cache folder.
-	// It is made if it does not exist. It must belong to the user, and others must not be able to
-	// write to it.
+	// CacheFolder is the folder of the cache; "" is cudabind/compile in the user's cache folder,
+	// or none where that cannot be used. It is made if it does not exist. It must belong to the
+	// user, and others must not be able to write to it or to replace it; functions return an
+	// error that names a folder that cannot be used.
 	CacheFolder string
 	// CacheBytes is the size at which images are removed from the cache, the longest unused
 	// first; 0 is 256 MiB.
 	CacheBytes int64
-	// NoCache compiles anew, and stores no image. Only headers that are part of NVRTC are
-	// unpacked into the cache's folder all the same.
+	// NoCache compiles anew, and stores no image. Headers that are part of NVRTC are unpacked
+	// into the cache's folder all the same, if that can be used.
 	NoCache bool
 }
 
@@ -106,9 +112,29 @@ var reserved = map[string]string{
 	"optf": "Flags", "options-file": "Flags", "use-bundled-headers": "#include, which finds them,",
 }
 
-// writing are flags with which NVRTC writes files, or reads what it wrote: images compiled with
-// them are not cached.
-var writing = []string{"pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"}
+// pure are the flags of which it is known that they read and write no files: images compiled with
+// others are not cached.
+var pure = regexp.MustCompile(`^--?(` + strings.Join([]string{
+	"(ftz|prec-sqrt|prec-div|fmad|extra-device-vectorization|device-int128|device-float128|restrict|no-cache|w|ewp|minimal|err-no)",
+	"(modify-stack-limit|builtin-move-forward|builtin-initializer-list|device-stack-protector|jump-table-density|split-compile)",
+	"(default-device|device-as-default-execution-space|extensible-whole-program|disable-warnings|brief-diagnostics|brief-diag)",
+	"(display-error-number|no-display-error-number|diag-error|diag-suppress|diag-warn|no-source-include|opt-info|optimization-info)",
+	"(dopt|Ofast-compile|Ofc|frandom-seed|random-seed|fdevice-syntax-only|ptxas-options|Xptxas|undefine-macro)",
+}, "|") + `)(=(-v|--verbose|-O[0-4]|-dlcm=[a-z]+|-dscm=[a-z]+|-?-warn-[a-z-]+|[A-Za-z0-9,]+))?$`)
+
+// steering are the beginnings of the variables by which NVRTC and nvJitLink take options, files and
+// versions from the environment.
+var steering = []string{"NVRTC", "NVVM", "NV_NVVM", "LIBNVVM", "NVJITLINK", "EDG_", "LLVM_OVERRIDE"}
+
+// steered tells whether the environment may change images.
+func steered(environment []string) bool {
+	return slices.ContainsFunc(environment, func(variable string) bool {
+		return slices.ContainsFunc(steering, func(begin string) bool { return strings.HasPrefix(variable, begin) })
+	})
+}
+
+// born is the environment that the compiler may see without cgo, whatever os.Unsetenv did.
+var born = steered(os.Environ())
 
 // flagName is the name of a flag, without dashes and value.
 func flagName(flag string) string {
@@ -122,45 +148,86 @@ func flagName(flag string) string {
 	return name
 }
 
+var (
+	macroName = regexp.MustCompile(`^[\pL_$][\pL\pN_$]*(\(.*\))?$`)
+	standard  = regexp.MustCompile(`^[A-Za-z0-9+]*$`)
+)
+
 // check refuses options that contradict each other or cannot be passed on.
 func (o *Options) check() error {
-	if o.Format < MachineCode || o.Format > LTOIR {
+	switch {
+	case o.Format < MachineCode || o.Format > LTOIR:
 		return fmt.Errorf("%w: there is no %v", safe.ErrInvalidArgument, o.Format)
-	}
-	if o.MaxRegisters < 0 {
+	case o.MaxRegisters < 0:
 		return fmt.Errorf("%w: MaxRegisters is %d", safe.ErrRange, o.MaxRegisters)
-	}
-	if o.LTO && o.Format == LTOIR {
+	case o.CacheBytes < 0:
+		return fmt.Errorf("%w: CacheBytes is %d", safe.ErrRange, o.CacheBytes)
+	case o.LTO && o.Format == LTOIR:
 		return fmt.Errorf("%w: LTO links, and LTO-IR is not linked yet: set only Format", safe.ErrInvalidArgument)
+	case !standard.MatchString(o.Standard):
+		return fmt.Errorf("%w: Options.Standard is %q, which is no dialect such as c++20", safe.ErrInvalidArgument, o.Standard)
 	}
 	for _, flag := range o.Flags {
-		if instead, ok := reserved[flagName(flag)]; ok {
+		name := flagName(flag)
+		if instead, ok := reserved[name]; ok {
 			return fmt.Errorf("%w: the flag %s is not allowed: use %s", safe.ErrInvalidArgument, flag, instead)
 		}
-		if !strings.HasPrefix(flag, "-") {
-			return fmt.Errorf("%w: the flag %q does not begin with a dash; write values as -name=value", safe.ErrInvalidArgument, flag)
+		if !strings.HasPrefix(flag, "-") || name == "" {
+			return fmt.Errorf("%w: the flag %q does not begin with a dash and a name; write values as -name=value", safe.ErrInvalidArgument, flag)
 		}
 	}
-	for name := range o.Defines {
-		if name == "" || strings.ContainsAny(name, "= \t\n") {
-			return fmt.Errorf("%w: %q is no name of a macro", safe.ErrInvalidArgument, name)
+	for name, value := range o.Defines {
+		if !macroName.MatchString(name) {
+			return fmt.Errorf("%w: %q in Options.Defines is no name of a macro", safe.ErrInvalidArgument, name)
+		}
+		if strings.ContainsAny(value, "\r\n") {
+			return fmt.Errorf("%w: the value of %s in Options.Defines, %q, has several lines", safe.ErrInvalidArgument, name, value)
 		}
 	}
-	for _, text := range slices.Concat(o.Flags, o.Kernels, o.IncludePaths, slices.Collect(maps.Keys(o.Defines)), slices.Collect(maps.Values(o.Defines)), []string{o.Standard, o.File}) {
-		if strings.Contains(text, "\x00") {
-			return fmt.Errorf("%w: %q has a zero byte", safe.ErrInvalidArgument, text)
+	return errors.Join(
+		checkList("Kernels", o.Kernels), checkList("IncludePaths", o.IncludePaths), checkList("Flags", o.Flags),
+		checkList("Defines", slices.Collect(maps.Values(o.Defines))),
+	)
+}
+
+// checkList refuses what NVRTC takes for something else: it drops an empty text and takes the next
+// option in its place, and it removes blanks.
+func checkList(field string, all []string) error {
+	for n, text := range all {
+		var what string
+		switch trimmed := strings.TrimSpace(text); {
+		case strings.Contains(text, "\x00"):
+			what = "has a zero byte"
+		case field == "Defines":
+			continue
+		case trimmed == "":
+			what = "is empty: leave it out"
+		case strings.ContainsFunc(text, unicode.IsControl):
+			what = "has a control character"
+		case field == "IncludePaths" && (trimmed != text || text[0] == '='):
+			what = "begins or ends with a character that NVRTC drops: write ./NAME/"
+		default:
+			continue
 		}
+		return fmt.Errorf("%w: Options.%s: entry %d, %q, %s", safe.ErrInvalidArgument, field, n, text, what)
 	}
 	return nil
 }
 
-// cacheable tells whether the image follows from the source, the headers and the options.
-func (o *Options) cacheable() bool {
-	return !o.NoCache && !slices.ContainsFunc(o.Flags, func(flag string) bool { return slices.Contains(writing, flagName(flag)) })
+// clone returns options that the caller cannot change.
+func (o Options) clone() Options {
+	o.Kernels, o.IncludePaths, o.Flags = slices.Clone(o.Kernels), slices.Clone(o.IncludePaths), slices.Clone(o.Flags)
+	o.Defines = maps.Clone(o.Defines)
+	return o
 }
 
-// flags are NVRTC's options, but for the folders of CUDA's own headers.
-func (o *Options) flags(a arch, relocatable bool) []string {
+// cacheable tells whether the image follows from the source, the headers and the options.
+func (o *Options) cacheable() bool {
+	return !o.NoCache && !born && !steered(os.Environ()) && !slices.ContainsFunc(o.Flags, func(flag string) bool { return !pure.MatchString(flag) })
+}
+
+// flags are NVRTC's options, with the folders of CUDA's own headers.
+func (o *Options) flags(a arch, relocatable bool, folders []string) []string {
 	flags := []string{
 		"-arch=" + a.name(o.Format),
 		"-modify-stack-limit=false", // a limit of the process, which concurrent calls would not restore
@@ -187,7 +254,7 @@ func (o *Options) flags(a arch, relocatable bool) []string {
 		}
 		flags = append(flags, "-D"+name)
 	}
-	for _, dir := range o.IncludePaths {
+	for _, dir := range slices.Concat(o.IncludePaths, folders) {
 		flags = append(flags, "-I"+dir)
 	}
 	return append(flags, o.Flags...)
