@@ -135,7 +135,6 @@ func TestOwnerOfJoined(t *testing.T) {
 	g, err := s.Capture(func() error {
 		side := borrow()
 		err := errors.Join(s.Record(fork), side.WaitEvent(fork), b.ZeroAsync(side), side.Record(join), s.WaitEvent(join), side.Close())
-		settle(t)
 		drop()
 		assert.False(t, gone.Load(), "during the capture")
 		return err

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -145,12 +146,63 @@ func TestClone(t *testing.T) {
 	assert.Equal(t, Options{Kernels: []string{"k"}, IncludePaths: []string{"i"}, Flags: []string{"-f"}, Defines: map[string]string{"D": "d"}}, c)
 }
 
+func TestPlain(t *testing.T) {
+	for name, test := range map[string]struct{ text, want, says string }{
+		"plain":           {"int x;", "int x;", ""},
+		"UTF-8":           {"\ufeffint x;", "int x;", ""},
+		"within the text": {"int x; // \ufeff", "int x; // \ufeff", ""},
+		"UTF-16":          {"\xff\xfei\x00", "", "the source is UTF-16"},
+		"UTF-16, big":     {"\xfe\xff\x00i", "", "the source is UTF-16"},
+		"zero byte":       {"int\x00", "", "the source has a zero byte"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := plain(test.text, "the source")
+			if test.says != "" {
+				assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+				assert.ErrorContains(t, err, test.says)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, test.want, text)
+		})
+	}
+}
+
+func TestSourceName(t *testing.T) {
+	for file, want := range map[string]string{"": "source.cu", "a.cu": "a.cu", "-k.cu": "./-k.cu", "--x": "./--x", "a b.cu": "a b.cu", "a\nb": "", "a\x00": ""} {
+		name, err := sourceName(file)
+		assert.Equal(t, want, name)
+		assert.Equal(t, want == "", err != nil, file)
+	}
+}
+
+// TestNoCache: NVRTC from 12.9 on has a cache of its own, for which it loads the driver's library
+// also from the current folder. It is turned off.
+func TestNoCache(t *testing.T) {
+	for version, want := range map[string]int{"11.8": 0, "12.8": 0, "12.9": 1, "13.5": 1} {
+		for _, flags := range [][]string{nil, {"-no-cache"}} {
+			j := &job{compiler: &compiler{version: version}, o: &Options{Flags: flags}}
+			p, err := j.prepare(context.Background(), &cudaHeaders{})
+			require.NoError(t, err)
+			n := 0
+			for _, flag := range p.unit.flags {
+				if flag == "-no-cache" {
+					n++
+				}
+			}
+			assert.Equal(t, max(want, len(flags)), n, version)
+		}
+	}
+}
+
 // TestImageRefused: what cannot be loaded is refused before a driver is asked.
 func TestImageRefused(t *testing.T) {
 	_, err := (&Image{Format: LTOIR, Code: []byte(ltoMagic)}).Load(nil)
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	assert.ErrorContains(t, err, "Image.Load: invalid argument: LTO-IR cannot be loaded: link it with Link")
 	_, err = (*Image)(nil).Load(nil)
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+	_, err = LoadFS(context.Background(), nil, nil, "a.cu", Options{})
 	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	assert.NotEmpty(t, (&Error{}).Error())
 }

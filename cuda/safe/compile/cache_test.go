@@ -178,8 +178,29 @@ func TestCacheSecure(t *testing.T) {
 	secure = func() bool { return true }
 	defer func() { secure = trust.Secure }()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
 	assert.Empty(t, (&Options{}).cacheFolder())
 	assert.Equal(t, "/chosen", (&Options{CacheFolder: "/chosen"}).cacheFolder())
+	dir, err := temporaryFolder()
+	require.NoError(t, err)
+	defer os.Remove(dir)
+	assert.Equal(t, "/tmp", filepath.Dir(dir))
+}
+
+// TestTemporaryFolder: others cannot replace it.
+func TestTemporaryFolder(t *testing.T) {
+	parent := t.TempDir()
+	t.Setenv("TMPDIR", parent)
+	dir, err := temporaryFolder()
+	require.NoError(t, err)
+	assert.Equal(t, parent, filepath.Dir(dir))
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
+	require.NoError(t, os.Chmod(parent, 0o777))
+	_, err = temporaryFolder()
+	assert.ErrorIs(t, err, fs.ErrPermission)
+	assert.ErrorContains(t, err, "Options.CacheFolder")
 }
 
 // TestCacheFull: what cannot be stored is no error, and what is no entry is not read.

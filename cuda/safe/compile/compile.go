@@ -2,20 +2,15 @@ package compile
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -31,11 +26,14 @@ func Load(ctx context.Context, x *safe.Context, source string, o Options) (*safe
 
 // LoadFile compiles a file and loads it: see [Load].
 func LoadFile(ctx context.Context, x *safe.Context, file string, o Options) (*safe.Module, error) {
-	source, err := os.ReadFile(file)
+	source, err := await(ctx, func(*atomic.Int32) (string, error) {
+		source, _, err := readFile(file, maxText)
+		return source, err
+	})
 	if err != nil {
 		return nil, fail("LoadFile", err)
 	}
-	return load(ctx, "LoadFile", x, text{file, string(source), nil}, o)
+	return load(ctx, "LoadFile", x, text{file, source, nil}, o)
 }
 
 // LoadFS compiles a file of a file system, such as embed.FS, and loads it: see [Load]. Without
@@ -44,14 +42,14 @@ func LoadFS(ctx context.Context, x *safe.Context, files fs.FS, name string, o Op
 	if files == nil {
 		return nil, fail("LoadFS", fmt.Errorf("%w: the file system is nil", safe.ErrInvalidArgument))
 	}
-	source, err := fs.ReadFile(files, name)
+	source, err := await(ctx, func(*atomic.Int32) (string, error) { return readFS(files, name) })
 	if err != nil {
 		return nil, fail("LoadFS", err)
 	}
 	if o.Headers == nil {
 		o.Headers = files
 	}
-	return load(ctx, "LoadFS", x, text{name, string(source), files}, o)
+	return load(ctx, "LoadFS", x, text{name, source, files}, o)
 }
 
 // Image is compiled code.
@@ -187,129 +185,74 @@ type text struct {
 }
 
 func (t text) origin() origin {
-	o := origin{disk: filepath.Dir(t.file)}
+	o := origin{disk: folderOf(t.file)}
 	if t.files != nil {
-		o.files, o.dir = t.files, path.Dir(t.file)
+		o.files, o.dir = 1, path.Dir(t.file)
 	}
 	return o
 }
 
 // compile compiles one source, unless the cache has the result.
 func compile(ctx context.Context, a arch, t text, o Options, relocatable bool) (*product, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	if strings.Contains(t.source, "\x00") {
-		return nil, fmt.Errorf("%w: the source has a zero byte", safe.ErrInvalidArgument)
-	}
-	if t.file == "" {
-		t.file = "source.cu"
-	}
-	c, err := loaded()
-	if err != nil {
-		return nil, err
-	}
-	all, err := known()
+	err := context.Cause(ctx)
 	if err == nil {
-		err = refuseArch(a, all, c.version)
+		err = o.check()
+	}
+	if err == nil {
+		t.source, err = plain(t.source, "the source")
+	}
+	if err == nil {
+		t.file, err = sourceName(t.file)
 	}
 	if err != nil {
 		return nil, err
 	}
-	cache, err := openCache(&o)
-	if err != nil {
-		return nil, err
-	}
-	defer cache.close()
-	return c.compile(ctx, a, t, o, relocatable, cache)
-}
-
-func (c *compiler) compile(ctx context.Context, a arch, t text, o Options, relocatable bool, cache *cache) (*product, error) {
-	u, i, k, err := c.prepare(a, t, &o, relocatable, cache)
-	if err != nil {
-		return nil, err
-	}
-	store := o.cacheable() && !i.unknown
-	if store {
-		if p := cache.get(k); p != nil {
-			return p, nil
+	o = o.clone()
+	return await(ctx, func(stop *atomic.Int32) (*product, error) {
+		c, err := loaded()
+		if err != nil {
+			return nil, err
 		}
-	}
-	p, err := await(ctx, func(stop *atomic.Int32) (*product, error) { return u.compile(stop) })
-	var e *Error
-	if errors.As(err, &e) {
-		e.Hint = i.hint(e.Log)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(p.Code) == 0 {
-		return nil, fmt.Errorf("%w: NVRTC %s made no %v", errors.ErrUnsupported, c.version, o.Format)
-	}
-	if store {
-		// A header that was changed meanwhile may or may not be in the image.
-		if _, _, now, err := c.prepare(a, t, &o, relocatable, cache); err == nil && now == k {
-			cache.put(k, p)
+		all, err := known()
+		if err == nil {
+			err = refuseArch(a, all, c.version)
 		}
-	}
-	return p, nil
+		if err != nil {
+			return nil, err
+		}
+		cache, err := openCache(&o)
+		if err != nil {
+			return nil, err
+		}
+		defer cache.close()
+		j := &job{compiler: c, arch: a, text: t, o: &o, relocatable: relocatable, cache: cache}
+		return j.run(ctx, stop)
+	})
 }
 
-// prepare finds the headers of a source. It returns the unit to compile and the key of its image.
-func (c *compiler) prepare(a arch, t text, o *Options, relocatable bool, cache *cache) (*unit, *includes, string, error) {
-	own := &cudaHeaders{compiler: c}
-	if cache != nil {
-		own.folder = o.cacheFolder()
+// sourceName is the name of a source for NVRTC, which takes one that begins with a dash for an
+// option.
+func sourceName(file string) (string, error) {
+	switch {
+	case file == "":
+		return "source.cu", nil
+	case strings.ContainsFunc(file, unicode.IsControl):
+		return "", fmt.Errorf("%w: the file name %q has a control character", safe.ErrInvalidArgument, file)
+	case file[0] == '-':
+		return "./" + file, nil
 	}
-	i, err := findIncludes(o, t.source, t.origin(), own)
-	if err != nil {
-		return nil, nil, "", err
-	}
-	u := &unit{file: t.file, source: t.source, headers: i.headers(), kernels: o.Kernels, flags: o.flags(a, relocatable, nil), format: o.Format}
-	for _, dir := range i.folders {
-		u.flags = append(u.flags, "-I"+dir)
-	}
-	k := key{sha256.New()}
-	k.add("NVRTC", c.version, c.identity, strconv.Itoa(int(o.Format)), u.file, u.source)
-	k.add(strconv.Itoa(len(u.flags)))
-	k.add(u.flags...)
-	k.add(strconv.Itoa(len(u.kernels)))
-	k.add(u.kernels...)
-	err = i.addTo(k)
-	return u, i, k.sum(), err
+	return file, nil
 }
 
-// compiler is the NVRTC that is loaded.
-type compiler struct {
-	file, version string
-	identity      string // changes with the library, also within a version
+// plain removes the byte order mark of UTF-8, and refuses what NVRTC would not read to its end.
+func plain(source, what string) (string, error) {
+	if strings.HasPrefix(source, "\xff\xfe") || strings.HasPrefix(source, "\xfe\xff") {
+		return "", fmt.Errorf("%w: %s is UTF-16, by its byte order mark: store it as UTF-8", safe.ErrInvalidArgument, what)
+	}
+	if strings.Contains(source, "\x00") {
+		return "", fmt.Errorf("%w: %s has a zero byte", safe.ErrInvalidArgument, what)
+	}
+	return strings.TrimPrefix(source, utf8Mark), nil
 }
 
-// compilers hold the identity of the library from the time it was loaded: the file may be another
-// later.
-var compilers sync.Map
-
-// loaded returns the NVRTC that is loaded, and loads it if need be.
-func loaded() (*compiler, error) {
-	file, version, err := nvrtc.Library()
-	if err != nil {
-		return nil, err
-	}
-	return identified(file, version), nil
-}
-
-// identified returns a library with its identity.
-func identified(file, version string) *compiler {
-	if c, ok := compilers.Load(file); ok {
-		return c.(*compiler)
-	}
-	k := key{sha256.New()}
-	if info, err := os.Stat(file); err == nil {
-		k.add(strconv.FormatInt(info.Size(), 10), info.ModTime().String())
-	}
-	c, _ := compilers.LoadOrStore(file, &compiler{file, version, k.sum()})
-	return c.(*compiler)
-}
+const utf8Mark = "\xef\xbb\xbf"

@@ -31,6 +31,9 @@ const twice = `extern "C" __global__ void twice(float *v, int n) {
 }
 `
 
+// value is a kernel that stores V, which the lines before it may define.
+const value = "\n#ifndef V\n#define V 2\n#endif\nextern \"C\" __global__ void k(int *a) { *a = V; }\n"
+
 // versions runs a test with each NVRTC, in a process of its own.
 func versions(t *testing.T, test func(t *testing.T, version string)) {
 	for _, version := range []string{"12.9", "13.5"} {
@@ -242,7 +245,7 @@ func TestIncludes(t *testing.T) {
 		func() { files["root.h"].Data = []byte("#define ROOT 5") },
 		func() { files["kernels/near.h"].Data = []byte("#define NEAR 6") },
 		func() { write("disk.h", "#include \\\n \"deep/d.h\"\n#define DISK (D+1)\n") },
-		func() { write("disk.h", "#\v\f/* of\n many lines */ include \"deep/d.h\"\n#define DISK (D+1)\n") },
+		func() { write("disk.h", "#\v\finclude/* of\n many lines */\"deep/d.h\"\n#define DISK (D+1)\n") },
 		func() { write("deep/e.h", "#if __has_include/**/(\"f.h\")\n#define E 7\n#else\n#define E 6\n#endif\n") },
 		func() { write("deep/f.h", "") },
 		func() { files["disk.h"] = &fstest.MapFile{Data: []byte("#define DISK 8")} }, // before that of IncludePaths
@@ -269,7 +272,7 @@ func TestIncludes(t *testing.T) {
 	files["x/n.h"], files["n.h"] = &fstest.MapFile{Data: []byte("")}, &fstest.MapFile{Data: []byte("")}
 	files["x/m.h"] = &fstest.MapFile{Data: []byte("#include \"n.h\"\n")}
 	src = text{"main.cu", "#include \"x/m.h\"\n#include \"n.h\"\n", files}
-	must("stands for x/n.h in one file and for n.h in another")
+	must("stands for n.h in one file and for x/n.h in another")
 }
 
 // TestIncludesChanging: an image is not stored under the key of headers that it may not have.

@@ -30,11 +30,16 @@
 //
 // Images are kept in the user's cache folder, cudabind/compile. What has been compiled before,
 // also by another process, is loaded from there. An image is only used for the same source,
-// headers, options, compiler and architecture. See Options.CacheFolder and Options.NoCache.
+// headers, options, compiler and architecture; a source of which it is not certain what its image
+// follows from is compiled each time, as docs/kernels.md lists. A default folder that cannot be
+// used, or that another user can write to, is not used. See Options.CacheFolder and
+// Options.NoCache.
 //
 // # Goroutines
 //
 // All functions may be called by any goroutine at once. They return as soon as their
 // [context.Context] ends; a compiler that cannot be stopped (NVRTC before 12.8, NVRTC's
-// optimizer, and nvJitLink) then finishes in the background, and its result is dropped.
+// optimizer, and nvJitLink) then finishes in the background, and its result is dropped. File
+// systems are read on another goroutine, also for a moment after the end. A panic of theirs is one
+// of the call.
 package compile

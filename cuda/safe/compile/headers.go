@@ -3,16 +3,13 @@ package compile
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 )
@@ -20,42 +17,33 @@ import (
 // cudaHeaders finds CUDA's own headers: beside the NVRTC that is loaded, in NVRTC itself, and then
 // where NVRTC is looked for, in the same order.
 type cudaHeaders struct {
-	compiler *compiler
-	folder   string     // for the headers in NVRTC; "" if there is none
-	groups   [][]string // folders that belong together; nil before the first search
-	bundled  int        // the group of the headers in NVRTC, -1 without
+	compiler  *compiler
+	folder    string     // of the cache, for the headers in NVRTC; "" if there is none
+	temporary string     // where they are if not there
+	list      string     // of the headers in NVRTC, when they were last whole
+	failed    error      // why they are nowhere
+	groups    [][]string // folders that belong together; nil before the first search
+	bundled   int        // the group of the headers in NVRTC, -1 without; it is nil before they are unpacked
 }
 
 // cccl is a header of CCCL. CUDA's own headers include it, but Python has packages of CUDA that
 // lack CCCL.
 const cccl = "nv/target"
 
-// find returns the folders of the first group that has a header, and if that lacks CCCL, of the
-// first that has it.
-func (h *cudaHeaders) find(name string) ([]string, error) {
+// find returns the folders of the first group that has a header.
+func (h *cudaHeaders) find(name string) []string {
 	if h.groups == nil {
 		h.search()
 	}
-	group, err := h.groupOf(name)
-	if err != nil || group == nil || holds(group, cccl) {
-		return group, err
-	}
-	more, err := h.groupOf(cccl)
-	return slices.Concat(group, more), err
-}
-
-func (h *cudaHeaders) groupOf(name string) ([]string, error) {
-	for n, group := range h.groups {
-		if n == h.bundled {
-			if err := h.unpack(group[0]); err != nil {
-				return nil, err
-			}
+	for n := range h.groups {
+		if n == h.bundled && h.groups[n] == nil && h.failed == nil && h.mayHold(name) {
+			h.groups[n], h.failed = h.unpacked()
 		}
-		if holds(group, name) {
-			return group, nil
+		if holds(h.groups[n], name) {
+			return h.groups[n]
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (h *cudaHeaders) search() {
@@ -70,10 +58,9 @@ func (h *cudaHeaders) search() {
 	if parent := filepath.Dir(filepath.Dir(lib)); filepath.Base(parent) == "nvidia" {
 		add(filepath.Dir(parent))
 	}
-	if h.folder != "" && nvrtc.Find("nvrtcInstallBundledHeaders") == nil {
+	if nvrtc.Find("nvrtcInstallBundledHeaders") == nil {
 		h.bundled = len(h.groups)
-		dir := filepath.Join(h.folder, "headers-"+h.compiler.version+"-"+h.compiler.identity[:8])
-		h.groups = append(h.groups, []string{dir, filepath.Join(dir, "cccl")})
+		h.groups = append(h.groups, nil)
 	}
 	for _, root := range nvrtc.Folders() {
 		if group := headersBelow(root); len(group) > 0 && fits(group, h.compiler.version) {
@@ -131,63 +118,34 @@ var cudaVersion = regexp.MustCompile(`(?m)^#define CUDA_VERSION (\d+)`)
 // fits tells whether headers are of NVRTC's major version, or do not tell.
 func fits(group []string, version string) bool {
 	for _, dir := range group {
-		text, _ := os.ReadFile(filepath.Join(dir, "cuda.h"))
-		if m := cudaVersion.FindSubmatch(text); m != nil {
-			n, _ := strconv.Atoi(string(m[1]))
+		text, _, _ := readFile(filepath.Join(dir, "cuda.h"), maxText)
+		if m := cudaVersion.FindStringSubmatch(text); m != nil {
+			n, _ := strconv.Atoi(m[1])
 			return strings.HasPrefix(version, strconv.Itoa(n/1000)+".")
 		}
 	}
 	return true
 }
 
-// unpack puts the headers in NVRTC into a folder, which NVRTC itself guards against other threads
-// and processes. It does nothing if they are there.
-func (h *cudaHeaders) unpack(dir string) error {
-	runtime.LockOSThread() // the message belongs to the thread
-	defer runtime.UnlockOSThread()
-	var message *byte
-	if err := nvrtc.NvrtcInstallBundledHeaders(cString(dir), 0, &message); err != nil {
-		text := ""
-		if message != nil {
-			text = ": " + goString(message)
-		}
-		return fmt.Errorf("the headers of NVRTC cannot be unpacked to %s: %w%s", dir, err, text)
-	}
-	return nil
-}
-
 // looked says where headers were looked for, and what to do.
 func (h *cudaHeaders) looked() string {
 	var all []string
-	for _, group := range h.groups {
+	for n, group := range h.groups {
+		if n == h.bundled && h.failed == nil {
+			group = []string{"NVRTC itself"}
+		}
 		all = append(all, group...)
 	}
 	text := "CUDA's headers were looked for in " + strings.Join(all, ", ")
 	if len(all) == 0 {
 		text = "no headers of CUDA were found beside " + h.compiler.file + " or in a toolkit"
 	}
-	if h.bundled < 0 {
+	if h.failed != nil {
+		text += "; " + h.failed.Error()
+	} else if h.bundled < 0 {
 		text += "; get NVRTC 13.3 or newer, which has them in itself, with go run github.com/cudabind/cudabind/tools/libs get nvrtc, or install the CUDA toolkit or the Python packages nvidia-cuda-runtime-cu12 and nvidia-cuda-cccl-cu12"
 	}
 	return text + "; other folders belong into Options.IncludePaths. C's and C++'s own headers are not among them: include cuda/std/cstdint in place of stdint.h, for example"
-}
-
-// stamps are those of CUDA's folders. They belong to the compiler and are, like it, looked at once.
-var stamps sync.Map
-
-// stamp identifies the headers in a folder.
-func (h *cudaHeaders) stamp(dir string) (string, error) {
-	if h.bundled >= 0 && dir == h.groups[h.bundled][0] || strings.HasPrefix(dir, filepath.Join(h.folder, "headers-")) {
-		return "", nil // NVRTC's, which its identity stands for
-	}
-	if s, ok := stamps.Load(dir); ok {
-		return s.(string), nil
-	}
-	s, err := stampOf(dir)
-	if err == nil {
-		stamps.Store(dir, s)
-	}
-	return s, err
 }
 
 // stampOf hashes the names, sizes and times of all files in a folder.
@@ -206,7 +164,7 @@ func stampOf(dir string) (string, error) {
 			return nil // a link to nowhere
 		}
 		if err == nil {
-			k.add(file, strconv.FormatInt(info.Size(), 10), info.ModTime().String())
+			k.add(file, strconv.FormatInt(info.Size(), 10), info.ModTime().String(), strconv.FormatInt(changed(info), 10))
 		}
 		return err
 	})

@@ -103,6 +103,7 @@ func linked(ctx context.Context, a arch, pieces []piece, o Options) (*product, e
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	o = o.clone()
 	file, version, err := nvjitlink.Library()
 	if err != nil {
 		return nil, err
@@ -182,11 +183,6 @@ func linkFlags(a arch, o *Options, lto bool) []string {
 
 // linkPieces links compiled code, unless the cache has the result.
 func linkPieces(ctx context.Context, c *compiler, flags []string, pieces []piece, o *Options) (*product, error) {
-	cache, err := openCache(o)
-	if err != nil {
-		return nil, err
-	}
-	defer cache.close()
 	k := key{sha256.New()}
 	k.add("nvJitLink", c.version, c.identity, strconv.Itoa(len(flags)))
 	k.add(flags...)
@@ -195,22 +191,32 @@ func linkPieces(ctx context.Context, c *compiler, flags []string, pieces []piece
 	}
 	sum, store := k.sum(), o.cacheable()
 	if store {
-		if p := cache.get(sum); p != nil {
-			return p, nil
+		p, err := await(ctx, func(*atomic.Int32) (*product, error) {
+			cache, err := openCache(o)
+			defer cache.close()
+			return cache.get(sum), err
+		})
+		if p != nil || err != nil {
+			return p, err
 		}
 	}
 	for n := range pieces { // the linker cannot be stopped, and the caller's code may change after the end of ctx
 		pieces[n].code = bytes.Clone(pieces[n].code)
 	}
-	p, err := await(ctx, func(*atomic.Int32) (*product, error) { return linkNow(flags, pieces, o.Format) })
-	var e *Error
-	if errors.As(err, &e) {
-		e.Hint = linkHint(e, c.version)
-	}
-	if err == nil && store {
+	return await(ctx, func(*atomic.Int32) (*product, error) {
+		p, err := linkNow(flags, pieces, o.Format)
+		var e *Error
+		if errors.As(err, &e) {
+			e.Hint = linkHint(e, c.version)
+		}
+		if err != nil || !store {
+			return p, err
+		}
+		cache, err := openCache(o)
+		defer cache.close()
 		cache.put(sum, p)
-	}
-	return p, err
+		return p, err
+	})
 }
 
 // linkHint says what to do about inputs that are too new.

@@ -96,3 +96,27 @@ func open(t testing.TB) *safe.Context {
 	t.Cleanup(func() { require.NoError(t, x.Close()) })
 	return x
 }
+
+// tree writes and removes files below a folder.
+type tree struct {
+	t   *testing.T
+	dir string
+}
+
+func (f tree) write(file, text string) {
+	f.t.Helper()
+	file = filepath.Join(f.dir, file)
+	require.NoError(f.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(f.t, os.WriteFile(file, []byte(text), 0o644))
+}
+
+func (f tree) link(to, file string) {
+	f.t.Helper()
+	require.NoError(f.t, os.RemoveAll(filepath.Join(f.dir, file)))
+	require.NoError(f.t, os.Symlink(to, filepath.Join(f.dir, file)))
+}
+
+func (f tree) remove(file string) {
+	f.t.Helper()
+	require.NoError(f.t, os.RemoveAll(filepath.Join(f.dir, file)))
+}

@@ -32,11 +32,13 @@ type product struct {
 }
 
 // await calls do on a goroutine of its own and waits for it or for the end of ctx. do goes on
-// if that comes first; it should notice that stop is not 0.
+// if that comes first; it should notice that stop is not 0. A panic of do, which calls the caller's
+// file systems, becomes one of the caller.
 func await[T any](ctx context.Context, do func(stop *atomic.Int32) (T, error)) (T, error) {
 	type outcome struct {
-		value T
-		err   error
+		value    T
+		err      error
+		panicked any
 	}
 	var none T
 	if err := context.Cause(ctx); err != nil {
@@ -45,17 +47,26 @@ func await[T any](ctx context.Context, do func(stop *atomic.Int32) (T, error)) (
 	stop := new(atomic.Int32)
 	done := make(chan outcome, 1)
 	go func() {
-		value, err := do(stop)
-		done <- outcome{value, err}
+		o := outcome{err: errEnded}
+		defer func() {
+			o.panicked = recover()
+			done <- o
+		}()
+		o.value, o.err = do(stop)
 	}()
 	select {
 	case o := <-done:
+		if o.panicked != nil {
+			panic(o.panicked)
+		}
 		return o.value, o.err
 	case <-ctx.Done():
 		stop.Store(1)
 		return none, context.Cause(ctx)
 	}
 }
+
+var errEnded = errors.New("a file system has ended the goroutine that read it")
 
 // cString returns a C string, and cStrings several in pinned memory.
 func cString(s string) *byte { return unsafe.StringData(s + "\x00") }
