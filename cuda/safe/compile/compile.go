@@ -152,9 +152,6 @@ func load(ctx context.Context, op string, x *safe.Context, t text, o Options) (*
 	return i.load(op, x, jit)
 }
 
-// errNoContext is returned for a nil context.Context.
-var errNoContext = fmt.Errorf("%w: the context.Context is nil", safe.ErrInvalidArgument)
-
 // image compiles a source by itself, and with LTO links it.
 func image(ctx context.Context, op string, a arch, t text, o Options) (*Image, error) {
 	if ctx == nil {

@@ -56,9 +56,7 @@ func (e *Error) Error() string {
 			b.WriteString("\n" + d.Error())
 		}
 	default:
-		if e.Err != nil {
-			b.WriteString(strings.TrimPrefix(e.Err.Error(), "cuda: "))
-		}
+		b.WriteString(strings.TrimPrefix(fmt.Sprint(e.Err), "cuda: "))
 		if log := strings.TrimSpace(e.Log); log != "" {
 			b.WriteString(": " + log)
 		}

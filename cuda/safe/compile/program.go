@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
+	"github.com/cudabind/cudabind/cuda/safe"
 )
 
 // unit is all that one program of NVRTC is made of.
@@ -41,6 +43,9 @@ func await[T any](ctx context.Context, do func(stop *atomic.Int32) (T, error)) (
 		panicked any
 	}
 	var none T
+	if ctx == nil {
+		return none, errNoContext
+	}
 	if err := context.Cause(ctx); err != nil {
 		return none, err
 	}
@@ -65,6 +70,9 @@ func await[T any](ctx context.Context, do func(stop *atomic.Int32) (T, error)) (
 		return none, context.Cause(ctx)
 	}
 }
+
+// errNoContext is returned for a nil context.Context.
+var errNoContext = fmt.Errorf("%w: the context.Context is nil", safe.ErrInvalidArgument)
 
 var errEnded = errors.New("a file system has ended the goroutine that read it")
 
