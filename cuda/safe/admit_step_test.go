@@ -395,7 +395,7 @@ var meetings = map[string]func(t *testing.T) meeting{
 		x, err := Open(0)
 		require.NoError(t, err)
 		losing.Store(true)
-		c := &closure{future: &Future[struct{}]{done: make(chan struct{})}, ctx: x.core}
+		c := &closure{future: newFuture[struct{}](), ctx: x.core}
 		const code = driver.CUDA_ERROR_UNKNOWN
 		return meeting{
 			a: func() {

@@ -44,7 +44,9 @@ func registrable(op string, host unsafe.Pointer, size uint64) error {
 func whyNotRegistered(host unsafe.Pointer, size uint64) string {
 	all, _ := regions(host, size)
 	for _, m := range all {
-		switch {
+		switch kind, err := m.fileSystem(); {
+		case m.perms[1] == 'w' && m.perms[3] == 's' && m.file != "" && err == nil && !memoryFileSystems[kind]:
+			return "the memory is of a file on a disk, which Linux since 6.5 lets no device write: set ReadOnly, or copy it to a Pinned"
 		case m.perms[1] == 'w':
 		case registrable("", host, size) != nil:
 			return "the memory is read-only: map the file with MAP_SHARED and set ReadOnly, or copy it to a Pinned"

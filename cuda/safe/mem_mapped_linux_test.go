@@ -83,6 +83,7 @@ func TestRegisterMappedFile(t *testing.T) {
 		hangs    = "is mapped with MAP_PRIVATE: map it with MAP_SHARED, or copy it to a Pinned"
 		unshared = "the memory is read-only: map the file with MAP_SHARED and set ReadOnly, or copy it to a Pinned"
 		noWrites = "the memory is read-only: set ReadOnly"
+		written  = "the memory is of a file on a disk, which Linux since 6.5 lets no device write: set ReadOnly, or copy it to a Pinned"
 	)
 	for place, file := range map[string]string{"disk": weights(t, diskFolder(t)), "memory": weights(t, "/dev/shm")} {
 		disk := onDisk(t, file)
@@ -102,7 +103,7 @@ func TestRegisterMappedFile(t *testing.T) {
 			{"shared, read-only, ReadOnly", mayRead, syscall.MAP_SHARED, true, nil, "", ""},
 			{"shared, writable, ReadOnly", mayWrite, syscall.MAP_SHARED, true, nil, "", ""},
 			{"shared, read-only", mayRead, syscall.MAP_SHARED, false, driver.CUDA_ERROR_INVALID_VALUE, noWrites, noWrites},
-			{"shared, writable", mayWrite, syscall.MAP_SHARED, false, nil, "", ""},
+			{"shared, writable", mayWrite, syscall.MAP_SHARED, false, driver.CUDA_ERROR_INVALID_VALUE, written, ""},
 		} {
 			t.Run(place+", "+test.name, func(t *testing.T) {
 				why := test.inMemory
@@ -110,6 +111,9 @@ func TestRegisterMappedFile(t *testing.T) {
 					why = test.onDisk
 				}
 				h, err := safe.RegisterPinned(x, mapFile(t, file, test.prot, test.flags), safe.PinnedOptions{ReadOnly: test.readOnly})
+				if test.onDisk == written && err == nil { // an older Linux, or the simulated driver
+					why = ""
+				}
 				if why == "" {
 					require.NoError(t, err)
 					checkUploaded(t, x, h)

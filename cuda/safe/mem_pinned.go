@@ -75,7 +75,7 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 // freed.
 //
 // The slice may lie in a file that is mapped into memory. Map it with MAP_SHARED, set ReadOnly
-// if the mapping is read-only, and close the Pinned before you end the mapping.
+// if the mapping is read-only or the file on a disk, and close the Pinned before you end the mapping.
 //
 // It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, if WriteCombined is
 // set, and if ReadOnly is set for memory of a file on a disk that is mapped with MAP_PRIVATE:
