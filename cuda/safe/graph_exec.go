@@ -267,7 +267,8 @@ func (e *UpdateError) Unwrap() error { return driver.CUDA_ERROR_GRAPH_EXEC_UPDAT
 // have the same nodes and edges: it is cheaper than a new [Graph.Instantiate]. It affects
 // later launches; the objects that launches in progress use stay retained until they have
 // completed. If g differs in more than CUDA can update, the error wraps an [*UpdateError]
-// and the executable is unchanged. Source: cuGraphExecUpdate.
+// and the executable is unchanged. So it is for work that was captured on a stream of another
+// green context, or of none. Source: cuGraphExecUpdate.
 func (e *GraphExec) Update(g *Graph) error {
 	const op = "GraphExec.Update"
 	c, err := e.acquire(op)

@@ -17,6 +17,7 @@ type own struct {
 	*task
 	dev      *device
 	streams  [2]*safe.Stream // the second works for the first only, between two events
+	green    [2]bool         // which of them belong to the green context
 	events   [2]*safe.Event
 	buffers  [3]*values
 	pattern  *values // pinned memory, that nothing writes to
@@ -46,7 +47,8 @@ func newOwn(t *task) (*own, error) {
 	note := func(err error) { errs = append(errs, err) }
 	var err error
 	for i := range o.streams {
-		o.streams[i], err = o.stream((t.index+i)%3 == 1, safe.StreamOptions{NonBlocking: (t.index+i)%3 != 0})
+		o.green[i] = (t.index+i)%3 == 1 && o.dev.green != nil
+		o.streams[i], err = o.stream(o.green[i], safe.StreamOptions{NonBlocking: (t.index+i)%3 != 0})
 		note(err)
 		o.events[i], err = safe.NewEvent(o.dev.x, safe.EventOptions{DisableTiming: i == 0})
 		note(err)
@@ -81,9 +83,9 @@ func newOwn(t *task) (*own, error) {
 	return o, err
 }
 
-// stream creates a stream, of a green context if there can be one.
+// stream creates a stream, perhaps of the green context.
 func (o *own) stream(green bool, options safe.StreamOptions) (*safe.Stream, error) {
-	if green && o.dev.green != nil {
+	if green {
 		options.NonBlocking = true
 		return o.dev.green.NewStream(options)
 	}

@@ -7,13 +7,15 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
 // using is the use of a resource by a graph and its executable.
 type using struct {
 	*resource
-	shape   int // the graph itself, a clone, or a graph with a child
+	shape   int     // the graph itself, a clone, or a graph with a child
+	green   [2]bool // which streams of the capture belonged to the green context
 	revoked bool
 }
 
@@ -81,7 +83,7 @@ func (o *own) resourceGraph() error {
 	if err != nil {
 		return o.strict(err)
 	}
-	u, acts := &using{resource: r, shape: o.n(3)}, with(r, o.rawActs(4))
+	u, acts := &using{resource: r, shape: o.n(3), green: o.green}, with(r, o.rawActs(4))
 	g, err := o.captureActs(acts, u.shape)
 	if err != nil {
 		return o.strict(err)
@@ -256,12 +258,16 @@ func (o *own) renew(g *ownGraph) error {
 	if err != nil {
 		return o.strict(err)
 	}
-	if err := g.exec.Update(graph); err != nil {
+	err = g.exec.Update(graph)
+	if errors.Is(err, driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) && o.green != g.uses.green {
+		return o.strict(graph.Close()) // CUDA cannot move work into a green context, or out of it
+	}
+	if err != nil {
 		return o.strict(errors.Join(err, graph.Close()))
 	}
 	err = g.graph.Close()
 	old := g.uses
-	g.graph, g.acts, g.uses = graph, acts, &using{resource: r, shape: old.shape}
+	g.graph, g.acts, g.uses = graph, acts, &using{resource: r, shape: old.shape, green: o.green}
 	if err != nil {
 		return o.strict(err)
 	}

@@ -277,7 +277,8 @@ func (o *own) newStream() error {
 	if o.capture != nil {
 		return nil
 	}
-	s, err := o.stream(o.yes(30), safe.StreamOptions{NonBlocking: o.yes(50), Priority: -o.n(9), ClampPriority: true})
+	green := o.dev.green != nil && o.yes(30)
+	s, err := o.stream(green, safe.StreamOptions{NonBlocking: o.yes(50), Priority: -o.n(9), ClampPriority: true})
 	if err != nil {
 		return o.strict(err)
 	}
@@ -285,7 +286,7 @@ func (o *own) newStream() error {
 		return o.strict(err)
 	}
 	old := o.streams[0]
-	o.streams[0] = s
+	o.streams[0], o.green[0] = s, green
 	if o.yes(o.profile.drops) {
 		return nil
 	}

@@ -10,7 +10,7 @@ static CUresult exec_set(CUgraphExec exec, CUgraphNode handle, CUresult r, struc
 
 	if (r)
 		return r;
-	if (!n || n->item->work != i->work || (i->work == RUN && n->item->green) || update_allowed(n->item, i)) {
+	if (!n || n->item->work != i->work || update_allowed(n->item, i)) {
 		item_free(i);
 		return INVALID_VALUE;
 	}

@@ -21,11 +21,11 @@ unsigned update_allowed(const struct item *from, const struct item *to)
 {
 	switch (from->work) {
 	case RUN:
-		return from->context == to->context ? UPDATED : UNSUPPORTED_FUNCTION;
+		return from->context == to->context && from->green == to->green ? UPDATED : UNSUPPORTED_FUNCTION;
 	case COPY:
 		return dimensions(from, to) && device_of(from->dst) == device_of(to->dst) && device_of(from->src) == device_of(to->src) ? UPDATED : PARAMETERS;
 	case SET:
-		return dimensions(from, to) && device_of(from->dst) == device_of(to->dst) ? UPDATED : PARAMETERS;
+		return dimensions(from, to) && device_of(from->dst) == device_of(to->dst) && from->green == to->green ? UPDATED : PARAMETERS;
 	case MEMOP:
 		return memop_alike(from, to) && from->context == to->context ? UPDATED : PARAMETERS;
 	case SIGNAL:
