@@ -28,7 +28,7 @@ import (
 func TestCaptureOrders(t *testing.T) {
 	const file, short = "CUDABIND_TEST_ORDER", "CUDABIND_TEST_SHORT"
 	if drivertest.InParent() {
-		t.Setenv(file, filepath.Join(t.TempDir(), "order")) // the present one, for when the process crashes
+		t.Setenv(file, filepath.Join(drivertest.TempDir(t), "order")) // the present one, for when the process crashes
 		t.Cleanup(func() {
 			if order, err := os.ReadFile(os.Getenv(file)); t.Failed() {
 				t.Logf("the latest order: %s %v", order, err)

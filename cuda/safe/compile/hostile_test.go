@@ -19,7 +19,7 @@ func TestHostile(t *testing.T) {
 	}
 	hostile := drivertest.Hostile{Objects: func(t *testing.T) []any {
 		x := open(t)
-		return []any{x, x.Device(), os.DirFS("testdata"), Options{Arch: "sm_90", CacheFolder: t.TempDir()}}
+		return []any{x, x.Device(), os.DirFS("testdata"), Options{Arch: "sm_90", CacheFolder: drivertest.TempDir(t)}}
 	}}
 	hostile.Run(t, map[string]any{
 		"Arch": Arch, "Compile": Compile, "Link": Link, "Load": Load, "LoadFS": LoadFS, "LoadFile": LoadFile,
