@@ -127,7 +127,7 @@ func openFolder(dir string, byDefault bool) (*os.Root, error) {
 	return root, nil
 }
 
-// makeAround makes a folder, also those around it, where nobody but the user and the
+// makeAround makes a folder, also those around it, where only the user and the
 // administrator decides. With sudo, the folder of another user is none: what root makes there locks
 // that user out.
 func makeAround(dir string) error {
