@@ -123,7 +123,7 @@ func TestOwnerOfJoined(t *testing.T) {
 	x := open(t, 0)
 	s, fork, join, b := stream(t, x), event(t, x), event(t, x), buffer[float32](t, x, 4)
 	raw := rawStream(t, x)
-	t.Cleanup(func() { assert.NoError(t, driver.CuStreamDestroy(raw)) })
+	t.Cleanup(func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) })
 	var gone atomic.Bool
 	borrow := func() *safe.Stream {
 		owner := new([16]byte)
@@ -200,12 +200,12 @@ func TestCaptureToBesideRawCapture(t *testing.T) {
 	needs(t, "cuStreamBeginCaptureToGraph")
 	x := open(t, 0)
 	s, b, g := stream(t, x), buffer[float32](t, x, 4), newGraph(t, x)
-	require.NoError(t, driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_RELAXED))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_RELAXED) }))
 	err := s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return nil })
 	assert.ErrorIs(t, err, safe.ErrCapturing)
 	assert.ErrorContains(t, err, "did not begin")
 	var raw driver.CUgraph
-	require.NoError(t, driver.CuStreamEndCapture(s.Raw(), &raw))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &raw) }))
 	require.NoError(t, driver.CuGraphDestroy(raw))
 	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return b.ZeroAsync(s) }), "g is as before")
 }
