@@ -26,7 +26,7 @@ func OnError(f func(error)) {
 			err = (*LeakError)(leak)
 		}
 		if panicked := caught(func() { f(err) }); panicked != nil {
-			_ = caught(func() { f(panicked) }) // nobody else could be told of another panic
+			_ = caught(func() { f(panicked) }) // there is no other hook to tell of another panic
 		}
 	})
 }
