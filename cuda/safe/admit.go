@@ -77,10 +77,6 @@ func (s *streamCore) enter(op string) (capture *capturing, err error) {
 
 // entered is enter with the stream locked.
 func (s *streamCore) entered(op string) (capture *capturing, err error) {
-	if s.ctx.shared.reset.Load() {
-		s.mu.Unlock()
-		return nil, &Error{Op: op, Err: ErrReset}
-	}
 	if s.legacy() && !s.ctx.shared.legacy.enter() {
 		s.mu.Unlock()
 		return nil, refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
@@ -119,7 +115,7 @@ func (s *Stream) quick() *streamCore {
 	if c.legacy() || !c.mu.TryLock() {
 		return nil
 	}
-	if c.Closed() || c.capture.Load() != nil || c.ctx.shared.reset.Load() {
+	if c.Closed() || c.capture.Load() != nil {
 		c.mu.Unlock()
 		return nil
 	}
@@ -203,10 +199,6 @@ func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room 
 // limit on goroutines that enqueue: unlockWork undoes it. It unlocks the stream if there is
 // an error.
 func (s *streamCore) admitWork(op string) error {
-	if s.ctx.shared.reset.Load() {
-		s.mu.Unlock()
-		return &Error{Op: op, Err: ErrReset}
-	}
 	if s.legacy() {
 		if err := enterLong(&s.ctx.shared.legacy); err != nil {
 			s.mu.Unlock()
@@ -304,15 +296,10 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
 			unwant(gates)
 		}
 	}
-	if s.ctx.shared.reset.Load() {
-		err = &Error{Op: op, Err: ErrReset}
-	} else if other := s.capture.Load(); other != nil {
-		err = other.refuses(op, "the stream is already capturing")
-	}
-	if err != nil {
+	if other := s.capture.Load(); other != nil {
 		unwant(gates)
 		s.mu.Unlock()
-		return nil, err
+		return nil, other.refuses(op, "the stream is already capturing")
 	}
 	between()
 	for _, g := range gates {

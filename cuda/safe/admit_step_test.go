@@ -265,23 +265,6 @@ var meetings = map[string]func(t *testing.T) meeting{
 			never: both(&call, &alone),
 		}
 	},
-	"a call on an object, and a reset": func(t *testing.T) meeting {
-		x, err := Open(0)
-		require.NoError(t, err)
-		var call stay
-		shared := x.core.shared
-		return meeting{
-			a: func() {
-				if shared.begin(0) {
-					call.during()
-					shared.end(0)
-				}
-			},
-			b:     func() { assert.NoError(t, x.Device().ResetPrimary()) },
-			never: func() bool { return call.now.Load() && shared.reset.done() },
-			after: func() bool { return !shared.begin(0) && x.Close() == nil },
-		}
-	},
 	"a quick call with an event, and its release": func(t *testing.T) meeting {
 		e := &Event{core: &eventCore{recording: &recording{}, ctx: nowhere().ctx}}
 		o := &noted{may: func(wait bool) bool { return patiently(wait, e.core.unused) }}
@@ -296,26 +279,6 @@ var meetings = map[string]func(t *testing.T) meeting{
 			},
 			b:     func() { assert.NoError(t, e.core.Close()) },
 			never: func() bool { return call.now.Load() && o.destroyed.Load() },
-		}
-	},
-	"a quick call with an event, and a reset": func(t *testing.T) meeting {
-		e := &Event{core: &eventCore{recording: &recording{}, ctx: nowhere().ctx}}
-		shared := e.core.ctx.shared
-		shared.former = []*eventCore{e.core}
-		var call, reset stay
-		return meeting{
-			a: func() {
-				if v := e.quick(); v != nil {
-					call.during()
-					v.gate.leave()
-				}
-			},
-			b: func() {
-				markAll([]*contextState{shared}, resetNoted)
-				shared.awaitEvents()
-				reset.during()
-			},
-			never: both(&call, &reset),
 		}
 	},
 	"a wait for an event, and a captured record": func(t *testing.T) meeting {

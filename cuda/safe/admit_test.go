@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -73,17 +72,6 @@ func TestLockHandedOver(t *testing.T) {
 		require.NoError(t, q.lockContext(soon, "op"), "nobody unlocks it")
 		q.mu.Unlock()
 		end()
-	}
-}
-
-// TestReleasePostponed: memory that graphs allocate is counted once, however often a reset that waits postpones
-// its release.
-func TestReleasePostponed(t *testing.T) {
-	b := &block{ctx: nowhere().ctx, graph: newGraphAllocation(), free: (*block).graphFree}
-	markAll([]*contextState{b.ctx.shared}, resetNoted)
-	for range 2 {
-		assert.Equal(t, lifetime.ErrLater, b.freeMemory())
-		assert.EqualValues(t, 1, b.graph.place.owners.Load())
 	}
 }
 

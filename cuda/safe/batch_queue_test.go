@@ -271,22 +271,6 @@ func TestBatchSubmitBesideReset(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-// TestBatchAcrossAllocatesNothing: a submission allocates no Go memory for copies between devices either.
-func TestBatchAcrossAllocatesNothing(t *testing.T) {
-	needsSimulated(t)
-	withPeer(t, func(t *testing.T, x, y *safe.Context) {
-		w := newSurvivor(t, x, y)
-		b := newBatch(t, x)
-		require.NoError(t, safe.BatchCopy[uint32](b, w.mine, w.other))
-		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			if b.Submit(w.s) != nil {
-				panic("it failed")
-			}
-		}))
-		require.NoError(t, errors.Join(w.s.Synchronize(), w.other.Close()))
-	})
-}
-
 // TestRefusedTakesNoRoom: calls that are refused count for no pending work, so that a stuck stream is not
 // taken for full.
 func TestRefusedTakesNoRoom(t *testing.T) {

@@ -265,7 +265,7 @@ func (b *Batch) LaunchGraph(e *GraphExec) error {
 
 // LaunchHostFunc records a call of f, which runs once for each submission: see
 // [Stream.LaunchHostFunc] for the rules of f. [OnError] receives panics of f. If CUDA is
-// lost or the context is reset, f does not run. Source: cuLaunchHostFunc, with Spin
+// lost or other code resets the context, f does not run. Source: cuLaunchHostFunc, with Spin
 // cuLaunchHostFunc_v2.
 func (b *Batch) LaunchHostFunc(f func(), o HostFuncOptions) error {
 	const op = "Batch.LaunchHostFunc"

@@ -33,9 +33,6 @@ func (b *Batch) Submit(s *Stream) error {
 		return err
 	}
 	defer sc.Release()
-	if b.ctx.shared.reset.Load() {
-		return &Error{Op: op, Err: ErrReset}
-	}
 	if !b.ctx.same(sc.ctx) {
 		return refuse(op, ErrContextMismatch, "the batch belongs to a context of %v, the stream to one of %v", b.ctx.device, sc.ctx.device)
 	}
@@ -82,7 +79,6 @@ type submission struct {
 	list     batchList
 	noted    bool
 	captured bool         // the stream captures: operations are enqueued one by one
-	foreign  bool         // there is memory of other contexts, which may be reset meanwhile
 	execs    [4]*execCore // locked
 	locked   int
 }
@@ -99,16 +95,12 @@ func (r *submission) acquire() error {
 	return nil
 }
 
-// check refuses memory that a reset has destroyed, or that the stream's device cannot access.
+// check refuses memory that the stream's device cannot access.
 func (r *submission) check() error {
 	for i := range r.list.objects {
 		o := &r.list.objects[i]
 		if o.block == nil {
 			continue
-		}
-		r.foreign = r.foreign || !o.block.ctx.same(r.ctx)
-		if o.block.reset() {
-			return r.at(int(o.first), refuse(opSubmit, ErrReset, "memory of %v", o.block.ctx.device))
 		}
 		if o.reach && !r.ctx.mayUse(o.block) {
 			return r.at(int(o.first), refuse(opSubmit, ErrContextMismatch, "memory of %v; the stream's device has no access to it", o.block.ctx.device))
@@ -250,19 +242,11 @@ func (r *submission) hold(n, end int) int {
 
 // enterWait admits a wait for an event until leaveWait.
 func (r *submission) enterWait(e *eventCore) bool {
-	if !e.ctx.beginFrom(r.ctx, uintptr(e.raw)) {
-		return false
-	}
-	if e.gate.enter() {
-		return true
-	}
-	e.ctx.endFrom(r.ctx, uintptr(e.raw))
-	return false
+	return e.gate.enter()
 }
 
 func (r *submission) leaveWait(e *eventCore) {
 	e.gate.leave()
-	e.ctx.endFrom(r.ctx, uintptr(e.raw))
 }
 
 func (r *submission) lockExec(e *execCore) bool {
@@ -281,7 +265,7 @@ func (r *submission) lockExec(e *execCore) bool {
 		e.mu.Unlock()
 		return false
 	}
-	if e.ctx.shared.reset.Load() || e.unrevoked(opSubmit) != nil { // a single call returns the error
+	if e.unrevoked(opSubmit) != nil { // a single call returns the error
 		if r.locked == 0 {
 			stripe.leave()
 		}

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -350,23 +349,4 @@ func TestBatchKinds(t *testing.T) {
 	}
 	require.NoError(t, b.Submit(s))
 	require.NoError(t, s.Synchronize())
-}
-
-// TestBatchReset: a batch of a context that was reset cannot be submitted.
-func TestBatchReset(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) {
-		x, err := safe.Open(0)
-		require.NoError(t, err)
-		b := newBatch(t, x)
-		s, err := safe.NewStream(x, safe.StreamOptions{})
-		require.NoError(t, err)
-		require.NoError(t, x.Device().ResetPrimary())
-		y := open(t, 0)
-		assert.ErrorIs(t, b.Submit(s), safe.ErrReset)
-		assert.ErrorIs(t, b.Submit(stream(t, y)), safe.ErrReset)
-		require.NoError(t, errors.Join(s.Close(), x.Close()))
-		if !onGPU {
-			simulated.Lost() // what the reset has destroyed
-		}
-	})
 }

@@ -266,9 +266,6 @@ func (c *capturing) beginNew(op string) error {
 	}
 	c.graph = g
 	err := c.begin(op, func() error {
-		if s.ctx.shared.reset.Load() {
-			return rt.CodeReset
-		}
 		switch code := s.ctx.home().BeginCapture(s.raw, c.mode.raw()); code {
 		case 0:
 			return nil

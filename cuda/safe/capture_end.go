@@ -164,9 +164,6 @@ func lockOr(mu locker, wait bool) bool {
 
 func (c *capturing) endInDriver() (raw driver.CUgraph, err error) {
 	ctx := c.origin.ctx
-	if ctx.shared.reset.Load() {
-		return 0, rt.CodeReset
-	}
 	if code := ctx.home().EndCapture(c.origin.raw, &raw); code != 0 {
 		return 0, code
 	}

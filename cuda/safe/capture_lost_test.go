@@ -208,7 +208,7 @@ func (w *lostWorld) stuck(t *testing.T) {
 	}
 	assert.Zero(t, w.s.Release())
 	assert.ErrorIs(t, w.x.Synchronize(), safe.ErrCapturing, "for good")
-	assert.ErrorIs(t, w.x.Device().ResetPrimary(), safe.ErrCapturing)
+	assert.ErrorIs(t, w.x.Device().ResetPrimary(), safe.ErrInUse)
 	for _, s := range []*safe.Stream{w.side, w.other} {
 		w.works(t, s)
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,49 +52,4 @@ func TestCaptureWaitEnds(t *testing.T) {
 	g.open()
 	require.NoError(t, <-over)
 	require.NoError(t, <-begun)
-}
-
-// TestResetPrimary: old objects return ErrReset and close without errors, and a capturing
-// stream prevents the reset.
-func TestResetPrimary(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) {
-		x, err := safe.Open(0)
-		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-		require.NoError(t, err)
-		e, err := safe.NewEvent(x, safe.EventOptions{})
-		require.NoError(t, err)
-		b, err := safe.NewBuffer[float32](x, 10)
-		require.NoError(t, err)
-		g, err := s.Capture(func() error {
-			assert.ErrorIs(t, x.Device().ResetPrimary(), safe.ErrCapturing)
-			return nil
-		})
-		require.NoError(t, err)
-		require.NoError(t, g.Close())
-		require.NoError(t, x.Device().ResetPrimary())
-		_, err = s.Query()
-		assert.ErrorIs(t, err, safe.ErrReset)
-		_, err = e.Query()
-		assert.ErrorIs(t, err, safe.ErrReset)
-		assert.ErrorIs(t, s.Record(e), safe.ErrReset)
-		assert.ErrorIs(t, s.WaitEvent(e), safe.ErrReset)
-		assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrReset)
-		assert.ErrorIs(t, s.Synchronize(), safe.ErrReset)
-		_, err = s.Capture(func() error { return nil })
-		assert.ErrorIs(t, err, safe.ErrReset)
-		y, err := safe.Open(0)
-		require.NoError(t, err)
-		c, err := safe.NewBuffer[float32](y, 10)
-		require.NoError(t, err)
-		for _, o := range []closer{b, e, s, x} {
-			require.NoError(t, o.Close())
-		}
-		require.NoError(t, c.Zero())
-		require.NoError(t, c.Close())
-		require.NoError(t, y.Close())
-		if !onGPU {
-			simulated.Lost() // objects destroyed by the reset
-		}
-	})
 }

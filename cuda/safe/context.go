@@ -56,8 +56,9 @@ type contextState struct {
 	raw       driver.CUcontext
 	id        uint64
 	cores     int
-	holders   int // cores that retain the primary context
-	retains   int // of a core that has left, for the last one to release
+	contexts  map[*contextCore]struct{} // that were not destroyed; states is locked
+	holders   int                       // cores that retain the primary context
+	retains   int                       // of a core that has left, for the last one to release
 	events    eventPool
 	copies    streamPool // for synchronous copies
 	releases  streamPool // for memory that is freed once its uses have completed
@@ -74,8 +75,6 @@ type contextState struct {
 	device  driver.CUdevice
 	primary atomic.Bool // the device's primary context
 	created bool        // by NewContext: the last core destroys it
-	reset   resetMark   // by ResetPrimary: old handles must not reach the driver
-	calls   callCount   // that are in flight
 
 	whole, legacy gate   // for Context.Synchronize, and for calls on the legacy stream
 	legacyQueue   *queue // shared by all Streams of the legacy stream
@@ -84,7 +83,6 @@ type contextState struct {
 	streams map[*streamCore]struct{}
 	greens  map[driver.CUgreenCtx]*greenCore
 	known   map[driver.CUevent]*eventCore // an Event for each event of the driver
-	former  []*eventCore                  // closed ones that others have replaced in known, while calls were in flight
 	foreign sync.Mutex                    // held while an Event for an event of other code is made
 	peers   map[*contextState]bool        // whose heaps are shared with this context; true if kernels here may access all their memory
 }
@@ -92,8 +90,8 @@ type contextState struct {
 // Open retains the primary context of a device, which the runtime API and most libraries
 // use too. Close each Context that Open returns.
 //
-// Open waits for a [Device.ResetPrimary] in progress. The errors are those of [Devices]. Open
-// returns driver.CUDA_ERROR_INVALID_DEVICE if no device has the ordinal.
+// The errors are those of [Devices]. Open returns driver.CUDA_ERROR_INVALID_DEVICE if no device has the
+// ordinal.
 // Source: cuDevicePrimaryCtxRetain.
 func Open(ordinal int) (*Context, error) {
 	const op = "Open"
@@ -101,13 +99,12 @@ func Open(ordinal int) (*Context, error) {
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	leave, err := d.betweenResets(op)
-	if err != nil {
+	if err := d.usePrimary(op); err != nil {
 		return nil, err
 	}
-	defer leave()
 	core := &contextCore{device: d, retains: 1}
 	if err := reclaiming(func() error { return driver.CuDevicePrimaryCtxRetain(&core.raw, d.raw) }); err != nil {
+		d.leavePrimary()
 		return nil, wrap(op, err)
 	}
 	return core.adopt(op)
@@ -115,7 +112,7 @@ func Open(ordinal int) (*Context, error) {
 
 // BorrowContext makes a context that was created elsewhere usable with this package, and
 // never destroys it. owner may be nil; otherwise it stays reachable until everything made
-// in the context is closed. BorrowContext waits for a [Device.ResetPrimary] in progress.
+// in the context is closed.
 // Source: cuCtxGetDevice.
 func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 	const op = "BorrowContext"
@@ -139,12 +136,8 @@ func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 			core.device = d
 		}
 	}
-	leave, err := core.device.betweenResets(op)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	if err := core.findPrimary(); err != nil {
+	if err := core.findPrimary(op); err != nil {
+		core.leavePrimary()
 		return nil, wrap(op, err)
 	}
 	return core.adopt(op)
@@ -153,33 +146,28 @@ func BorrowContext(raw driver.CUcontext, owner any) (*Context, error) {
 // adopt makes a Context of c, whose CUDA context is already retained.
 func (c *contextCore) adopt(op string) (*Context, error) {
 	if err := driver.CuCtxGetId(c.raw, &c.id); err != nil && !errors.Is(err, ErrNotSupported) {
-		return nil, errors.Join(wrap(op, err), c.giveUp())
+		err = errors.Join(wrap(op, err), c.giveUp())
+		c.leavePrimary()
+		return nil, err
 	}
 	c.shared = c.shareState()
 	if err := c.Open(c, nil); err != nil {
 		return nil, wrap(op, err)
 	}
+	c.shared.listContext(c)
 	c.view = &Context{core: c, view: true}
 	x := &Context{core: c}
 	x.cleanup.Watch(&c.Handle)
 	return x, nil
 }
 
-// same returns whether two cores share a CUDA context: after a reset, another context may
+// same returns whether two cores share a CUDA context: after a reset by other code, another context may
 // have the same handle.
 func (c *contextCore) same(o *contextCore) bool { return c.shared == o.shared }
 
 func (c *contextCore) Kind() string { return "Context" }
 
-// Keeps postpones destructions while a reset waits: CUDA may refuse it.
-func (c *contextCore) Keeps() bool { return c.shared.reset.noted() }
-
 func (c *contextCore) Destroy(wait bool) error {
-	resets := resetting(c.device.raw)
-	if !resets.TryRLock() { // or both would destroy the same
-		return lifetime.ErrLater
-	}
-	defer resets.RUnlock()
 	// The CUDA context may outlive this core, and so may the work of closed streams.
 	alone := c.last || !c.left && c.shared.alone()
 	if alone && !c.shared.closed.over() {
@@ -188,7 +176,7 @@ func (c *contextCore) Destroy(wait bool) error {
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &c.shared.frees}
 	}
-	if !c.left && !c.leave(alone) { // only now: a reset that comes before must know the context
+	if !c.left && !c.leave(alone) {
 		return lifetime.ErrLater
 	}
 	if c.last && !c.emptied {
@@ -206,6 +194,7 @@ func (c *contextCore) Destroy(wait bool) error {
 	if err == lifetime.ErrLater {
 		return err
 	}
+	c.leavePrimary() // not in giveUp: a reset of another device may wait for the turn
 	return errors.Join(c.err, wrap("Context.Close", err))
 }
 
@@ -233,9 +222,9 @@ func (c *contextCore) shareState() *contextState {
 	states.Lock()
 	defer states.Unlock()
 	s := states.of[c.raw]
-	if s == nil || s.id != c.id || s.reset.Load() {
-		s = &contextState{raw: c.raw, id: c.id, device: c.device.raw, legacyQueue: newQueue(), streams: map[*streamCore]struct{}{}, greens: map[driver.CUgreenCtx]*greenCore{},
-			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}, frees: lifetime.Queue{Paused: resetting(c.device.raw)}}
+	if s == nil || s.id != c.id {
+		s = &contextState{raw: c.raw, id: c.id, device: c.device.raw, legacyQueue: newQueue(), contexts: map[*contextCore]struct{}{}, streams: map[*streamCore]struct{}{}, greens: map[driver.CUgreenCtx]*greenCore{},
+			known: map[driver.CUevent]*eventCore{}, peers: map[*contextState]bool{}}
 		if states.of == nil {
 			states.of = map[driver.CUcontext]*contextState{}
 		}
@@ -252,6 +241,13 @@ func (c *contextCore) shareState() *contextState {
 		s.holders++
 	}
 	return s
+}
+
+// listContext notes an open Context.
+func (s *contextState) listContext(c *contextCore) {
+	states.Lock()
+	defer states.Unlock()
+	s.contexts[c] = struct{}{}
 }
 
 // alone returns whether there is one user.
@@ -272,11 +268,12 @@ func (c *contextCore) leave(alone bool) bool {
 		return false
 	}
 	c.left = true
+	delete(s.contexts, c)
 	if c.retains > 0 {
 		s.holders--
 	}
 	if s.cores--; s.cores > 0 {
-		if s.holders == 0 && s.retains == 0 && !s.reset.done() {
+		if s.holders == 0 && s.retains == 0 {
 			s.retains, c.retains = c.retains, 0
 		}
 		return true

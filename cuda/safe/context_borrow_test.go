@@ -7,7 +7,6 @@ package safe_test
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
@@ -66,52 +65,6 @@ func TestOpenClosedBeforeBorrowed(t *testing.T) {
 	}
 	t.Run("newest", func(t *testing.T) { drivertest.InChild(t, body) })
 	t.Run("11.8", func(t *testing.T) { withDriver(t, "11.8", body) })
-}
-
-// TestBorrowedKeepsNoNewContext: a borrowed context that a reset has ended does not keep the next primary
-// context alive.
-func TestBorrowedKeepsNoNewContext(t *testing.T) {
-	resetting(t, func(t *testing.T, x *safe.Context) {
-		d := x.Device()
-		b, err := safe.BorrowContext(x.Raw(), nil)
-		require.NoError(t, err)
-		resetPrimary(t, x)
-		require.NoError(t, x.Close())
-		y, err := safe.Open(0)
-		require.NoError(t, err)
-		require.NoError(t, y.Close())
-		assert.Eventually(t, func() bool {
-			_, active, err := d.PrimaryState()
-			return err == nil && !active
-		}, atOnce, time.Millisecond)
-		require.NoError(t, b.Close())
-	})
-}
-
-// TestBorrowedStreamDestroyedBeforeReset: a reset asks no borrowed stream that the program has closed and
-// destroyed.
-func TestBorrowedStreamDestroyedBeforeReset(t *testing.T) {
-	needsSimulated(t)
-	besideResets(t, func(t *testing.T) {
-		x := open(t, 0)
-		raw := rawStream(t, x)
-		s, err := safe.BorrowStream(raw, x, nil)
-		require.NoError(t, err)
-		r, busy, goOn := holding(t, open(t, 1))
-		require.NoError(t, r.Close())
-		<-busy // the reaper
-		finish := make(chan struct{})
-		call := background(func() {
-			assert.NoError(t, s.EnqueueRaw(func(driver.CUstream) error { <-finish; return nil }))
-		})
-		require.NoError(t, s.Close())
-		close(finish)
-		<-call
-		require.NoError(t, x.WithCurrent(func() error { return errors.Join(driver.CuStreamSynchronize(raw), driver.CuStreamDestroy(raw)) }))
-		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
-		close(goOn)
-		<-reset
-	})
 }
 
 // TestCloseContextBesideWork: a context that is closed while a stream that it does not own has work, and is

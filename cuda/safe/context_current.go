@@ -4,28 +4,18 @@ import (
 	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // withCurrent calls f on a thread where c is current and whose capture mode is RELAXED,
 // so that f cannot invalidate a capture on another thread. Then it restores the thread.
-// A reset waits for f. Frequent calls have a function in package rt instead, which does all
-// of this but the last in one cgo call.
+// Frequent calls have a function in package rt instead, which does all of this but the last in one cgo
+// call.
 func (c *contextCore) withCurrent(f func() error) error {
-	if c.shared != nil {
-		if !c.shared.begin(0) {
-			return rt.CodeReset
-		}
-		defer c.shared.end(0)
-	}
 	return c.withCurrentMode(rt.Relaxed, f)
 }
 
 func (c *contextCore) withCurrentMode(mode rt.Mode, f func() error) error {
-	if c.shared != nil && c.shared.reset.Load() {
-		return rt.CodeReset
-	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var scope rt.Scope
@@ -67,47 +57,17 @@ func lock(op string, mu locker) error {
 	return nil
 }
 
-// tryCurrent is withCurrent that returns lifetime.ErrLater while a reset waits, which CUDA may refuse, and
-// rt.CodeReset after a reset.
-func (c *contextCore) tryCurrent(f func() error) error {
-	waits, err := c.shared.attempt(func() error { return c.withCurrent(f) })
-	if err == rt.CodeReset && waits {
-		return lifetime.ErrLater
-	}
-	return err
-}
-
-// destroying is tryCurrent for destroying an object. A reset of the context has destroyed it
-// already.
+// destroying is withCurrent for destroying an object. A reset of the context by other
+// code has destroyed it already.
 func (c *contextCore) destroying(op string, f func() error) error {
-	switch err := c.tryCurrent(f); err {
-	case rt.CodeReset:
-		return nil
-	case lifetime.ErrLater:
-		return err
-	default:
+	if err := c.withCurrent(f); err != rt.CodeReset {
 		return wrap(op, err)
 	}
+	return nil
 }
 
-// tryDestroy calls f, which destroys an object that a call has made, with the context current. It fails
-// while a reset waits.
-func (c *contextCore) tryDestroy(f func() error) bool { return c.tryCurrent(f) != lifetime.ErrLater }
-
-// destroyLater has q call tryDestroy until it succeeds. The caller has acquired the context.
-func (c *contextCore) destroyLater(q *lifetime.Queue, f func() error) {
-	c.Retain()
-	q.Add(func() (again bool) {
-		if !c.tryDestroy(f) {
-			return true
-		}
-		c.Release()
-		return false
-	})
-}
-
-// released translates the result of a call of package rt that destroys an object. A reset of
-// the context has destroyed it already.
+// released translates the result of a call of package rt that destroys an object. A reset of the context
+// by other code has destroyed it already.
 func released(op string, code driver.CUresult) error {
 	if code == rt.CodeReset {
 		return nil

@@ -8,7 +8,7 @@ import (
 )
 
 // ID returns a number that identifies the context in this process. It changes when the
-// context is reset. It returns [ErrNotSupported] with a driver before CUDA 12.0. Source:
+// context is destroyed. It returns [ErrNotSupported] with a driver before CUDA 12.0. Source:
 // cuCtxGetId.
 func (x *Context) ID() (uint64, error) {
 	var id uint64
@@ -121,7 +121,7 @@ func (x *Context) DisablePeerAccess(peer *Context) error {
 	})
 }
 
-// withPeer calls f with x current. Resets of both contexts wait for f, and so do other changes of access.
+// withPeer calls f with x current. Other changes of access wait for f.
 func (x *Context) withPeer(op string, peer *Context, f func(s *contextState, p *contextCore) error) error {
 	p, err := peer.acquire(op)
 	if err != nil {

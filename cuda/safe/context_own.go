@@ -76,34 +76,45 @@ func (c *contextCore) destroyCreated() error {
 	})
 }
 
-// findPrimary finds out whether a borrowed context is its device's primary context, which
-// [Device.ResetPrimary] resets.
-func (c *contextCore) findPrimary() error {
+// findPrimary finds out whether a borrowed context is its device's primary context, and keeps that from
+// being reset until leavePrimary.
+func (c *contextCore) findPrimary(op string) error {
 	var flags uint32
 	var active int32
 	if err := driver.CuDevicePrimaryCtxGetState(c.device.raw, &flags, &active); err != nil || active == 0 {
 		return err
 	}
-	var primary driver.CUcontext
-	if err := driver.CuDevicePrimaryCtxRetain(&primary, c.device.raw); err != nil {
+	if err := c.device.usePrimary(op); err != nil {
 		return err
 	}
+	var primary driver.CUcontext
+	if err := driver.CuDevicePrimaryCtxRetain(&primary, c.device.raw); err != nil {
+		c.device.leavePrimary()
+		return err
+	}
+	var in error
 	if primary == c.raw {
-		c.kind = borrowedPrimary
+		if in = c.device.usePrimary(op); in == nil {
+			c.kind = borrowedPrimary
+		}
 	}
 	var last destruction // if others have released it since
 	release := func() error {
-		return last.try(&executables, false, func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) })
-	}
-	if err := release(); err != lifetime.ErrLater {
+		err := last.try(&executables, false, func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) })
+		if !lifetime.Postponed(err) {
+			c.device.leavePrimary()
+		}
 		return err
+	}
+	if err := release(); !lifetime.Postponed(err) {
+		return errors.Join(in, err)
 	}
 	lifetime.Reaper.Add(func() (again bool) {
 		err := release()
-		if err != nil && err != lifetime.ErrLater {
+		if again = lifetime.Postponed(err); !again && err != nil {
 			lifetime.Report(wrap("BorrowContext", err))
 		}
-		return err == lifetime.ErrLater
+		return again
 	})
-	return nil
+	return in
 }

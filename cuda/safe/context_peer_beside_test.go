@@ -1,6 +1,6 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// Changes of access between devices beside each other, beside resets and beside copies. Needs the
+// Changes of access between devices beside each other and beside copies. Needs the
 // simulated driver.
 
 package safe_test
@@ -45,7 +45,7 @@ func TestPeerAccessBesideItself(t *testing.T) {
 func TestPeerAccessAfterReset(t *testing.T) {
 	needsSimulated(t)
 	withPeer(t, func(t *testing.T, x, y *safe.Context) {
-		resetPrimary(t, y)
+		reset(t, y)
 		z, err := safe.Open(1)
 		require.NoError(t, err)
 		require.NoError(t, x.EnablePeerAccess(z))
@@ -57,20 +57,6 @@ func TestPeerAccessAfterReset(t *testing.T) {
 		assert.NoError(t, errors.Join(fill.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(3)), b.Arg()), s.Synchronize()))
 		noViolation(t)
 		require.NoError(t, errors.Join(b.Close(), z.Close()))
-	})
-}
-
-// TestPeerAccessBesideReset: a reset waits for calls that change the access to its context.
-func TestPeerAccessBesideReset(t *testing.T) {
-	needsSimulated(t)
-	withPeer(t, func(t *testing.T, x, y *safe.Context) {
-		require.NoError(t, x.DisablePeerAccess(y))
-		simulated.Delay("cuCtxEnablePeerAccess", 100*time.Millisecond)
-		enabled := background(func() { assert.NoError(t, except(x.EnablePeerAccess(y), safe.ErrReset)) })
-		resetPrimary(t, y)
-		assert.True(t, closed(enabled), "the call is in the driver")
-		<-enabled
-		simulated.Reset()
 	})
 }
 

@@ -7,7 +7,6 @@
 package safe_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -25,12 +24,6 @@ func reset(t *testing.T, x *safe.Context) {
 	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
 }
 
-// resetPrimary resets the primary context beside calls in flight, which no raw call may.
-func resetPrimary(t *testing.T, x *safe.Context) {
-	t.Helper()
-	require.NoError(t, x.Device().ResetPrimary())
-}
-
 // resetting runs f in its own process, where a reset may leave objects.
 func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 	needs(t, "cuCtxGetId")
@@ -44,17 +37,7 @@ func resetting(t *testing.T, f func(t *testing.T, x *safe.Context)) {
 	})
 }
 
-// besideResets runs f in its own process, with wentWithContext after all is closed.
-func besideResets(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		t.Cleanup(func() { wentWithContext(t) })
-		f(t)
-	})
-}
-
-// wentWithContext checks what calls beside a reset did, and forgets the objects that it destroyed.
+// wentWithContext checks what calls after a reset did, and forgets the objects that it destroyed.
 func wentWithContext(t *testing.T) {
 	t.Helper()
 	noViolation(t)
@@ -65,72 +48,17 @@ func wentWithContext(t *testing.T) {
 	}
 }
 
-// spinning returns a kernel of a module that the reset unloads.
-func spinning(t *testing.T, x *safe.Context) (*safe.Kernel, *safe.Module) {
-	t.Helper()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
-	require.NoError(t, err)
-	k, err := m.Kernel("spin")
-	require.NoError(t, err)
-	return k, m
-}
-
 // TestWholeAfterReset: CUDA crashes if it is asked about a stream that a reset has destroyed.
 func TestWholeAfterReset(t *testing.T) {
-	for name, reset := range map[string]func(*testing.T, *safe.Context){"by other code": reset, "by ResetPrimary": resetPrimary} {
-		t.Run(name, func(t *testing.T) {
-			resetting(t, func(t *testing.T, x *safe.Context) {
-				s, err := safe.NewStream(x, safe.StreamOptions{})
-				require.NoError(t, err)
-				reset(t, x)
-				assert.ErrorIs(t, x.WithoutCaptures(func() error { return nil }), safe.ErrReset)
-				assert.ErrorIs(t, x.Synchronize(), safe.ErrReset)
-				_, err = s.CaptureStatus()
-				assert.ErrorIs(t, err, safe.ErrReset)
-				assert.NoError(t, s.Close())
-			})
-		})
-	}
-}
-
-// TestEmptyAfterReset: buffers of no values cannot be made after a reset either.
-func TestEmptyAfterReset(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
 		s, err := safe.NewStream(x, safe.StreamOptions{})
 		require.NoError(t, err)
-		resetPrimary(t, x)
-		_, err = safe.NewBuffer[byte](x, 0)
-		assert.ErrorIs(t, err, safe.ErrReset)
-		_, err = safe.NewBufferAsync[byte](s, 0)
+		reset(t, x)
+		assert.ErrorIs(t, x.WithoutCaptures(func() error { return nil }), safe.ErrReset)
+		assert.ErrorIs(t, x.Synchronize(), safe.ErrReset)
+		_, err = s.CaptureStatus()
 		assert.ErrorIs(t, err, safe.ErrReset)
 		assert.NoError(t, s.Close())
-	})
-}
-
-// TestDataAfterReset: the host gets no slice of memory that a reset has freed. It does as long as the
-// reset waits, for functions in work of the context.
-func TestDataAfterReset(t *testing.T) {
-	besideResets(t, func(t *testing.T) {
-		x := open(t, 0)
-		s, m, h := stream(t, x), managed[uint32](t, x, 4), host[uint32](t, x, 4)
-		part, err := h.Slice(1, 2)
-		require.NoError(t, err)
-		words := make([]uint32, 4)
-		registered, err := safe.RegisterPinned(x, words, safe.PinnedOptions{})
-		require.NoError(t, err)
-		closing(t, registered)
-		unstick := stickOn(t, host[uint32](t, x, 1), s)
-		call, reset := waitingReset(t, x, s, nil)
-		for _, data := range [][]uint32{m.Data(), h.Data(), part.Data(), registered.Data()} {
-			assert.NotEmpty(t, data, "while the reset waits")
-		}
-		unstick()
-		<-call
-		<-reset
-		for _, data := range [][]uint32{m.Data(), h.Data(), part.Data()} {
-			assert.Nil(t, data)
-		}
-		assert.Equal(t, words, registered.Data(), "memory of Go")
 	})
 }
 
@@ -193,67 +121,6 @@ func TestResetKeepsOthersMemory(t *testing.T) {
 	})
 }
 
-// TestResetTellsWaiters: a wait during a reset returns an error, and no query of its event
-// meets the reset.
-func TestResetTellsWaiters(t *testing.T) {
-	resetting(t, func(t *testing.T, x *safe.Context) {
-		if !onGPU {
-			simulated.Widen(50 * time.Microsecond)
-		}
-		spin, m := spinning(t, x)
-		defer m.Close()
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-		require.NoError(t, err)
-		e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
-		require.NoError(t, err)
-		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
-		require.NoError(t, s.Record(e))
-		told := make(chan error, 200)
-		for i := range cap(told) {
-			go func() {
-				if i%2 == 0 {
-					told <- s.Wait(context.Background())
-				} else {
-					told <- e.Wait(context.Background())
-				}
-			}()
-		}
-		time.Sleep(50 * time.Millisecond)
-		resetPrimary(t, x)
-		late := time.After(atOnce)
-		for i := range cap(told) {
-			select {
-			case <-told:
-			case <-late:
-				require.Fail(t, "a wait hangs", "%d are told", i)
-			}
-		}
-		s.Close()
-		e.Close()
-	})
-}
-
-// TestResetTellsFutures: so do futures and callbacks.
-func TestResetTellsFutures(t *testing.T) {
-	resetting(t, func(t *testing.T, x *safe.Context) {
-		spin, m := spinning(t, x)
-		defer m.Close()
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-		require.NoError(t, err)
-		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
-		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
-		require.NoError(t, err)
-		called := make(chan struct{})
-		require.NoError(t, s.AddCallback(func(error) { close(called) }))
-		all := s.Completion()
-		resetPrimary(t, x)
-		soon(t, all.Done(), "the completion never comes")
-		soon(t, f.Done(), "the future of the host function never completes")
-		soon(t, called, "the function of AddCallback is never called")
-		s.Close()
-	})
-}
-
 // TestOpenCloseRaces: goroutines open a device, capture, launch a graph, wait and close
 // everything, so that the primary context is destroyed again and again beside other
 // calls.
@@ -299,59 +166,29 @@ func opensAndCloses() error {
 	return errors.Join(e.Close(), g.Close(), x.Close(), b.Close(), s.Close())
 }
 
-// TestResetDuringSynchronizeBlocking tests that a reset waits for a wait in the driver.
-func TestResetDuringSynchronizeBlocking(t *testing.T) {
-	resetting(t, func(t *testing.T, x *safe.Context) {
-		spin, m := spinning(t, x)
-		defer m.Close()
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+// withPeer runs f in its own process, with a context x and one of another device, which f may reset.
+func withPeer(t *testing.T, f func(t *testing.T, x, y *safe.Context)) {
+	t.Helper()
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		y, err := safe.Open(1)
 		require.NoError(t, err)
-		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(300_000_000))))
-		told, reset := make(chan error, 1), make(chan error, 1)
-		safe.WithoutWaits(func() { // keeps the call from its wait in the driver
-			go func() { told <- s.SynchronizeBlocking() }()
-			time.Sleep(50 * time.Millisecond)
-			go func() { reset <- x.Device().ResetPrimary() }()
-			for end := time.Now().Add(time.Second); len(reset) == 0 && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
-		})
-		assert.NoError(t, except(<-told, safe.ErrReset, nil))
-		assert.NoError(t, <-reset)
+		f(t, x, y)
+		assert.NoError(t, y.Close())
 		noViolation(t)
-		s.Close()
+		settle(t)
+		simulated.Lost() // what went with the context
 	})
 }
 
-// TestResetDuringWaits tests that waits end, with ErrReset if they do not find that the work has completed
-// before the reset, and that no event is queried after a reset has destroyed it: CUDA uses the handles
-// again.
-func TestResetDuringWaits(t *testing.T) {
-	drivertest.InChild(t, func(t *testing.T) {
-		watch(t)
-		x, err := safe.Open(0)
-		require.NoError(t, err)
-		spin, _ := spinning(t, x)
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-		require.NoError(t, err)
-		e, err := safe.NewEvent(x, safe.EventOptions{})
-		require.NoError(t, err)
-		require.NoError(t, errors.Join(spin.Launch(s, one, safe.Val(uint64(300_000_000))), s.Record(e)))
-		const many = 5
-		told := make(chan error, 2*many)
-		for range many {
-			go func() { told <- s.Synchronize() }()
-			go func() { told <- e.Synchronize() }()
-		}
-		f := s.Completion()
-		time.Sleep(50 * time.Millisecond)
-		resetPrimary(t, x)
-		for range 2 * many {
-			assert.NoError(t, except(<-told, safe.ErrReset))
-		}
-		<-f.Done()
-		assert.NoError(t, except(f.Err(), safe.ErrReset))
-		require.NoError(t, errors.Join(e.Close(), s.Close(), x.Close()))
-		wentWithContext(t)
-	})
+// background calls f on another goroutine, and returns once it most likely waits.
+func background(f func()) (over chan struct{}) {
+	over = make(chan struct{})
+	go func() {
+		defer close(over)
+		f()
+	}()
+	time.Sleep(20 * time.Millisecond)
+	return over
 }

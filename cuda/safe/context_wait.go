@@ -5,7 +5,6 @@ import (
 	"context"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -36,8 +35,6 @@ func (x *Context) Wait(ctx context.Context) error {
 		markers, err = unreached(op, markers)
 		switch {
 		case err != nil || len(markers) == 0:
-		case c.shared.reset.Load():
-			err = &Error{Op: op, Err: ErrReset}
 		case ctx.Err() != nil:
 			err = &Error{Op: op, Err: context.Cause(ctx)}
 		}
@@ -51,7 +48,7 @@ func (c *contextState) markAll(ctx context.Context, op string) (markers []marker
 	for _, s := range append(c.live(), c.closed.all()...) {
 		m, done, err := s.markSoon(ctx, op)
 		switch {
-		case err == lifetime.ErrLater || err == rt.CodeReset:
+		case err == rt.CodeReset:
 			return markers, &Error{Op: op, Err: ErrReset}
 		case err != nil:
 			return markers, wrap(op, err)
@@ -62,21 +59,16 @@ func (c *contextState) markAll(ctx context.Context, op string) (markers []marker
 	return markers, nil
 }
 
-// markSoon is mark that waits for the lock of the stream until ctx ends. It returns lifetime.ErrLater
-// only while a reset waits.
+// markSoon marks the end of the stream's work. It waits for the lock of the stream until ctx ends.
 func (s *streamCore) markSoon(ctx context.Context, op string) (m marker, done bool, err error) {
-	for nap := shortNap; ; nap = nap.take() {
-		if err := s.lockContext(ctx, op); err != nil {
-			return m, false, err
-		}
-		if done = !s.mayWork(); !done {
-			m, done, err = s.markEnd(false)
-		}
-		s.mu.Unlock()
-		if err != lifetime.ErrLater || s.ctx.shared.reset.Load() {
-			return m, done, err
-		}
+	if err := s.lockContext(ctx, op); err != nil {
+		return m, false, err
 	}
+	if done = !s.mayWork(); !done {
+		m, done, err = s.markEnd(true)
+	}
+	s.mu.Unlock()
+	return m, done, err
 }
 
 // mayWork returns whether the driver can tell if the stream has work. The program may have destroyed a

@@ -65,22 +65,3 @@ func TestContextWaitRefused(t *testing.T) {
 	assert.ErrorIs(t, x.Wait(t.Context()), safe.ErrClosed)
 	assert.ErrorIs(t, (*safe.Context)(nil).Wait(t.Context()), safe.ErrClosed)
 }
-
-// TestContextWaitBesideReset: a reset ends waits, which return ErrReset.
-func TestContextWaitBesideReset(t *testing.T) {
-	needsSimulated(t)
-	besideResets(t, func(t *testing.T) {
-		x := open(t, 0)
-		s := stream(t, x)
-		unstick := stickOn(t, host[uint32](t, x, 1), s)
-		waits, done := make(chan error, 1), make(chan error, 1)
-		go func() { waits <- x.Wait(context.Background()) }()
-		require.Never(t, func() bool { return len(waits) > 0 }, 20*time.Millisecond, time.Millisecond)
-		go func() { done <- x.Device().ResetPrimary() }()
-		assert.ErrorIs(t, <-waits, safe.ErrReset)
-		assert.ErrorIs(t, x.Wait(context.Background()), safe.ErrReset)
-		unstick()
-		require.NoError(t, <-done)
-		assert.ErrorIs(t, x.Wait(context.Background()), safe.ErrReset)
-	})
-}

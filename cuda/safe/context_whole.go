@@ -37,7 +37,7 @@ func (x *Context) Synchronize() error {
 // f; see [Stream.CaptureContext]. Calls in f on several goroutines may wait for each other.
 //
 // If f waits for the work of a context, call [Context.Wait] before: a stuck stream then keeps no
-// captures from beginning, nor resets and destructions of executables on other devices from going on.
+// captures from beginning, nor destructions of executables on other devices from going on.
 //
 // f must not call functions of this package that need CUDA, which return [ErrInCallback],
 // nor wait for a goroutine that begins a capture. Buffers know nothing of work that f
@@ -69,11 +69,6 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 		return wrap(op, err)
 	}
 	defer stripe.leave()
-	for _, c := range contexts { // only now, as a reset closes the gate
-		if c.shared.reset.Load() {
-			return &Error{Op: op, Err: ErrReset}
-		}
-	}
 	return hostWaits.with(0, func() error { return contexts[0].callForeign(op, f) })
 }
 

@@ -151,7 +151,11 @@ func TestFactGreenQueue(t *testing.T) {
 			recorded := background(func() {
 				assert.NoError(t, w.x.WithCurrent(func() error { return driver.CuGreenCtxRecordEvent(g, e) }))
 			})
-			assert.Equal(t, flags == driver.CU_EVENT_DISABLE_TIMING, closed(recorded))
+			if flags == driver.CU_EVENT_DISABLE_TIMING {
+				soon(t, recorded, "it takes no place")
+			} else {
+				assert.False(t, closed(recorded))
+			}
 			open()
 			<-launched
 			<-recorded

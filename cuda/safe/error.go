@@ -37,10 +37,13 @@ var (
 	ErrNotAllocated = errors.New("no launch of the graph has allocated the memory")
 	// ErrConditional: CUDA does not support the call for graphs with conditional nodes.
 	ErrConditional = errors.New("the graph has conditional nodes")
-	// ErrReset: the device's primary context was reset, which destroyed everything created
-	// in it. After [Device.ResetPrimary], every object created before returns ErrReset. With
-	// a driver for CUDA 12.0 or newer, calls that create objects or wait also notice resets
-	// by other means. Other calls pass the stale handle to CUDA, which may crash.
+	// ErrInUse: something of this package that is open is in the way.
+	ErrInUse = errors.New("in use")
+	// ErrReset: other code has reset the device's primary context, for instance by
+	// cudaDeviceReset, which destroyed everything created in it. With a driver for CUDA 12.0
+	// or newer, calls that create or destroy objects notice that, and most that wait. Other
+	// calls pass the stale handle to CUDA, which may crash. [Device.ResetPrimary] destroys no
+	// object of this package.
 	ErrReset = errors.New("the primary context was reset")
 	// ErrContextMismatch: the objects belong to different contexts.
 	ErrContextMismatch = errors.New("objects of different contexts")

@@ -90,15 +90,11 @@ func (e *eventCore) work() int {
 // quick returns the event with its gate entered, for the common case, and nil otherwise.
 // The call need not acquire the event, as Destroy waits until the gate is empty.
 func (e *Event) quick() *eventCore {
-	if e == nil || e.core == nil || e.core.ctx.shared.reset.Load() {
+	if e == nil || e.core == nil || !e.core.gate.enter() {
 		return nil
 	}
 	between()
-	if !e.core.gate.enter() {
-		return nil
-	}
-	between()
-	if e.core.Closed() || e.core.ctx.shared.reset.Load() { // again: a reset waits until the gate is empty
+	if e.core.Closed() {
 		e.core.gate.leave()
 		return nil
 	}
@@ -280,19 +276,6 @@ func (e *eventCore) destroy() error {
 	return e.ctx.destroying("Event.Close", func() error { return driver.CuEventDestroy(e.raw) })
 }
 
-// existing calls f unless a reset of the event's context, which need not be that of the call, has
-// destroyed the event. A reset waits for f.
-func (e *eventCore) existing(f func(raw driver.CUevent) error) error {
-	if !e.ctx.shared.begin(uintptr(e.raw)) {
-		return rt.CodeReset
-	}
-	defer e.ctx.shared.end(uintptr(e.raw))
-	return f(e.raw)
-}
-
-// reset returns whether a reset has destroyed the event.
-func (e *eventCore) reset() bool { return e.ctx.shared.reset.Load() }
-
 // acquire acquires the event for a call.
 func (e *Event) acquire(op string) (*eventCore, error) {
 	if e == nil || e.core == nil || !e.core.Acquire() {
@@ -350,14 +333,11 @@ func (e *Event) Query() (done bool, err error) {
 
 // query asks for up to spin nanoseconds.
 func (e *eventCore) query(spin int64) driver.CUresult {
-	if e.ctx.shared.reset.Load() {
-		return rt.CodeReset
-	}
 	if !e.enter() {
 		return rt.CodeCapturing
 	}
 	defer e.gate.leave()
-	return e.ctx.eventQuery(e.callContext, e.raw, spin)
+	return rt.EventQuery(e.callContext, e.raw, spin)
 }
 
 // Since returns the time on the device from start to e. The resolution is about 0.5 µs.
@@ -419,7 +399,7 @@ func whyNotSince(op string, err error, begin, end *eventCore) error {
 	}{{"start", begin}, {"end", end}} {
 		switch {
 		case code == driver.CUDA_ERROR_NOT_READY:
-			if v.ctx.eventQuery(v.callContext, v.raw, 0) == code {
+			if rt.EventQuery(v.callContext, v.raw, 0) == code {
 				causes = append(causes, "the "+v.name+" event has not completed")
 			}
 		case v.untimed:

@@ -1,8 +1,6 @@
 package safe
 
 import (
-	"slices"
-
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
@@ -58,13 +56,8 @@ func (e *eventCore) share() (parent *lifetime.Handle, release func()) {
 func (s *contextState) addEvent(e *eventCore) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.known[e.raw]
-	if o != nil && o.recording == e.recording {
-		return
-	}
-	s.known[e.raw] = e
-	if o != nil && !o.unused() { // a reset waits for it
-		s.former = append(slices.DeleteFunc(s.former, (*eventCore).unused), o)
+	if o := s.known[e.raw]; o == nil || o.recording != e.recording {
+		s.known[e.raw] = e
 	}
 }
 

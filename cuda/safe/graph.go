@@ -88,10 +88,6 @@ func NewGraph(x *Context) (*Graph, error) {
 	}
 	defer c.Release()
 	g := newGraphCore(c)
-	if !c.shared.begin(0) {
-		return nil, &Error{Op: op, Err: ErrReset}
-	}
-	defer c.shared.end(0)
 	if code := c.home().CreateGraph(&g.raw); code != 0 {
 		return nil, failed(op, code)
 	}
@@ -132,7 +128,7 @@ func (g *graphCore) destroy(wait, inTurn bool) error {
 		defer executables.turn.Unlock()
 	}
 	defer g.kept.release()
-	if g.destroyed || g.ctx.shared.reset.Load() {
+	if g.destroyed {
 		return nil
 	}
 	return released("Graph.Close", g.ctx.home().DestroyGraph(g.raw))
@@ -145,14 +141,11 @@ func (g *Graph) acquire(op string) (*graphCore, error) {
 	return g.core, nil
 }
 
-// usable returns an error if the graph is lost, destroyed or was reset. mu is held.
+// usable returns an error if the graph is lost or destroyed. mu is held.
 func (g *graphCore) usable(op string) error {
 	top := g.top()
 	if top.lost {
 		return &Error{Op: op, Err: ErrGraphLost}
-	}
-	if g.ctx.shared.reset.Load() {
-		return &Error{Op: op, Err: ErrReset}
 	}
 	if g.destroyed {
 		return refuse(op, ErrClosed, "the node that the graph is inside of was destroyed")
@@ -254,7 +247,7 @@ func (g *Graph) Clone() (*Graph, error) {
 			return refuse(op, ErrConditional, "such a graph cannot be cloned")
 		}
 		clone = newGraphCore(c.ctx)
-		if err := c.copied(op, func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
+		if err := executables.inTurn(func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
 			return err
 		}
 		clone.kept = c.kept.share()
@@ -275,17 +268,6 @@ func (g *Graph) Clone() (*Graph, error) {
 		err = errors.Join(err, clone.Destroy(true))
 	}
 	return nil, err
-}
-
-// copied calls f, which copies the graph, unless it uses something that a reset has destroyed. mu is
-// held.
-func (g *graphCore) copied(op string, f func() error) error {
-	return executables.inTurn(func() error {
-		if err := g.kept.existing(op); err != nil {
-			return err
-		}
-		return f()
-	})
 }
 
 // has tells whether n is a live node of the graph: CUDA does not check.

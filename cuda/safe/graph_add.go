@@ -256,10 +256,9 @@ func lockPair(op string, g *graphCore) error {
 // Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
 func ChildGraphNode(child *Graph) NodeParams {
 	var c *graphCore
-	var adding string
 	w := &funcNode{typ: driver.CU_GRAPH_NODE_TYPE_GRAPH}
 	w.takes = func(op string, k *retained, into *graphCore) error {
-		c, adding = nil, op
+		c = nil
 		g, err := child.acquire(op)
 		if err != nil {
 			return err
@@ -287,10 +286,10 @@ func ChildGraphNode(child *Graph) NodeParams {
 		}
 	}
 	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return c.copied(adding, func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
+		return executables.inTurn(func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
 	}
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return c.copied(adding, func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
+		return executables.inTurn(func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
 	}
 	return NodeParams{other: w}
 }

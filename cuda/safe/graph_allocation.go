@@ -58,9 +58,6 @@ func (a *graphAllocation) leave() bool {
 	return true
 }
 
-// stay undoes leave.
-func (a *graphAllocation) stay() { a.place.owners.Add(1) }
-
 // forgetFree forgets the release. mu is held.
 func (p *graphPlace) forgetFree() {
 	if p.free.stream != nil {
@@ -70,9 +67,9 @@ func (p *graphPlace) forgetFree() {
 }
 
 // afterFree makes s, which is locked, wait for the release. mu is held. It returns
-// driver.CUDA_ERROR_NOT_READY while a reset of the context of the release waits.
+// driver.CUDA_ERROR_NOT_READY while another call uses the closed stream of the release.
 func (p *graphPlace) afterFree(s *streamCore) driver.CUresult {
-	if p.free.stream == nil || p.free.stream.ctx.shared.reset.done() {
+	if p.free.stream == nil {
 		return 0
 	}
 	return p.free.orders(s)

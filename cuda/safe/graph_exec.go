@@ -138,12 +138,6 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 
 // instantiate instantiates a graph whose launches leave allocs allocated.
 func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags driver.CUgraphInstantiate_flags) error {
-	if g.ctx.shared.reset.Load() { // in turn: a reset takes it, too
-		return rt.CodeReset
-	}
-	if err := g.kept.existing(op); err != nil {
-		return err
-	}
 	if slices.ContainsFunc(allocs, func(b *block) bool { return b.graph.home != nil }) {
 		flags |= driver.CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
 	}
@@ -197,9 +191,6 @@ func (e *execCore) Destroy(wait bool) error {
 // destroy destroys the executable with its graph locked: the two share parts.
 func (e *execCore) destroy(wait, inTurn bool) error {
 	destroy := func() error {
-		if e.ctx.shared.reset.Load() {
-			return nil
-		}
 		return released("GraphExec.Close", e.ctx.home().DestroyExec(e.raw))
 	}
 	switch {
@@ -281,9 +272,6 @@ func (e *GraphExec) Update(g *Graph) error {
 			return err
 		}
 		defer c.leave(&executables.stripes[0])
-		if err := g.kept.existing(op); err != nil {
-			return err
-		}
 		if err := c.update(g); err != nil {
 			return err
 		}

@@ -141,8 +141,8 @@ func (e *execCore) admitted(op string, s *streamCore, launches bool, call execCa
 }
 
 // allocating makes a launch on s that allocates or frees memory, after releases of what the one
-// before has allocated. mu of both is held. It returns lifetime.ErrLater while a reset waits that will
-// end the work before such a release.
+// before has allocated. mu of both is held. It returns lifetime.ErrLater while another call uses the closed
+// stream of such a release.
 func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUresult) error {
 	locked := 0
 	defer func() {
@@ -219,10 +219,6 @@ func (e *execCore) enter(op string, s *stripe) error {
 		return err
 	}
 	err := s.enter(&executables)
-	if err == nil && e.ctx.shared.reset.Load() { // not before, as a reset closes the gate
-		s.leave()
-		err = rt.CodeReset
-	}
 	if err != nil {
 		e.mu.Unlock()
 	}

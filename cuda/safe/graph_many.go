@@ -330,10 +330,6 @@ func (r *nodeRun) addChanges(op string, changes []NodeChange) error {
 // do adds or changes the nodes, and returns how many.
 func (r *nodeRun) do(op string, of uintptr, call rt.NodeCall) (done int, err error) {
 	c := r.context()
-	if !c.shared.begin(0) {
-		return 0, &Error{Op: op, Err: ErrReset}
-	}
-	defer c.shared.end(0)
 	code, done := rt.KernelNodes(c.raw, of, call, r.words, r.raw)
 	if code != 0 {
 		err = r.works[done].refused(op, code)

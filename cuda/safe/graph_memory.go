@@ -137,7 +137,7 @@ func (b *block) tryFreeAfterUses(op string, s *streamCore, claim *graphAllocatio
 			return 0, &Error{Op: op, Err: ErrInCallback}
 		}
 	}
-	markers, err := b.markers()
+	markers, err := b.known().markers(true)
 	defer endAll(markers)
 	if err != nil {
 		return 0, wrap(op, err)

@@ -171,13 +171,13 @@ func eventNode(typ driver.CUgraphNodeType, e *Event,
 		typ:   typ,
 		takes: func(op string, k *retained, _ *graphCore) error { return e.retainedBy(op, k) },
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return e.core.existing(func(raw driver.CUevent) error { return add(n, g, deps, count, raw) })
+			return add(n, g, deps, count, e.core.raw)
 		},
 		sets: func(n driver.CUgraphNode) error {
-			return e.core.existing(func(raw driver.CUevent) error { return set(n, raw) })
+			return set(n, e.core.raw)
 		},
 		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error {
-			return e.core.existing(func(raw driver.CUevent) error { return setExec(x, n, raw) })
+			return setExec(x, n, e.core.raw)
 		},
 	}}
 }

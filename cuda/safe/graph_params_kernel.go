@@ -227,16 +227,6 @@ func (w *kernelNode) refused(op string, code driver.CUresult) error {
 
 // call adds the node, or changes it in a graph.
 func (w *kernelNode) call(n *rt.KernelNode, deps []driver.CUgraphNode) error {
-	shared := w.context().shared // of a context that may be another one than the graph's
-	if !shared.begin(0) {
-		return rt.CodeReset
-	}
-	defer shared.end(0)
-	return w.do(n, deps)
-}
-
-// do is call within a call that a reset waits for.
-func (w *kernelNode) do(n *rt.KernelNode, deps []driver.CUgraphNode) error {
 	args := w.fill(n)
 	n.Deps = uint32(len(deps))
 	if code := n.Do(unsafe.SliceData(deps), args); code != 0 {
@@ -270,12 +260,7 @@ func (w *kernelNode) setExec(e driver.CUgraphExec, n Node) error {
 	if w.attributed() {
 		return refuse("", ErrInvalidArgument, "CUDA cannot change the launch attributes of a kernel node in an executable")
 	}
-	c, from := w.context(), n.of.ctx
-	if !c.beginFrom(from, 0) { // the gate of the executables keeps a reset of from away
-		return rt.CodeReset
-	}
-	defer c.endFrom(from, 0)
-	return w.do(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
+	return w.call(&rt.KernelNode{Exec: e, Node: n.raw, Call: rt.SetExecNode}, nil)
 }
 
 func (w *kernelNode) setAttributes(n driver.CUgraphNode) error {

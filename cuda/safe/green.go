@@ -24,7 +24,7 @@ type GreenContext struct {
 // the primary context, as [Open] returns it; the green context keeps it alive. All parts
 // must come from one split. NewGreenContext returns [ErrInvalidArgument] if they do not,
 // or if one has no multiprocessors, and [ErrContextMismatch] if a part belongs to another
-// device, or if x is not the primary context. It waits for a [Device.ResetPrimary] in progress.
+// device, or if x is not the primary context.
 //
 // CUDA waits for all work of the primary context, and starts no work that streams of the
 // context enqueue meanwhile. So create green contexts before that work.
@@ -43,11 +43,6 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, err := c.device.betweenResets(op)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	g := &greenCore{ctx: c}
 	err = c.allocating(func() error {
 		if err := c.primary(op); err != nil {
@@ -116,9 +111,6 @@ func (g *greenCore) Destroy(bool) error {
 		g.mark = 0
 	}
 	err := g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
-	if err == lifetime.ErrLater {
-		return err
-	}
 	shared := g.ctx.shared
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -136,7 +128,7 @@ func (g *GreenContext) acquire(op string) (*greenCore, error) {
 	return g.core, nil
 }
 
-// withCurrent calls f, which uses the handle, with the context current. A reset waits for f.
+// withCurrent calls f, which uses the handle, with the context current.
 func (g *greenCore) withCurrent(f func() error) error {
 	return g.ctx.withCurrent(func() error {
 		g.mu.Lock()
@@ -308,7 +300,7 @@ func (g *greenCore) waiter(op string) (w *waiter, done bool, err error) {
 		code := x.eventSoon(x.handleContext(), e)
 		if code == driver.CUDA_ERROR_NOT_READY {
 			// Waits may come in another order than their records: there is no queue.
-			return &waiter{home: x.home(), reset: &x.shared.reset, event: e, end: end}, false, nil
+			return &waiter{home: x.home(), event: e, end: end}, false, nil
 		}
 		err = check(op, code)
 	}

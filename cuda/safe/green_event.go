@@ -110,9 +110,7 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 			return lastCaptured(op, "the event")
 		}
 		defer v.gate.leave()
-		return v.existing(func(raw driver.CUevent) error {
-			return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, raw) })
-		})
+		return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, v.raw) })
 	})
 }
 

@@ -227,8 +227,6 @@ func badBlock(op, what string, on Device, b *block) error {
 	switch {
 	case b.Closed():
 		return refuse(op, ErrClosed, "%s: its memory or texture", what)
-	case b.reset():
-		return refuse(op, ErrReset, "%s is memory of %v", what, b.ctx.device)
 	case b.ctx.device == on && (b.graph != nil || !b.allocated()): // or the capture has freed it
 		return refuse(op, ErrNotAllocated, "%s", what)
 	case b.of != nil:

@@ -69,7 +69,7 @@ func (k *Kernel) searchBlockSize(op string, c *moduleCore, o BlockSizeOptions) (
 	best := 0
 	for t := (limit + warp - 1) / warp * warp; t > 0 && best < full && err == nil; t -= warp {
 		size := min(t, limit)
-		shared := o.SharedFor(size) // outside of withCurrent, for which a reset waits
+		shared := o.SharedFor(size)
 		var n int32
 		err = c.ctx.withCurrent(func() error {
 			return driver.CuOccupancyMaxActiveBlocksPerMultiprocessor(&n, k.function, int32(size), shared)

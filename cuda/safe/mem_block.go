@@ -76,18 +76,11 @@ func (b *block) usableIn(capture *capturing) bool {
 
 // unusable returns the error for a block that use refuses.
 func (b *block) unusable(op string) error {
-	switch {
-	case b.Closed():
+	if b.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
-	case b.reset():
-		return &Error{Op: op, Err: ErrReset}
 	}
 	return &Error{Op: op, Err: ErrNotAllocated}
 }
-
-// reset returns whether a reset of the block's context has destroyed the memory. Work in
-// other contexts, which were not reset, may name it.
-func (b *block) reset() bool { return b.ctx.shared.reset.Load() }
 
 // allocate opens a block by calling do with the context current. c is acquired.
 func (b *block) allocate(c *contextCore, do func() error) error {
@@ -113,12 +106,7 @@ func (b *block) unlessEmpty(do func() error) func() error {
 		return do
 	}
 	b.address, b.free = 0, nil
-	return func() error {
-		if b.ctx.shared.reset.Load() {
-			return rt.CodeReset
-		}
-		return nil
-	}
+	return func() error { return nil }
 }
 
 // ofNothing is where the host finds the values of an empty block.
@@ -160,9 +148,6 @@ func makeRoom(err error, tries int) bool {
 func (b *block) allocateOnDevice(plain bool) error {
 	c := b.ctx
 	do := b.unlessEmpty(func() error {
-		if c.shared.reset.Load() {
-			return rt.CodeReset
-		}
 		if !plain {
 			ready, err := c.shared.heap.ready(c)
 			if err != nil {
@@ -187,12 +172,8 @@ func (b *block) fromHeap() error {
 		b.address, b.heap = address, h
 		return nil
 	}
-	if !b.ctx.shared.begin(b.key()) {
-		return rt.CodeReset
-	}
-	defer b.ctx.shared.end(b.key())
 	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
-	return hostWaits.with(uint32(b.key()>>7), func() error { // it may wait for the stream
+	return hostWaits.with(uint32(uintptr(unsafe.Pointer(b))>>7), func() error { // it may wait for the stream
 		if code := a.Do(); code != 0 {
 			return code
 		}
@@ -260,9 +241,6 @@ func (b *block) destroyMemory(wait bool) error {
 		b.owner = nil
 		b.view.close()
 		return nil
-	}
-	if b.pooled() && b.ctx.shared.reset.Load() {
-		return b.ctx.shared.destroyed()
 	}
 	locks := wait // waiting for locks is brief, unlike waiting for the GPU
 	if b.home != nil {

@@ -186,8 +186,6 @@ func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy
 func acrossContexts(op string, c *rt.Copy, to, from *contextCore) error {
 	switch {
 	case to.same(from):
-	case to.raw == from.raw:
-		return refuse(op, ErrReset, "one of the buffers was allocated before the reset")
 	default:
 		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.raw, from.raw
 	}

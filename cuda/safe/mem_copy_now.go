@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -103,52 +102,11 @@ func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, er
 		}
 		copying.queueUp()
 	}
-	stream, err := driver.CUstream(0), error(rt.CodeReset)
-	if c.beginCopy(blocks) {
-		if stream, err = c.shared.copies.get(c); err != nil {
-			c.endCopy(blocks)
-		}
-	}
+	stream, err := c.shared.copies.get(c)
 	if err != nil {
 		copying.leave()
 	}
 	return stream, wrap(op, err)
-}
-
-// beginCopy begins a call in the context and those of the blocks, unless one of them was reset.
-func (c *contextCore) beginCopy(blocks []*block) bool {
-	if !c.shared.begin(0) {
-		return false
-	}
-	if !c.beginOthers(blocks) {
-		c.shared.end(0)
-		return false
-	}
-	return true
-}
-
-// endCopy undoes beginCopy.
-func (c *contextCore) endCopy(blocks []*block) {
-	c.endOthers(blocks)
-	c.shared.end(0)
-}
-
-// beginOthers begins a call in the contexts of the blocks other than c, until endOthers, unless one
-// of them was reset.
-func (c *contextCore) beginOthers(blocks []*block) bool {
-	for i, b := range blocks {
-		if !b.ctx.beginFrom(c, 0) {
-			c.endOthers(blocks[:i])
-			return false
-		}
-	}
-	return true
-}
-
-func (c *contextCore) endOthers(blocks []*block) {
-	for _, b := range blocks {
-		b.ctx.endFrom(c, 0)
-	}
 }
 
 // endNow returns the stream to the pool, or has it destroyed if the pool is full: a limiter
@@ -156,20 +114,24 @@ func (c *contextCore) endOthers(blocks []*block) {
 func (c *contextCore) endNow(stream driver.CUstream, blocks []*block) {
 	countCopies(blocks, -1)
 	if !c.shared.copies.put(stream, copying.limit()) {
-		c.destroyLater(&turns, func() error { return destroyStream(stream) }) // it may wait for an instantiation
+		c.Retain()
+		turns.Add(func() bool { // it may wait for an instantiation
+			_ = c.withCurrent(func() error { return destroyStream(stream) })
+			c.Release()
+			return false
+		})
 	}
-	c.endCopy(blocks)
 	copying.leave()
 }
 
 // markersOf marks the end of all work that uses the blocks.
 func markersOf(op string, blocks []*block) (markers []marker, err error) {
 	for _, b := range blocks {
-		if b.reset() || !b.allocated() {
+		if !b.allocated() {
 			endAll(markers)
 			return nil, b.unusable(op)
 		}
-		more, err := b.markers()
+		more, err := b.known().markers(true)
 		if err != nil {
 			endAll(markers)
 		}
@@ -188,19 +150,5 @@ func awaitAll(markers []marker) {
 	for _, p := range markers {
 		p.wait()
 		p.end()
-	}
-}
-
-// markers marks the ends of all work that uses the block, with nothing locked: it waits for resets
-// that end some of the work.
-func (b *block) markers() ([]marker, error) {
-	for nap := shortNap; ; nap = nap.take() {
-		markers, err := b.known().markers(true)
-		switch {
-		case err != lifetime.ErrLater:
-			return markers, err
-		case rt.InCallback():
-			return nil, rt.CodeCallback
-		}
 	}
 }

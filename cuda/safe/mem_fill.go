@@ -169,10 +169,6 @@ func (f *fill) kernelNode(w *funcNode, c *contextCore, address driver.CUdevicept
 	}
 	do := func(n rt.KernelNode, deps *driver.CUgraphNode) (driver.CUgraphNode, error) {
 		n.Context, n.Function, n.Grid, n.Block, n.Args = c.raw, l.function, l.grid, l.block, uint32(len(l.args))
-		if !c.shared.begin(0) {
-			return 0, rt.CodeReset
-		}
-		defer c.shared.end(0)
 		if code := n.Do(deps, &l.args[0]); code != 0 {
 			return 0, code
 		}

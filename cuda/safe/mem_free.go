@@ -5,20 +5,14 @@ import (
 	"math"
 	"runtime"
 	"sync"
-	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // toHeap gives the memory back: to the heap's cache, or to the pool.
 func (b *block) toHeap() error {
-	shared, h := b.ctx.shared, b.heap
-	if !shared.begin(b.key()) {
-		return shared.destroyed()
-	}
-	defer shared.end(b.key())
+	h := b.heap
 	if !h.cache.takes(b.size) {
 		return b.toPool(b.address)
 	}
@@ -28,9 +22,6 @@ func (b *block) toHeap() error {
 	}
 	return err
 }
-
-// key is for contextState.begin.
-func (b *block) key() uintptr { return uintptr(unsafe.Pointer(b)) }
 
 // toPool frees memory of the block's heap.
 func (b *block) toPool(address driver.CUdeviceptr) error {
@@ -51,12 +42,6 @@ func (b *block) freeMemory() error {
 	err := b.ctx.destroying(closing, func() error {
 		return hostWaits.with(0, func() error { return b.free(b) }) // CUDA waits for the context's work first
 	})
-	if err == lifetime.ErrLater {
-		if b.graph != nil {
-			b.graph.stay()
-		}
-		return err
-	}
 	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()
 	} else if b.pinner != nil { // the driver may still use the addresses: never unpin
@@ -86,9 +71,6 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 		return false, nil
 	}
 	defer s.mu.Unlock()
-	if s.ctx.shared.reset.Load() {
-		return true, s.ctx.shared.destroyed()
-	}
 	if s.over || s.capture.Load() != nil {
 		return false, nil
 	}
@@ -106,25 +88,18 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 // the block has completed.
 func (b *block) freeAside() (done bool, err error) {
 	shared := b.ctx.shared
-	if !shared.begin(b.key()) {
-		return true, shared.destroyed()
-	}
-	defer shared.end(b.key())
 	shared.releasing.Lock() // one stream is enough, and the driver may wait before it creates another
 	defer shared.releasing.Unlock()
 	stream, err := shared.releases.get(b.ctx)
-	switch {
-	case err == rt.CodeReset && shared.reset.noted():
-		return true, lifetime.ErrLater
-	case err != nil:
+	if err != nil {
 		return err == rt.CodeReset, nil
 	}
 	defer shared.releases.put(stream, math.MaxInt32)
 	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
 }
 
-// freed translates the result of a stream-ordered release. A reset of the context has
-// freed the memory already.
+// freed translates the result of a stream-ordered release. A reset of the context by other code has freed
+// the memory already.
 func (b *block) freed(code driver.CUresult) (done bool, err error) {
 	switch code {
 	case rt.CodeCapturing:

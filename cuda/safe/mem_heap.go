@@ -134,7 +134,7 @@ func (s *contextState) readers() map[driver.CUdevice]struct{} {
 func (s *contextState) shareHeap() error {
 	s.heap.mu.Lock()
 	defer s.heap.mu.Unlock()
-	if s.heap.state.Load() != madeHeap || s.reset.Load() {
+	if s.heap.state.Load() != madeHeap {
 		return nil
 	}
 	return s.heap.share(s)
@@ -212,7 +212,7 @@ func (c *contextCore) endHeap(op string) error {
 	})
 }
 
-// dropHeap destroys the pool after endHeap. A reset of the context does not.
+// dropHeap destroys the pool after endHeap. A reset of the context by other code does not.
 func (c *contextCore) dropHeap(op string) error {
 	h := &c.shared.heap
 	if h.left == nil {

@@ -48,16 +48,9 @@ func (b *block) managed() bool {
 	return b.host != nil && !b.onHost && (b.pool == nil || b.pool.managed)
 }
 
-// gone returns whether the host can no longer access the memory. Until a reset is over, functions in
-// its work may. A reset does not free the memory of RegisterPinned.
-func (b *block) gone() bool {
-	return b.Closed() || b.pinner == nil && b.ctx.shared.reset.done()
-}
-
 // Data returns memory that the host can access as a Go slice: memory of
 // [NewManagedBuffer], or host or managed memory of a [Pool] or of [AddAllocWith]. It
-// returns nil for other Buffers, once the Buffer is closed, and after [Device.ResetPrimary] has
-// freed the memory. Keep b open and reachable, for instance by runtime.KeepAlive, as long as you use the
+// returns nil for other Buffers, and once the Buffer is closed. Keep b open and reachable, for instance by runtime.KeepAlive, as long as you use the
 // slice: it does not keep the memory alive, and a later access corrupts whatever has the
 // memory by then. Memory of AddAllocWith exists only from the completion of the node that
 // allocates it until it is freed, and Data does not check that.
@@ -67,7 +60,7 @@ func (b *block) gone() bool {
 // when the host accesses managed memory while the device is working. On such a device,
 // restrict the work that may use the memory by [Buffer.AttachAsync].
 func (b *Buffer[T]) Data() []T {
-	if b == nil || b.memory == nil || b.memory.host == nil || b.memory.gone() {
+	if b == nil || b.memory == nil || b.memory.host == nil || b.memory.Closed() {
 		return nil
 	}
 	if b.n == 0 {

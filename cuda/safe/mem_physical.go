@@ -219,22 +219,12 @@ func (p *physicalCore) Destroy(bool) error {
 	return p.ctx.releasing("PhysicalMemory.Close", func() error { return driver.CuMemRelease(p.raw) })
 }
 
-// releasing calls f to release a resource of the process, which outlives a reset of the
-// context: then f runs without a context. It returns lifetime.ErrLater, without a call of f,
-// while a reset of the device waits or is under way.
+// releasing calls f to release a resource of the process. Such a resource outlives a reset of the context
+// by other code: f runs without a context then.
 func (c *contextCore) releasing(op string, f func() error) error {
-	switch err := c.tryCurrent(f); err {
-	case lifetime.ErrLater:
-		return err
-	case rt.CodeReset:
-	default:
+	if err := c.withCurrent(f); err != rt.CodeReset {
 		return wrap(op, err)
 	}
-	resets := resetting(c.device.raw) // another reset would not wait for f, as the context is gone
-	if !resets.TryRLock() {
-		return lifetime.ErrLater
-	}
-	defer resets.RUnlock()
 	return wrap(op, f())
 }
 

@@ -166,14 +166,13 @@ func (h *Pinned[T]) Close() error {
 	return h.memory.close()
 }
 
-// Data returns the memory as a Go slice, or nil once the Pinned is closed. It also returns nil
-// after [Device.ResetPrimary], which frees the memory, unless h is of [RegisterPinned].
+// Data returns the memory as a Go slice, or nil once the Pinned is closed.
 //
 // Keep h open and reachable, for instance by runtime.KeepAlive, as long as you use the slice, unless
 // h is of RegisterPinned. The slice does not keep the memory alive, and a later access corrupts
 // whatever has the memory by then.
 func (h *Pinned[T]) Data() []T {
-	if h == nil || h.memory == nil || h.memory.gone() {
+	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil
 	}
 	if h.n == 0 {

@@ -190,7 +190,7 @@ func (c *pitchedCopy) release() {
 func (c *pitchedCopy) check(op string, to, from *block) error {
 	switch onDevice, ofDevice := c.dst.kind != driver.CU_MEMORYTYPE_HOST, c.src.kind != driver.CU_MEMORYTYPE_HOST; {
 	case onDevice && ofDevice && to.ctx.raw == from.ctx.raw && !to.ctx.same(from.ctx):
-		return refuse(op, ErrReset, "one side of the copy was allocated before the reset")
+		return refuse(op, ErrReset, "one side of the copy was allocated before other code has reset the primary context")
 	case onDevice && ofDevice && !to.ctx.same(from.ctx):
 		c.ctx, c.peer = to.ctx, from.ctx
 	case onDevice:

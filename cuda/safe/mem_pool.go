@@ -225,7 +225,7 @@ func (p *poolCore) find(get func(*driver.CUmemoryPool, driver.CUdevice) error) (
 	if of == nil {
 		return false, nil
 	}
-	if !of.TryRetain() { // its destruction may have to wait for a reset
+	if !of.TryRetain() {
 		return true, p.ctx.withCurrent(func() error { of.makeDefaultCurrent(); return nil })
 	}
 	p.of = of
@@ -253,8 +253,8 @@ func (p *poolCore) Destroy(bool) error {
 	return err
 }
 
-// drop destroys a pool that is drained, or returns lifetime.ErrLater. A reset of the context
-// has not destroyed it.
+// drop destroys a pool that is drained, or returns lifetime.ErrLater. A reset of the
+// context by other code has not destroyed it.
 func (p *poolCore) drop(op string) error {
 	return p.end.try(&hostWaits, true, func() error {
 		return p.ctx.releasing(op, func() error { return driver.CuMemPoolDestroy(p.raw) })
@@ -266,11 +266,8 @@ func (p *poolCore) drop(op string) error {
 // a later wait, and crashes or hangs if other threads wait or use pools meanwhile.
 func (p *poolCore) drained() bool {
 	shared := p.ctx.shared
-	switch {
-	case shared.reset.done() || p.lost.Load():
+	if p.lost.Load() {
 		return true
-	case shared.reset.Load(): // CUDA may refuse the reset, and the context's work runs on until then
-		return false
 	}
 	var reserved uint64
 	trim := func() error {
@@ -286,9 +283,6 @@ func (p *poolCore) drained() bool {
 		}
 		return errors.Join(shared.noticeReleases(), trim())
 	})
-	if shared.reset.noted() { // since
-		return false
-	}
 	return err != nil || reserved == 0
 }
 

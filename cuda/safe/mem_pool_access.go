@@ -67,8 +67,6 @@ func (c *contextCore) mayUse(b *block) bool {
 	switch {
 	case c.same(b.ctx):
 		return true
-	case b.reset():
-		return false
 	case b.managed():
 		return true
 	case b.view != nil:

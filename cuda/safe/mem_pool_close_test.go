@@ -283,71 +283,21 @@ func TestPoolBesideFree(t *testing.T) {
 			require.NoError(t, err)
 			p, err := safe.NewPool(x, safe.PoolOptions{})
 			require.NoError(t, err)
-			simulated.Delay(call, 100*time.Millisecond)
-			destroyed := simulated.Calls("cuMemPoolDestroy")
+			const delay = 100 * time.Millisecond
+			simulated.Delay(call, delay)
+			destroyed, start := simulated.Calls("cuMemPoolDestroy"), time.Now()
 			freed := background(func() { assert.NoError(t, object.Close()) })
 			require.NoError(t, p.Close())
-			for !closed(freed) {
-				assert.Equal(t, destroyed, simulated.Calls("cuMemPoolDestroy"))
+			for {
+				n := simulated.Calls("cuMemPoolDestroy")
+				if time.Since(start) >= delay { // before, the call cannot have returned
+					break
+				}
+				assert.Equal(t, destroyed, n)
 				time.Sleep(time.Millisecond)
 			}
+			<-freed
 			assert.Eventually(t, func() bool { return simulated.Calls("cuMemPoolDestroy") > destroyed }, atOnce, time.Millisecond)
 		})
 	}
-}
-
-// TestPoolBesideNotedReset: a pool whose destruction has begun before a reset is not destroyed while the reset
-// waits for the work that releases its memory.
-func TestPoolBesideNotedReset(t *testing.T) {
-	needsSimulated(t)
-	besideResets(t, func(t *testing.T) {
-		x := open(t, 0)
-		s, gate := stream(t, x), newGate(t, x)
-		closed := func(p *safe.Pool) func() { return func() { assert.NoError(t, p.Close()) } }
-		first, err := safe.NewPool(x, safe.PoolOptions{})
-		require.NoError(t, err)
-		second, err := safe.NewPool(x, safe.PoolOptions{})
-		require.NoError(t, err)
-		b, err := safe.NewBufferFrom[uint32](second, s, 4)
-		require.NoError(t, err)
-		gate.shut(t, s)
-		require.NoError(t, errors.Join(b.ZeroAsync(s), b.Close()))
-		simulated.Delay("cuMemPoolTrimTo", 300*time.Millisecond)
-		one := background(closed(first))
-		two := background(closed(second)) // waits for the first
-		destroyed := simulated.Calls("cuMemPoolDestroy")
-		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
-		<-one
-		<-two
-		simulated.Delay("cuMemPoolTrimTo", 0)
-		assert.LessOrEqual(t, simulated.Calls("cuMemPoolDestroy"), destroyed+1, "the first may be")
-		assert.Empty(t, reset)
-		gate.open()
-		<-reset
-	})
-}
-
-// TestCurrentPoolBesideNotedReset: the current pool of a device can be asked for while a reset keeps one from being
-// destroyed.
-func TestCurrentPoolBesideNotedReset(t *testing.T) {
-	needsSimulated(t)
-	besideResets(t, func(t *testing.T) {
-		x := open(t, 0)
-		own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
-		require.NoError(t, err)
-		p, err := safe.NewPool(x, safe.PoolOptions{})
-		require.NoError(t, err)
-		s, h := stream(t, x), host[uint32](t, own, 1)
-		require.NoError(t, p.MakeCurrent())
-		unstick := stickOn(t, h, s)
-		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
-		require.NoError(t, p.Close())
-		soon(t, background(func() {
-			c, err := safe.CurrentPool(own)
-			assert.NoError(t, errors.Join(err, c.Close()))
-		}), "it waits for the reset")
-		unstick()
-		<-reset
-		require.NoError(t, errors.Join(h.Close(), own.Close()))
-	})
 }

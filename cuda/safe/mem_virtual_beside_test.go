@@ -16,41 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnmapBesideReset: no memory is unmapped beside a reset, but after it.
-func TestUnmapBesideReset(t *testing.T) {
-	needsSimulated(t)
-	besideResets(t, func(t *testing.T) {
-		const long = 400 * time.Millisecond
-		x := open(t, 0)
-		r, s := reserve(t, x, 2*simGranule), stream(t, x)
-		mapped(t, x, r, 0, simGranule)
-		mapped(t, x, r, simGranule, simGranule)
-		b := mappedBuffer[uint32](t, r, 0, 16)
-		unstick := stickOn(t, host[uint32](t, x, 1), s)
-		require.NoError(t, b.ZeroAsync(s))
-		require.NoError(t, b.Close())
-		unmap := background(func() { assert.NoError(t, r.Unmap(0, simGranule)) }) // waits for the stream
-		simulated.Delay("cuMemSetAccess", long)
-		set := background(func() { assert.NoError(t, r.SetAccess(simGranule, simGranule, readWrite)) })
-		unstick() // now it waits for SetAccess
-		time.Sleep(20 * time.Millisecond)
-		reset := background(func() { assert.NoError(t, x.Device().ResetPrimary()) })
-		simulated.Delay("cuMemUnmap", long)
-		simulated.Delay("cuDevicePrimaryCtxReset_v2", long)
-		<-set
-		time.Sleep(long / 4)
-		assert.False(t, closed(reset))
-		assert.True(t, closed(unmap), "cuMemUnmap is in flight beside the reset")
-		soon(t, reset, "the reset does not end")
-		soon(t, unmap, "Unmap does not end")
-		settle(t)
-		assert.Equal(t, 1, simulated.Calls("cuMemUnmap"))
-		require.NoError(t, r.Close())
-		settle(t)
-		assert.Equal(t, 2, simulated.Calls("cuMemUnmap"))
-	})
-}
-
 // TestCloseRangeInHostFunc: Close of a range in a host function does not wait for another call on the
 // range. The memory is unmapped, and the addresses are freed, after that call.
 func TestCloseRangeInHostFunc(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -35,13 +34,8 @@ func (r *AddressRange) setAccessOnce(offset, size uint64, access driver.CUmemAcc
 	if len(devices) == 0 {
 		devices = []Device{c.ctx.device}
 	}
-	waited, nap := int64(-1), shortNap
-	for {
+	for waited := int64(-1); ; {
 		last, err := c.setAccess(op, offset, size, access, devices, &waited)
-		if err == lifetime.ErrLater {
-			nap = nap.take()
-			continue
-		}
 		if last == nil {
 			return err
 		}
@@ -52,8 +46,7 @@ func (r *AddressRange) setAccessOnce(offset, size uint64, access driver.CUmemAcc
 }
 
 // setAccess sets the access, or returns work that must complete before the next try. waited is
-// the number of the newest view of the part at the try before, -1 at the first. It returns
-// lifetime.ErrLater while a reset waits that will end some of the work.
+// the number of the newest view of the part at the try before, -1 at the first.
 func (r *rangeCore) setAccess(op string, offset, size uint64, access driver.CUmemAccess_flags, devices []Device, waited *int64) (*pendingWork, error) {
 	list := make([]driver.CUmemAccessDesc, len(devices))
 	for i, d := range devices {
@@ -120,17 +113,12 @@ func (r *rangeCore) unused(op string, part []*mapping, waited *int64) (*pendingW
 	if newest <= *waited {
 		return nil, nil
 	}
-	if r.ctx.shared.reset.Load() { // else it would wait for the end of that reset
-		return nil, &Error{Op: op, Err: ErrReset}
-	}
 	markers, err := r.uses.markers(true)
 	switch {
 	case err == rt.CodeCapturing:
 		return nil, refuse(op, ErrCapturing, "a stream that uses the range is capturing, so its work cannot be waited for")
-	case err == rt.CodeCallback, err == lifetime.ErrLater && rt.InCallback():
+	case err == rt.CodeCallback:
 		return nil, &Error{Op: op, Err: ErrInCallback}
-	case err == lifetime.ErrLater:
-		return nil, err
 	}
 	*waited = newest
 	if len(markers) == 0 {

@@ -141,7 +141,7 @@ func (m *moduleCore) Destroy(wait bool) error {
 
 // unload unloads the module, which waits for its running kernels.
 func (m *moduleCore) unload(op string) error {
-	if m.library != 0 { // which outlives a reset, and later contexts would load it, too
+	if m.library != 0 { // which outlives a reset by other code, and later contexts would load it, too
 		return m.ctx.releasing(op, func() error {
 			return hostWaits.with(0, func() error { return driver.CuLibraryUnload(m.library) })
 		})
@@ -167,9 +167,6 @@ func (m *moduleCore) launched() bool {
 	return len(m.launching) == 0
 }
 
-// reset returns whether a reset has unloaded the module.
-func (m *moduleCore) reset() bool { return m.ctx.shared.reset.Load() }
-
 // acquire acquires the module for a call.
 func (m *Module) acquire(op string) (*moduleCore, error) {
 	if m == nil || m.core == nil || !m.core.Acquire() {
@@ -181,7 +178,7 @@ func (m *Module) acquire(op string) (*moduleCore, error) {
 // Close unloads the module, waiting for its running kernels. Its kernels then return
 // [ErrClosed]. Calls in flight, buffers of [Global] that are open or that work uses, and graphs
 // and executables with its kernels defer the unloading. Further calls do nothing. Close a module
-// after a reset of its context, too: since CUDA 12.0 the driver keeps its code until then, and
+// after other code has reset its context, too: since CUDA 12.0 the driver keeps its code until then, and
 // loads it into later contexts.
 // Source: cuLibraryUnload, cuModuleUnload.
 func (m *Module) Close() error {

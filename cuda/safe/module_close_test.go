@@ -155,23 +155,18 @@ func TestGlobalClosedBesideCopy(t *testing.T) {
 	}
 }
 
-// TestModuleClosedAfterReset: a reset leaves libraries loaded, so Close unloads that of a module.
+// TestModuleClosedAfterReset: a reset by other code leaves libraries loaded, so Close unloads that of a module.
 func TestModuleClosedAfterReset(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuLibraryLoadData")
-	resets := map[string]func(*testing.T, *safe.Context){"by other code": reset, "by ResetPrimary": resetPrimary}
-	for name, reset := range resets {
-		t.Run(name, func(t *testing.T) {
-			resetting(t, func(t *testing.T, x *safe.Context) {
-				m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
-				require.NoError(t, err)
-				reset(t, x)
-				require.NotZero(t, simulated.Live("module"), "CUDA keeps the library")
-				_, err = m.Kernel("nothing")
-				assert.ErrorIs(t, err, safe.ErrReset)
-				require.NoError(t, m.Close())
-				assert.Eventually(t, func() bool { return simulated.Live("module") == 0 }, atOnce, time.Millisecond)
-			})
-		})
-	}
+	resetting(t, func(t *testing.T, x *safe.Context) {
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		require.NoError(t, err)
+		reset(t, x)
+		require.NotZero(t, simulated.Live("module"), "CUDA keeps the library")
+		_, err = m.Kernel("nothing")
+		assert.ErrorIs(t, err, safe.ErrReset)
+		require.NoError(t, m.Close())
+		assert.Eventually(t, func() bool { return simulated.Live("module") == 0 }, atOnce, time.Millisecond)
+	})
 }

@@ -60,9 +60,7 @@ func (l *linkerCore) Kind() string { return "Linker" }
 
 func (l *linkerCore) Destroy(bool) error {
 	err := l.ctx.destroying("Linker.Close", func() error { return driver.CuLinkDestroy(l.raw) })
-	if err != lifetime.ErrLater {
-		l.compiler.unpin()
-	}
+	l.compiler.unpin()
 	return err
 }
 

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"context"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -33,7 +32,6 @@ type polling struct {
 // A waiter waits for an event. The poller calls end once the event is no longer needed.
 type waiter struct {
 	home      rt.Home
-	reset     *resetMark // of the context: with old drivers, home does not tell
 	event     driver.CUevent
 	queue     any           // events of one queue complete in order, as a rule; nil for one of its own
 	order     uint64        // the order in which they were recorded
@@ -143,9 +141,6 @@ func (p *polling) poll(l *waitQueues, seen uint32) int {
 	if p.passing.Load() > 0 {
 		return 0
 	}
-	if n := l.afterReset(); n > 0 {
-		return n
-	}
 	return rt.Poll(l.entries, &p.alarm, seen)
 }
 
@@ -161,15 +156,6 @@ func (p *polling) sweep() {
 		}
 		p.alarm.Wake()
 	}
-}
-
-// pass waits until the poller queries no events of contexts whose reset has begun before.
-func (p *polling) pass() {
-	p.passing.Add(1)
-	p.alarm.Wake()
-	p.asking.Lock()
-	p.passing.Add(-1)
-	p.asking.Unlock()
 }
 
 // waitQueues groups waiters by queue, such as a stream. Only the first event of each
@@ -249,25 +235,6 @@ func (l *waitQueues) forget() {
 	}
 }
 
-// afterReset sets the results of events that a reset has destroyed, and returns how many. Events of
-// contexts that are being reset are not due: CUDA may yet refuse the reset.
-func (l *waitQueues) afterReset() (n int) {
-	for i, list := range l.lists {
-		switch e, reset := &l.entries[i], list[0].reset; {
-		case reset.done():
-			e.Result = rt.CodeReset
-			n++
-		case reset.begun():
-			e.Due = never
-		case e.Due == never:
-			e.Due = 0
-		}
-	}
-	return n
-}
-
-const never = math.MaxInt64
-
 // deliver delivers results. When the first event of a queue has completed, later ones may
 // have as well.
 func (l *waitQueues) deliver() {
@@ -295,15 +262,7 @@ func (l *waitQueues) deliver() {
 // completed returns the results of the completed events at the head of a queue. If the
 // last event has completed, earlier events need no query.
 func completed(list []*waiter) (codes []driver.CUresult) {
-	ask := func(w *waiter) driver.CUresult {
-		switch {
-		case w.reset.done():
-			return rt.CodeReset
-		case w.reset.begun():
-			return driver.CUDA_ERROR_NOT_READY
-		}
-		return w.home.EventQuery(w.event)
-	}
+	ask := func(w *waiter) driver.CUresult { return w.home.EventQuery(w.event) }
 	var reached time.Time
 	if n := len(list); n > 2 && ask(list[n-1]) == driver.CUDA_SUCCESS {
 		reached = list[n-1].from

@@ -43,18 +43,15 @@ func witness() (again bool) {
 	return false
 }
 
-// ask queries CUDA, which returns an error if CUDA is lost or the context was reset. While a reset
-// waits, CUDA still calls the functions.
+// ask queries CUDA, which returns an error if CUDA is lost or if other code has reset the
+// context.
 func (c *contextCore) ask() {
-	waits, err := c.shared.attempt(func() error {
-		e, err := c.shared.events.get(c)
-		if err == nil {
-			err = check("", c.homeQuery(c.home(), e))
-			c.shared.events.put(e)
-		}
-		return err
-	})
-	if err := wrap("", err); errors.Is(err, ErrReset) && !waits {
+	e, err := c.shared.events.get(c)
+	if err == nil {
+		err = check("", c.home().EventQuery(e))
+		c.shared.events.put(e)
+	}
+	if err := wrap("", err); errors.Is(err, ErrReset) {
 		abandon(rt.CodeReset, c)
 	} // wrap has noticed a loss
 }

@@ -19,8 +19,7 @@ type Resource struct{ memory *memory }
 // is closed or dropped, the work that uses it has completed, and the graphs and executables
 // that retain it are closed. Other releases of this package wait for it, so it must return
 // soon: start a goroutine for more. It must not call functions of this package, nor wait for
-// such calls on other goroutines: beside a [Device.ResetPrimary], these may wait for release,
-// as [Graph.Instantiate] does. A panic of release is reported to [OnError].
+// such calls on other goroutines: these may wait for release, as [Graph.Instantiate] does. A panic of release is reported to [OnError].
 //
 // NewResource returns [ErrInvalidArgument] if release is nil, and [ErrClosed] if the
 // context is closed.
@@ -104,41 +103,23 @@ func (r *Resource) Revoke() {
 	}
 }
 
-// revocations counts the resources of the process that were revoked, and the resets of
-// primary contexts.
+// revocations counts the resources of the process that were revoked.
 var revocations atomic.Int64
 
-// unrevoked returns an error if the executable retains a resource that was revoked, or something
-// that a reset has destroyed. mu is held, and the call is admitted by the executables gate.
+// unrevoked returns an error if the executable retains a resource that was revoked. mu is held, and the
+// call is admitted by the executables gate.
 func (e *execCore) unrevoked(op string) error {
 	if n := revocations.Load(); n != e.revocations {
 		between()
 		e.revocations, e.revoked = n, e.kept.revoked()
 	}
-	switch e.revoked {
-	case nil:
+	if e.revoked == nil {
 		return nil
-	case ErrReset:
-		return usesReset(op)
 	}
 	return refuse(op, e.revoked, "the graph uses an object of another library that has failed, such as an aborted communicator")
 }
 
-func usesReset(op string) error {
-	return refuse(op, ErrReset, "the graph uses memory, an event or a kernel of another context")
-}
-
-// existing returns an error if something retained was destroyed by a reset. The call is admitted
-// by the executables gate, or in turn.
-func (h *graphRetained) existing(op string) error {
-	if revocations.Load() > 0 && h.revoked() == ErrReset {
-		return usesReset(op)
-	}
-	return nil
-}
-
-// revoked returns ErrClosed if something retained is a resource that was revoked, and ErrReset
-// if it is memory, an event or a module that a reset has destroyed.
+// revoked returns ErrClosed if something retained is a resource that was revoked.
 func (h *graphRetained) revoked() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,9 +137,6 @@ func (k *retained) revoked() error {
 	for _, h := range k.objects {
 		if b, ok := h.Object().(*block); ok && b.resource != nil && b.resource.revoked.Load() {
 			return ErrClosed
-		}
-		if o, ok := h.Object().(interface{ reset() bool }); ok && o.reset() {
-			return ErrReset
 		}
 	}
 	if inner := k.inner(); inner != nil {

@@ -16,8 +16,7 @@ import (
 // release returns at once and may be called on any goroutine and thread, also by host
 // functions and by the function of [NewResource]. Calling it again does nothing. If the
 // program drops release without calling it, the garbage collector does, and reports a leak:
-// see [TrackLeaks]. Until then, the context stays open, as with an open Buffer. A reset of
-// the context destroys the memory nevertheless.
+// see [TrackLeaks]. Until then, the context stays open, as with an open Buffer.
 //
 // Retain returns [ErrClosed] if something in uses is closed, and [ErrInvalidArgument] if uses
 // contains a value, or memory that launches of a graph allocate, since they free it, too.

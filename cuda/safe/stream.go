@@ -91,10 +91,6 @@ func (c *contextCore) newStream(op string, o StreamOptions) (*streamCore, error)
 	if err := s.choosePriority(op, o); err != nil {
 		return nil, wrap(op, err)
 	}
-	if !c.shared.begin(0) {
-		return nil, &Error{Op: op, Err: ErrReset}
-	}
-	defer c.shared.end(0)
 	kind := streamKind{s.nonBlocking, s.priority}
 	if s.raw = c.shared.spare.take(kind); s.raw != 0 {
 		code := c.home().Check()

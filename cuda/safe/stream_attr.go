@@ -139,9 +139,6 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 		}
 		defer e.mu.Unlock()
 	}
-	if c.ctx.shared.reset.Load() {
-		return &Error{Op: op, Err: ErrReset}
-	}
 	if c.legacy() || f.legacy() { // with both locked, as a capture that begins waits for who has entered
 		if !c.ctx.shared.legacy.enter() {
 			return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")

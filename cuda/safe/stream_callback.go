@@ -163,7 +163,7 @@ func caughtApart(f func()) (err error) {
 // LaunchHostFunc enqueues a call of f: f runs once all earlier work of the stream has
 // completed, and later work waits for f. The future completes when f has returned. It
 // fails if f panics, which [OnError] receives too. It also fails if CUDA is lost (see
-// [IsFatal]) or the context is reset; f then never runs.
+// [IsFatal]) or other code resets the context; f then never runs.
 //
 // f runs on a thread of the driver that all host functions share, so start a goroutine
 // for anything slow. Calls in f that need CUDA return [ErrInCallback]. f must not call

@@ -25,7 +25,7 @@ func (s *Stream) Close() error {
 // Release closes s without destroying CUDA's stream, and returns the handle, which the
 // caller then owns. It returns 0 if s was closed before, is borrowed or the legacy
 // default stream, is capturing, has an open [Stream.Scope] or an open Stream of
-// [Stream.Borrow], or if its context was reset. It waits for calls in flight. The stream no
+// [Stream.Borrow], or if other code has reset its context. It waits for calls in flight. The stream no
 // longer keeps its context alive.
 func (s *Stream) Release() driver.CUstream {
 	if s == nil || s.core == nil || !s.core.Acquire() {
@@ -48,9 +48,6 @@ func (s *Stream) Release() driver.CUstream {
 	for !s.core.isOver() {
 		time.Sleep(lifetime.Retry)
 	}
-	if s.core.ctx.shared.reset.done() {
-		return 0
-	}
 	return s.core.raw
 }
 
@@ -59,7 +56,7 @@ func (s *streamCore) releasable() bool {
 	switch {
 	case !s.owned || s.capture.Load() != nil || s.scopes.Load() > 0:
 		return false
-	case s.ctx.shared.reset.Load() || s.home().Check() != 0 || s.capturing():
+	case s.home().Check() != 0 || s.capturing():
 		return false
 	}
 	return !slices.ContainsFunc(s.ctx.shared.live(), func(o *streamCore) bool { return o.of == s && !o.Closed() })
@@ -105,11 +102,8 @@ func (s *streamCore) destroy(wait, inTurn bool) error {
 		}
 		defer executables.turn.Unlock()
 	}
-	err := s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
-	if err != lifetime.ErrLater {
-		shared.crowd.now.Add(-1)
-	}
-	return err
+	shared.crowd.now.Add(-1)
+	return s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
 }
 
 // conclude marks the end of the work of a closed stream, and ends the stream. mu is held.
@@ -125,19 +119,6 @@ func (s *streamCore) conclude(wait bool) error {
 	}
 	s.end()
 	return nil
-}
-
-// concludeBorrowed concludes borrowed streams that were closed while a reset waited, which CUDA has
-// refused: the program may destroy them now.
-func (c *contextState) concludeBorrowed() {
-	for _, s := range c.live() {
-		if s.Over() && s.lockForEnd(true) {
-			if !s.owned {
-				_ = s.conclude(false) // else the reaper tries again
-			}
-			s.mu.Unlock()
-		}
-	}
 }
 
 // destroyStream destroys a stream of CUDA with its context current.

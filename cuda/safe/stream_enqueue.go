@@ -23,10 +23,6 @@ func (s *streamCore) enqueueEntered(op string, capture *capturing, blocks []*blo
 	if err := s.uses(op, capture, blocks, uncapturable); err != nil {
 		return err
 	}
-	if !s.ctx.beginOthers(blocks) { // their resets do not wait for the lock of s
-		return wrap(op, rt.CodeReset)
-	}
-	defer s.ctx.endOthers(blocks)
 	return wrap(op, call())
 }
 
@@ -37,7 +33,7 @@ func (s *streamCore) uses(op string, capture *capturing, blocks []*block, uncapt
 	}
 	for _, b := range blocks {
 		b.note(s)
-		if b.Over() || b.reset() || !b.usableIn(capture) || !capture.retains(&b.Handle) {
+		if b.Over() || !b.usableIn(capture) || !capture.retains(&b.Handle) {
 			return b.unusable(op)
 		}
 	}

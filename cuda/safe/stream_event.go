@@ -217,9 +217,6 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 		return false, err
 	}
 	defer s.leave(capture)
-	if e.ctx.shared.reset.Load() {
-		return false, &Error{Op: op, Err: ErrReset}
-	}
 	if flags != 0 && !capture.retains(&e.Handle) {
 		return false, &Error{Op: op, Err: ErrClosed}
 	}
@@ -252,10 +249,6 @@ func (e *eventCore) wait(op string, s *streamCore, capture *capturing, flags dri
 	if outside && capture != nil {
 		return refuse(op, ErrCapturing, "the event was recorded outside of the capture; WaitEventExternal can wait for it")
 	}
-	if !e.ctx.beginFrom(s.ctx, uintptr(e.raw)) {
-		return &Error{Op: op, Err: ErrReset}
-	}
-	defer e.ctx.endFrom(s.ctx, uintptr(e.raw))
 	s.worked = true
 	return check(op, rt.WaitEvent(s.callContext, s.raw, e.raw, uint32(flags), outside))
 }

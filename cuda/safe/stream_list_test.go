@@ -28,31 +28,6 @@ func loose(t *testing.T, x *safe.Context) (*safe.Stream, driver.CUstream) {
 	return s, raw
 }
 
-// TestResetClosedDuringCall tests that a reset, and a second Stream for the same stream of CUDA,
-// wait for a call on a Stream that was closed in the meantime.
-func TestResetClosedDuringCall(t *testing.T) {
-	for name, call := range map[string]func(x *safe.Context, raw driver.CUstream) error{
-		"ResetPrimary": func(x *safe.Context, _ driver.CUstream) error { return x.Device().ResetPrimary() },
-		"BorrowStream": func(x *safe.Context, raw driver.CUstream) error {
-			s, err := safe.BorrowStream(raw, x, nil)
-			return errors.Join(err, s.Close())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			resetting(t, func(t *testing.T, x *safe.Context) {
-				s, raw := loose(t, x)
-				unlock, returned := safe.LockStream(s), make(chan error, 1)
-				require.NoError(t, s.Close())
-				go func() { returned <- call(x, raw) }()
-				time.Sleep(50 * time.Millisecond)
-				assert.Empty(t, returned)
-				unlock()
-				assert.NoError(t, <-returned)
-			})
-		})
-	}
-}
-
 // TestDestroyAfterClose tests that a stream may be destroyed once every Stream that borrowed it is
 // closed, though a call had locked it.
 func TestDestroyAfterClose(t *testing.T) {

@@ -156,13 +156,9 @@ func (s *Stream) memOps(op string, ops []MemOp) (err error) {
 		return err
 	}
 	defer c.leaveWork(capture)
-	begun := 0
 	defer func() {
 		if err != nil {
 			c.notEnqueued(capture, len(ops))
-		}
-		for i := range ops[:begun] {
-			ops[i].memory.ctx.endFrom(c.ctx, 0)
 		}
 	}()
 	if err := c.unseen(op); err != nil {
@@ -172,10 +168,6 @@ func (s *Stream) memOps(op string, ops []MemOp) (err error) {
 		if err := ops[i].use(op, c, capture); err != nil {
 			return numbered(err, i, len(ops))
 		}
-		if !ops[i].memory.ctx.beginFrom(c.ctx, 0) { // its reset does not wait for the lock of c
-			return numbered(&Error{Op: op, Err: ErrReset}, i, len(ops))
-		}
-		begun++
 	}
 	err = c.ctx.withCurrent(func() error { return enqueue(c.raw, ops) })
 	return wrap(op, explainPooled(err, ops))
@@ -256,9 +248,7 @@ func (o *MemOp) keptBy(op string, c *contextCore, k *retained) error {
 
 // within returns an error if work in c cannot access the memory.
 func (o *MemOp) within(op string, c *contextCore) error {
-	if b := o.memory.block; b.reset() {
-		return &Error{Op: op, Err: ErrReset}
-	} else if !c.mayUse(b) {
+	if b := o.memory.block; !c.mayUse(b) {
 		return refuse(op, ErrContextMismatch, "%[2]v has no access to the memory of %[1]v: see Context.EnablePeerAccess", b.ctx.device, c.device)
 	}
 	return nil

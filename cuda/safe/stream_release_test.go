@@ -48,7 +48,7 @@ func TestReleaseAfterReset(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
 		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		resetPrimary(t, x)
+		reset(t, x)
 		assert.Zero(t, s.Release())
 		require.NoError(t, s.Close())
 	})

@@ -120,13 +120,8 @@ func (s *streamCore) waitForScope(op string) error {
 		return err
 	}
 	// There is no event, for instance because memory is exhausted, or it cannot be queried:
-	// the driver has to wait. The work runs on while a reset waits.
-	for nap := shortNap; ; nap = nap.take() {
-		waits, err := s.ctx.shared.attempt(func() error { return s.ctx.withCurrent(s.synchronize) })
-		if err != rt.CodeReset || !waits || rt.InCallback() {
-			return wrap(op, err)
-		}
-	}
+	// the driver has to wait.
+	return wrap(op, s.ctx.withCurrent(s.synchronize))
 }
 
 // CopyFromSlice enqueues a copy of src to the beginning of dst on the scope's stream. Do

@@ -39,17 +39,13 @@ func (p *spareStreams) take(k streamKind) driver.CUstream {
 	return s
 }
 
-// keep takes over a stream whose work has completed, unless there are enough, the context was
-// reset or belongs to the program, or the program may know the stream: by its handle or ID, or by
+// keep takes over a stream whose work has completed, unless there are enough, other code has
+// reset the context, the context belongs to the program, or the program may know the stream: by its handle or ID, or by
 // an attribute that it has set.
 func (p *spareStreams) keep(s *streamCore) bool {
 	if s.known.Load() || s.green != nil || !s.ctx.shared.primary.Load() {
 		return false
 	}
-	if !s.ctx.shared.begin(0) {
-		return false
-	}
-	defer s.ctx.shared.end(0)
 	return s.ctx.home().Check() == 0 && p.put(streamKind{s.nonBlocking, s.priority}, s.raw)
 }
 

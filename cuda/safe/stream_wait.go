@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -34,7 +33,7 @@ func spins(limit time.Duration, ask func(spin int64) driver.CUresult) driver.CUr
 
 // eventSoon queries an event for as long as a wait spins.
 func (c *contextCore) eventSoon(callContext driver.CUcontext, e driver.CUevent) driver.CUresult {
-	return spins(eventSpin, func(spin int64) driver.CUresult { return c.eventQuery(callContext, e, spin) })
+	return spins(eventSpin, func(spin int64) driver.CUresult { return rt.EventQuery(callContext, e, spin) })
 }
 
 // soon waits a moment for the stream's work, in the common case. It returns
@@ -80,7 +79,7 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 		end()
 		return nil, true, check(op, code)
 	}
-	return &waiter{home: s.home(), reset: &s.ctx.shared.reset, event: e, queue: s.queue, order: order, from: from, to: to, end: end}, false, nil
+	return &waiter{home: s.home(), event: e, queue: s.queue, order: order, from: from, to: to, end: end}, false, nil
 }
 
 // errPending means that the work has not completed yet.
@@ -203,7 +202,7 @@ func (s *Stream) SynchronizeBlocking() error {
 // waitInDriver waits for an event, without the stream's lock: the wait may never end, and the
 // driver's wait for a stream would see a capture that begins meanwhile.
 func (s *streamCore) waitInDriver(op string, e driver.CUevent) error {
-	return wrap(op, s.ctx.withCurrent(func() error { // a reset waits for it
+	return wrap(op, s.ctx.withCurrent(func() error {
 		return hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(e) })
 	}))
 }
@@ -228,9 +227,7 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 	flags := uint32(driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_BLOCKING_SYNC)
 	err = s.ctx.allocating(func() error { return driver.CuEventCreate(&e, flags) })
 	return e, func() {
-		if destroy := func() error { return driver.CuEventDestroy(e) }; !s.ctx.tryDestroy(destroy) {
-			s.ctx.destroyLater(&lifetime.Reaper, destroy)
-		}
+		_ = s.ctx.withCurrent(func() error { return driver.CuEventDestroy(e) })
 	}, err
 }
 
@@ -257,7 +254,7 @@ func (e *Event) Wait(ctx context.Context) error {
 		v.Release()
 		return check(op, code)
 	}
-	w := &waiter{home: v.home(), reset: &v.ctx.shared.reset, event: v.raw, queue: v, end: func() {
+	w := &waiter{home: v.home(), event: v.raw, queue: v, end: func() {
 		v.waiting.Add(-1)
 		v.Release()
 	}}

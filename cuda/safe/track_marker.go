@@ -111,8 +111,7 @@ type marker struct {
 
 // mark marks the end of the stream's current work. done means that there is none. It
 // returns rt.CodeCapturing if the stream is capturing, as captured work does not run.
-// It returns lifetime.ErrLater while a reset of the stream's context waits and, without wait, if
-// another call is using the stream.
+// Without wait, it returns lifetime.ErrLater if another call is using the stream.
 func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 	if !s.mu.TryLock() {
 		switch {
@@ -141,12 +140,6 @@ func (s *streamCore) markEnd(wait bool) (m marker, done bool, err error) {
 // markHere is mark for a stream that is not over, with mu held. With always, it marks the end also if there
 // is no work.
 func (s *streamCore) markHere(wait, always bool) (m marker, done bool, err error) {
-	switch reset := &s.ctx.shared.reset; { // before CUDA 12.0, Mark does not notice
-	case reset.done():
-		return marker{}, false, rt.CodeReset
-	case reset.Load():
-		return marker{}, false, lifetime.ErrLater
-	}
 	if s.capture.Load() != nil {
 		return marker{}, false, rt.CodeCapturing
 	}
@@ -203,7 +196,7 @@ func (s *streamCore) withoutEvent(wait bool, why error) error {
 // done queries the marker.
 func (m marker) done() driver.CUresult {
 	if m.event != 0 {
-		return m.stream.ctx.homeQuery(m.stream.home(), m.event)
+		return m.stream.home().EventQuery(m.event)
 	}
 	if !m.stream.mu.TryLock() {
 		return driver.CUDA_ERROR_NOT_READY // another call is using the stream
@@ -218,7 +211,7 @@ func (m marker) wait() {
 		err := check("", m.stream.ctx.eventSoon(m.stream.callContext, m.event))
 		if errors.Is(err, driver.CUDA_ERROR_NOT_READY) {
 			w := &waiter{ // without a queue: other waits for the stream, recorded later, may have come before
-				home: m.stream.home(), reset: &m.stream.ctx.shared.reset, event: m.event, end: func() {},
+				home: m.stream.home(), event: m.event, end: func() {},
 			}
 			err = w.wait(context.Background(), "")
 		}
@@ -226,16 +219,14 @@ func (m marker) wait() {
 			return
 		}
 	}
-	// tailDone may put the tail back in the pool, and another call may take it: only done
-	// can tell, also whether a reset is over.
+	// tailDone may put the tail back in the pool, and another call may take it: only done can tell.
 	for pause := lifetime.Retry / 64; m.done() == driver.CUDA_ERROR_NOT_READY; pause = min(2*pause, lifetime.Retry) {
 		time.Sleep(pause)
 	}
 }
 
 // orders makes a stream, of any context, wait for the marker. The stream is locked. It returns
-// driver.CUDA_ERROR_NOT_READY if another call is using a closed stream of the marker, and while a
-// reset waits.
+// driver.CUDA_ERROR_NOT_READY if another call is using a closed stream of the marker.
 func (m marker) orders(s *streamCore) driver.CUresult {
 	event := m.event
 	if event == 0 {
@@ -250,13 +241,6 @@ func (m marker) orders(s *streamCore) driver.CUresult {
 			return 0
 		}
 	}
-	if !m.stream.ctx.beginFrom(s.ctx, uintptr(event)) {
-		if !m.stream.ctx.shared.reset.done() {
-			return driver.CUDA_ERROR_NOT_READY
-		}
-		return 0 // a reset has ended the work
-	}
-	defer m.stream.ctx.endFrom(s.ctx, uintptr(event))
 	return rt.WaitEvent(s.callContext, s.raw, event, 0, false)
 }
 
@@ -273,7 +257,7 @@ func (m marker) end() {
 // capturing, or without wait if the mark cannot be set at once.
 func (s *streamCore) leaveTail(wait bool) error {
 	works := s.worked && (wait || !s.foreign) // later, the program may have destroyed a foreign one
-	if !s.used && !s.owned && !works || s.ctx.shared.reset.done() {
+	if !s.used && !s.owned && !works {
 		return nil
 	}
 	m, done, err := s.markHere(wait, s.unnoticed())
@@ -297,16 +281,13 @@ func (s *streamCore) tailDone() driver.CUresult {
 	if s.tail == 0 {
 		return 0
 	}
-	code := s.ctx.homeQuery(s.home(), s.tail)
+	code := s.home().EventQuery(s.tail)
 	if code == rt.CodeCallback {
 		return driver.CUDA_ERROR_NOT_READY
 	}
 	if code != driver.CUDA_ERROR_NOT_READY {
 		if s.unnoticed() {
-			err := s.ctx.tryCurrent(func() error { s.awaitReleases(s.tail); return nil })
-			if err == lifetime.ErrLater {
-				return driver.CUDA_ERROR_NOT_READY
-			}
+			_ = s.ctx.withCurrent(func() error { s.awaitReleases(s.tail); return nil })
 		}
 		s.ctx.shared.events.put(s.tail)
 		s.tail = 0

@@ -51,7 +51,7 @@ func (s *streamCore) notice() {
 // returns false, and the mark stays.
 func (s *streamCore) awaitMark(m *releaseMark, end time.Time) bool {
 	for nap := shortNap; ; nap = nap.take() {
-		code := s.ctx.homeQuery(s.home(), m.event)
+		code := s.home().EventQuery(m.event)
 		if code == rt.CodeCallback || code == driver.CUDA_ERROR_NOT_READY && !time.Now().Before(end) {
 			return false
 		}

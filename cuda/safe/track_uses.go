@@ -75,9 +75,8 @@ func (u *streamUses) streams() []*streamCore {
 }
 
 // markers marks the ends of the current work of all users. It returns rt.CodeCapturing if
-// one of the streams is capturing, and rt.CodeCallback on a thread of the driver. It returns
-// lifetime.ErrLater while a reset waits that will end some of the work and, without wait, if
-// another call is using one of the streams.
+// one of the streams is capturing, and rt.CodeCallback on a thread of the driver. Without wait, it
+// returns lifetime.ErrLater if another call is using one of the streams.
 func (u *streamUses) markers(wait bool) ([]marker, error) {
 	var markers []marker
 	for _, user := range u.streams() {
@@ -89,7 +88,7 @@ func (u *streamUses) markers(wait bool) ([]marker, error) {
 		case err == rt.CodeCapturing || err == rt.CodeCallback || err == lifetime.ErrLater || IsFatal(err):
 			endAll(markers)
 			return nil, err
-		} // after any other error the stream no longer exists, for instance after a reset
+		} // after any other error the stream no longer exists, for instance after a reset by other code
 	}
 	return markers, nil
 }

@@ -140,7 +140,7 @@ func (c *child) play(p *program) result {
 	}
 	v := c.violation()
 	switch {
-	case v == "" || profileNamed(p.Profile).ends: // after a reset what was before it is used
+	case v == "":
 	case f == nil:
 		f = &fault{violation, "", "-", v}
 	default:
@@ -168,6 +168,10 @@ func (c *child) leftOver() *fault {
 			return &fault{leak, "", "-", fmt.Sprintf("%d objects went with their context", n)}
 		}
 	}
+	var open error
+	if !settle(min(c.hang, 5*time.Second), func() bool { open = resetAll(); return open == nil }) {
+		return &fault{leak, "", "-", open.Error()}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.later; err != nil {
@@ -175,6 +179,15 @@ func (c *child) leftOver() *fault {
 		return &fault{wrong, "later", "-", err.Error()}
 	}
 	return nil
+}
+
+// resetAll resets all devices, which fails while anything is open.
+func resetAll() error {
+	devices, err := safe.Devices()
+	for _, d := range devices {
+		err = errors.Join(err, d.ResetPrimary())
+	}
+	return err
 }
 
 // watch ends the process if no step ends for too long, after printing the stacks of all

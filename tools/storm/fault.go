@@ -103,8 +103,8 @@ func explained(err error, also []error) bool {
 	return slices.ContainsFunc(always, is) || slices.ContainsFunc(also, is)
 }
 
-// typed tells whether err is an error of package safe or of a context.Context: after a reset or
-// a fault of the device, no more is required.
+// typed tells whether err is an error of package safe or of a context.Context: after a fault of the device, no
+// more is required.
 func typed(err error) bool {
 	var e *safe.Error
 	return err == nil || errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

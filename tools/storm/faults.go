@@ -27,10 +27,6 @@ func init() {
 		{name: "raw.memory", weight: 4, run: rawMemory, allow: placed},
 		{name: "raw.mode", weight: 2, run: rawMode},
 	})
-	add("reset", []kind{
-		{name: "reset.primary", weight: 3, run: reset},
-		{name: "reset.green", weight: 1, run: resetBesideGreen},
-	})
 	add("fault", []kind{{name: "fault.trap", weight: 3, run: func(t *task) error {
 		t.gone.Store(true)
 		s := t.stream()
@@ -197,34 +193,4 @@ func rawMemory(t *task) error {
 
 func rawMode(t *task) error {
 	return relaxed(func() error { return t.own.do(false, t.own.act()) })
-}
-
-// reset resets the primary context, beside other steps.
-func reset(t *task) error {
-	d := t.device().x.Device()
-	t.gone.Store(true) // also if another step's green context keeps CUDA from it
-	return t.reset(d)
-}
-
-func (w *world) reset(d safe.Device) error {
-	w.quiet.Lock()
-	defer w.quiet.Unlock()
-	return d.ResetPrimary()
-}
-
-// resetBesideGreen tries to reset a device that has a green context, which CUDA refuses.
-func resetBesideGreen(t *task) error {
-	x := t.device().x
-	g, err := green(x)
-	if g == nil {
-		return err
-	}
-	err = t.reset(x.Device())
-	if err == nil {
-		return failf(wrong, "a device that has a green context was reset")
-	}
-	if errors.Is(err, driver.CUDA_ERROR_NOT_PERMITTED) {
-		err = nil
-	}
-	return errors.Join(err, g.Close())
 }

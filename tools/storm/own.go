@@ -53,8 +53,6 @@ func newOwn(t *task) (*own, error) {
 		o.events[i], err = safe.NewEvent(o.dev.x, safe.EventOptions{DisableTiming: i == 0})
 		note(err)
 	}
-	t.quiet.RLock()
-	defer t.quiet.RUnlock()
 	for i := range o.buffers {
 		b, err := safe.NewBuffer[float32](o.dev.x, length)
 		note(err)

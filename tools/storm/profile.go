@@ -70,10 +70,6 @@ var profiles = []*profile{
 		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 1, "event": 1, "memory": 1, "wait": 1, "resource": 3, "ownresource": 4, "ownretain": 1, "raw": 8, "green": 1},
 	},
 	{
-		name: "reset", doc: "resets of the primary context", goroutines: 6, steps: 40, devices: 1, drops: 20, ends: true, ticks: 2,
-		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 1, "exec": 2, "memory": 3, "wait": 2, "life": 1, "reset": 1, "whole": 1, "green": 1},
-	},
-	{
 		name: "full", doc: "a device without free memory; on a GPU only if named", goroutines: 6, steps: 60, devices: 1, drops: 20, ends: true, full: true, ticks: 2,
 		topics: map[string]int{"stream": 3, "event": 2, "capture": 2, "graph": 2, "exec": 2, "memory": 4, "pitched": 2, "wait": 2, "green": 1, "life": 2, "whole": 1},
 	},

@@ -80,7 +80,16 @@ func init() {
 		{name: "life.drop", weight: 6, run: dropSome},
 		{name: "life.owncontext", weight: 1, run: ownContext},
 		{name: "life.module", weight: 2, run: closeModule, allow: contexts},
+		{name: "life.reset", weight: 1, run: resets},
 	})
+}
+
+// resets tries to reset a device, whose context is open.
+func resets(t *task) error {
+	if err := t.device().x.Device().ResetPrimary(); !errors.Is(err, safe.ErrInUse) {
+		return failf(wrong, "a reset of a device in use: %v", err)
+	}
+	return nil
 }
 
 func newGreen(t *task) error {

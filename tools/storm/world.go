@@ -59,9 +59,7 @@ type world struct {
 	releases  releases
 	filling   []*safe.Buffer[byte] // in the profile full
 
-	// quiet is held while the program accesses pinned memory, and alone by a reset, which unmaps it.
-	quiet sync.RWMutex
-	gone  atomic.Bool // CUDA is lost, was reset or has no memory: errors need only be typed
+	gone atomic.Bool // CUDA is lost or has no memory: errors need only be typed
 }
 
 // counts are totals for the summary.
@@ -228,7 +226,7 @@ type clock struct {
 
 const tick = 2 * time.Millisecond
 
-// ownPages are n pinned pages of Go memory, which a reset does not unmap.
+// ownPages are n pinned pages of Go memory, which stay mapped when CUDA is lost.
 func ownPages(x *safe.Context, n int) (*safe.Pinned[uint64], error) {
 	const page, each = 4096, 4096 / 8
 	all := make([]uint64, (n+1)*each)

@@ -8,7 +8,6 @@ import (
 // A family is the objects that users hold and that have a common outermost parent: a list,
 // so that adding and removing allocates nothing.
 type family struct {
-	keeper Keeper // the outermost parent, or nil
 	mu     sync.Mutex
 	newest *Handle
 }
@@ -44,6 +43,21 @@ func (f *family) remove(h *Handle) {
 		h.older.newer = h.newer
 	}
 	h.member = member{}
+}
+
+// OpenKind returns the kind of an open object whose outermost parent is h, or of h, "" for none.
+func (h *Handle) OpenKind() string {
+	h.family.mu.Lock()
+	defer h.family.mu.Unlock()
+	for m := h.family.newest; m != nil; m = m.older {
+		if !m.Closed() {
+			return m.Object().Kind()
+		}
+	}
+	if !h.Closed() {
+		return h.Object().Kind()
+	}
+	return ""
 }
 
 // CloseFamily closes the objects that users hold and whose outermost parent is h, newest

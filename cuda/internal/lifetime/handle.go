@@ -38,10 +38,6 @@ type Object interface {
 	Kind() string
 }
 
-// A Keeper is an outermost parent that postpones the destruction of its family, itself included,
-// while Keeps returns true.
-type Keeper interface{ Keeps() bool }
-
 var (
 	// ErrClosed is returned for an object that was closed, or never opened.
 	ErrClosed = errors.New("already closed, or never opened")
@@ -71,7 +67,6 @@ func (h *Handle) Open(object Object, parent *Handle) error {
 	h.object, h.parent = object, parent
 	if parent == nil {
 		h.family = &family{}
-		h.family.keeper, _ = object.(Keeper)
 	} else {
 		h.family = parent.family
 	}
@@ -155,10 +150,7 @@ func (h *Handle) finish(wait bool) error {
 	if !h.gone.CompareAndSwap(false, true) {
 		return nil
 	}
-	err := ErrLater
-	if k := h.family.keeper; k == nil || !k.Keeps() {
-		err = h.object.Destroy(wait)
-	}
+	err := h.object.Destroy(wait)
 	if Postponed(err) {
 		h.gone.Store(false)
 		return err

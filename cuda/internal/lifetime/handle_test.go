@@ -361,22 +361,6 @@ func TestElsewhereFails(t *testing.T) {
 	}
 }
 
-// TestQueuePaused: what a Queue calls runs only while the Queue is not paused.
-func TestQueuePaused(t *testing.T) {
-	var pause sync.RWMutex
-	q := Queue{Paused: &pause}
-	called := make(chan bool)
-	q.Add(func() bool {
-		free := pause.TryLock()
-		if free {
-			pause.Unlock()
-		}
-		called <- free
-		return false
-	})
-	assert.False(t, <-called, "it could be paused during the call")
-}
-
 // TestUntracked: no leak is reported of an object that belongs to another one.
 func TestUntracked(t *testing.T) {
 	reports := make(chan error, 1)

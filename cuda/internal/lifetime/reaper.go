@@ -10,15 +10,11 @@ import (
 // Reaper destroys objects that were dropped without Close, and those that were closed
 // while calls used them. Its goroutine runs only while it has something to do, so that a
 // program that has closed everything is left with none.
-var Reaper = Queue{Paused: &Paused}
+var Reaper Queue
 
 // A Queue runs functions one after another. Functions that may wait for the GPU belong
 // in a Queue of their own, where they delay nothing else.
 type Queue struct {
-	// Paused keeps the Queue from running while it is locked, unless it is nil. Locking it waits
-	// for the function that runs.
-	Paused *sync.RWMutex
-
 	mu      sync.Mutex
 	queue   []func() (again bool)
 	running bool
@@ -30,9 +26,6 @@ var active atomic.Int32
 
 // Idle tells whether no Queue has anything to do.
 func Idle() bool { return active.Load() == 0 }
-
-// Paused keeps the Reaper from running while it is locked.
-var Paused sync.RWMutex
 
 // Retry is the pause before a function is called again.
 const Retry = time.Millisecond
@@ -63,21 +56,12 @@ func (q *Queue) run() {
 		start := time.Now()
 		batch, later = append(batch, later...), nil
 		for _, f := range batch {
-			if q.call(f) {
+			if f() {
 				later = append(later, f)
 			}
 		}
 		took = time.Since(start)
 	}
-}
-
-// call calls f while the Queue is not paused.
-func (q *Queue) call(f func() (again bool)) bool {
-	if q.Paused != nil {
-		q.Paused.RLock()
-		defer q.Paused.RUnlock()
-	}
-	return f()
 }
 
 // Hurry ends the pause before functions are called again.

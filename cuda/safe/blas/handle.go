@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
@@ -80,9 +79,6 @@ const mostHandles = 1024
 type core struct {
 	lifetime.Handle
 	leave      func()         // releases what keeps x usable
-	witness    func()         // releases a resource, which a reset delays until it is over
-	waits      bool           // for that; for Destroy
-	released   atomic.Bool    // the resource of witness
 	destroys   lifetime.Queue // of this core: its destruction waits for the context
 	x          *safe.Context
 	capability int // 90 for 9.0
@@ -140,13 +136,10 @@ func Open(x *safe.Context, o Options) (*Handle, error) {
 func newCore(x *safe.Context, o Options) (*core, error) {
 	c := &core{full: o.FullReduction}
 	var err error
-	if c.x, c.leave, err = hold(x, func() {}); err != nil {
+	if c.x, c.leave, err = hold(x); err != nil {
 		return nil, err
 	}
-	if _, c.witness, err = hold(x, func() { c.released.Store(true) }); err == nil {
-		err = c.Handle.Open(c, nil)
-	}
-	if err != nil {
+	if err := c.Handle.Open(c, nil); err != nil {
 		c.leave()
 		return nil, err
 	}
@@ -167,10 +160,9 @@ func newCore(x *safe.Context, o Options) (*core, error) {
 	return c, nil
 }
 
-// hold makes a resource that ends after leave. [safe.Context.CloseAll] does not end it. Until then,
-// the context that hold returns is usable.
-func hold(x *safe.Context, release func()) (usable *safe.Context, leave func(), err error) {
-	r, err := safe.NewResource(x, release)
+// hold returns a context that is usable until leave, also after [safe.Context.CloseAll].
+func hold(x *safe.Context) (usable *safe.Context, leave func(), err error) {
+	r, err := safe.NewResource(x, func() {})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -250,7 +242,7 @@ func (h *Handle) With(m Math) *Handle {
 // Close destroys the handles of cuBLAS and releases the workspaces. Calls in flight, and work
 // that they have enqueued, complete: graphs and their executables keep their workspaces. Close
 // waits for all work of the context. For work that is enqueued meanwhile, cuBLAS waits:
-// captures on the context begin after that, and so do resets and destructions of
+// captures on the context begin after that, and so do destructions of
 // executables on every device. While a stream of the context is capturing, the release
 // is deferred until the capture has ended. Closing again does nothing.
 // Source: cublasDestroy_v2, cublasLtDestroy.
@@ -297,9 +289,6 @@ func (c *core) Kind() string { return "blas handle" }
 
 // Destroy implements lifetime.Object.
 func (c *core) Destroy(wait bool) error {
-	if c.waits && !c.released.Load() {
-		return lifetime.ErrLater
-	}
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &c.destroys}
 	}
@@ -308,15 +297,9 @@ func (c *core) Destroy(wait bool) error {
 		return lifetime.ErrLater
 	}
 	if errors.Is(err, safe.ErrReset) {
-		if !c.waits { // CUDA may yet refuse the reset
-			c.waits = true
-			c.witness()
-			return lifetime.ErrLater
-		}
 		err = nil // the reset has destroyed everything
 	}
 	err = errors.Join(err, c.workspaces.close())
-	c.witness()
 	c.leave()
 	return err
 }

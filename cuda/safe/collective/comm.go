@@ -251,9 +251,9 @@ func (c *Comm) Abort(cause error) {
 // uses it has completed, and after graphs with its operations and their executables are
 // closed. It ends the registrations. Closing again does nothing.
 //
-// After a reset of the context by safe.Device.ResetPrimary, Close aborts the communicators of the
-// other ranks. NCCL then keeps its memory of the process, as it must not use what the reset has
-// destroyed. So shut communicators down before a reset.
+// If other code has reset the context, Close aborts the communicators of the other ranks. NCCL then keeps
+// its memory of the process, as it must not use what the reset has destroyed. So shut communicators down
+// before a reset.
 //
 // Other ranks may then not enqueue operations either. A program that ends should call
 // [Comm.Shutdown], as other ranks may need this process until all work is complete. Errors

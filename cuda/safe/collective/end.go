@@ -67,8 +67,8 @@ func (c *core) end() {
 	close(c.gone)
 }
 
-// tellReset fails the session if err is that of a reset: the other ranks would wait for this one. NCCL is
-// not called any more, as it would use what the reset has destroyed.
+// tellReset fails the session if err is that of a reset by other code: the other ranks would wait for this
+// one. NCCL is not called any more, as it would use what the reset has destroyed.
 func (c *core) tellReset(err error) {
 	if errors.Is(err, safe.ErrReset) {
 		c.session.fail(err)
