@@ -93,7 +93,7 @@ test-windows: ## run the tests of the raw packages and of package safe under win
 
 test-arm64: ## run the tests of the raw driver package and of package safe under qemu, with and without cgo
 	$(say) 'raw packages and package safe on arm64 with and without cgo, under qemu'
-	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 15m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe ./cuda/safe/blas
+	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe ./cuda/safe/blas
 	$(ARM64) CGO_ENABLED=0 $(GO) test $(SOME) -timeout 15m -tags cudabind_nocgo -exec '$(QEMU)' ./cuda/internal/... ./cuda/generated/driver ./cuda/safe
 	$(GO) test -run '^TestProofWays$$/^linux_arm64/^(driver|runtime|curand)$$' ./gen
 
