@@ -23,6 +23,9 @@ const (
 	// mostOfGraph is the most that a launch of a graph counts: the launch and each memset
 	// and copy in it take a place; kernels take none.
 	mostOfGraph = queueRoom / 4
+	// mostReserved is how much room calls may reserve that wait for room in other queues. The
+	// rest is for those that do not.
+	mostReserved = queueRoom / 4
 	// prefetchWork is what a prefetch of managed memory of any size counts: the driver's
 	// queue takes 56 of them.
 	prefetchWork = queueRoom / 48
@@ -37,6 +40,8 @@ type backlog struct {
 	recent  int // since the last mark
 	marks   []mark
 	turn    mutex[turnRank] // held by the caller that polls for room
+
+	reserved atomic.Int32 // places that reserve keeps; only calls with mu held add some
 }
 
 // A mark is an event that is recorded after some work.
@@ -47,20 +52,34 @@ type mark struct {
 
 // hasRoom counts work that is about to be enqueued, if there is room for it.
 func (s *streamCore) hasRoom(work int) bool {
-	b := &s.backlog
-	if b.recent >= markEvery {
-		s.setMark()
-	}
-	if b.pending+work > queueRoom {
-		s.retire()
-	}
-	if b.pending > 0 && b.pending+work > queueRoom {
+	if !s.fits(work) {
 		return false
 	}
-	b.pending += work
-	b.recent += work
-	s.worked = true
+	s.count(work)
 	return true
+}
+
+// count counts work that is about to be enqueued, and for which there is room.
+func (s *streamCore) count(work int) {
+	s.pending += work
+	s.recent += work
+	s.worked = true
+}
+
+// fits returns whether there is room for work.
+func (s *streamCore) fits(work int) bool {
+	if s.recent >= markEvery {
+		s.setMark()
+	}
+	if s.full(work) {
+		s.retire()
+	}
+	return !s.full(work)
+}
+
+// full returns whether work has to wait, as far as is known.
+func (b *backlog) full(work int) bool {
+	return b.pending > 0 && b.pending+int(b.reserved.Load())+work > queueRoom
 }
 
 // giveBack is called if work was counted and then not enqueued, with the lock still held.
@@ -146,6 +165,30 @@ func (s *streamCore) awaitRoom(op string, work int) (*capturing, error) {
 		}
 	}
 }
+
+// reserve waits until there is room for work, and keeps it from other calls until unreserve: a call on several
+// streams would seldom find room in all of them at once. It fails without a wait if the stream is capturing,
+// whose work needs no room, and if other calls have reserved much.
+func (s *streamCore) reserve(op string, work int) (reserved bool, err error) {
+	s.backlog.turn.Lock()
+	defer s.backlog.turn.Unlock()
+	for nap := shortNap; ; nap = nap.take() {
+		s.mu.Lock()
+		if err := s.admitWork(op); err != nil {
+			return false, err
+		}
+		able := s.capture.Load() == nil && int(s.reserved.Load())+work <= mostReserved
+		if reserved = able && s.fits(work); reserved {
+			s.reserved.Add(int32(work))
+		}
+		s.unlockWork(nil)
+		if reserved || !able {
+			return reserved, nil
+		}
+	}
+}
+
+func (b *backlog) unreserve(work int) { b.reserved.Add(-int32(work)) }
 
 // A crowd counts the streams that users have created in a context, until they are
 // destroyed.

@@ -66,6 +66,9 @@ func Pending(s *Stream) int {
 	return s.core.pending
 }
 
+// Reserved is how much room is kept on s for calls that wait for other streams.
+func Reserved(s *Stream) int { return int(s.core.reserved.Load()) }
+
 // Locked tells whether a call on s is in flight.
 func Locked(s *Stream) bool {
 	if s.core.mu.TryLock() {

@@ -176,28 +176,60 @@ func enterRaw(op string, streams []*streamCore) (*capturing, error) {
 	if len(streams) == 1 {
 		return streams[0].enterWork(op, rawWork)
 	}
+	capture, room, err := tryRaw(op, streams, nil)
+	switch {
+	case room || err != nil:
+		return capture, err
+	case rt.InCallback():
+		return nil, &Error{Op: op, Err: ErrInCallback}
+	}
+	return awaitRaw(op, streams)
+}
+
+// awaitRaw is enterRaw once there is room. Nothing is locked while it waits for room in a
+// stream, but it keeps the room that it has found in others.
+func awaitRaw(op string, streams []*streamCore) (*capturing, error) {
+	var reserved []*streamCore
+	defer func() {
+		for _, s := range reserved {
+			s.unreserve(rawWork)
+		}
+	}()
 	for nap := shortNap; ; nap = nap.take() {
-		n, err := admitAll(op, streams)
-		if err == nil {
-			var capture *capturing
-			if capture, err = lockCaptureOf(op, streams); err == nil {
-				if roomForAll(streams) {
-					streams[0].enterLimit()
-					return capture, nil
-				}
-				capture.unlock()
+		for _, s := range streams {
+			if slices.Contains(reserved, s) {
+				continue
+			}
+			switch ok, err := s.reserve(op, rawWork); {
+			case err != nil:
+				return nil, err
+			case ok:
+				reserved = append(reserved, s)
 			}
 		}
-		for _, s := range streams[:n] {
-			s.unlockWork(nil)
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case rt.InCallback():
-			return nil, &Error{Op: op, Err: ErrInCallback}
+		capture, room, err := tryRaw(op, streams, reserved)
+		if room || err != nil {
+			return capture, err
 		}
 	}
+}
+
+// tryRaw is enterRaw that does not wait for room, which some of the streams have reserved.
+func tryRaw(op string, streams, reserved []*streamCore) (capture *capturing, room bool, err error) {
+	n, err := admitAll(op, streams)
+	if err == nil {
+		if capture, err = lockCaptureOf(op, streams); err == nil {
+			if roomForAll(streams, reserved) {
+				streams[0].enterLimit()
+				return capture, true, nil
+			}
+			capture.unlock()
+		}
+	}
+	for _, s := range streams[:n] {
+		s.unlockWork(nil)
+	}
+	return nil, false, err
 }
 
 // admitAll locks the streams and admits work on them. If there is an error, only the first n
@@ -216,17 +248,18 @@ func admitAll(op string, streams []*streamCore) (n int, err error) {
 
 // roomForAll counts the work on the streams that are not capturing, if there is room on all
 // of them. The streams' capture is locked.
-func roomForAll(streams []*streamCore) bool {
+func roomForAll(streams, reserved []*streamCore) bool {
 	for i, s := range streams {
-		if s.capture.Load() != nil || s.hasRoom(rawWork) {
-			continue
-		}
-		for _, s := range streams[:i] {
-			if s.capture.Load() == nil {
-				s.giveBack(rawWork)
+		switch {
+		case s.capture.Load() != nil:
+		case slices.Contains(reserved, s):
+			s.count(rawWork)
+		case !s.hasRoom(rawWork):
+			for _, s := range streams[:i] {
+				s.notEnqueued(s.capture.Load(), rawWork)
 			}
+			return false
 		}
-		return false
 	}
 	return true
 }

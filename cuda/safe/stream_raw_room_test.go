@@ -1,0 +1,132 @@
+//go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
+
+// Raw calls on several streams that wait for room in their queues. Runs on any driver.
+
+package safe_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// onBoth makes n calls of EnqueueRaw over two streams, each on a goroutine of its own. over receives their
+// errors.
+func onBoth(a, b *safe.Stream, n int) (over chan error) {
+	over = make(chan error, n)
+	for range n {
+		go func() {
+			over <- safe.EnqueueRaw(func() error { return nil }, safe.RawWork{Stream: a}, safe.RawWork{Stream: b})
+		}()
+	}
+	return over
+}
+
+// idleStreams returns two streams on which the kernel has run.
+func idleStreams(t *testing.T, x *safe.Context, k *safe.Kernel) (a, b *safe.Stream) {
+	t.Helper()
+	a, b = stream(t, x), stream(t, x)
+	require.NoError(t, errors.Join(k.Launch(a, one), k.Launch(b, one), a.Synchronize(), b.Synchronize()))
+	return a, b
+}
+
+// TestRawRoomAtDifferentTimes: a call on two streams needs room in both, but not in both at once.
+func TestRawRoomAtDifferentTimes(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		k := kernel(t, x, "nothing")
+		s, other := idleStreams(t, x, k)
+		unstick, unstickOther := stick(t, x, s), stick(t, x, other)
+		filled := fillQueue(t, s, k, queued)
+		fillQueue(t, other, k, queued)
+		over := onBoth(s, other, 1)
+		unstick()
+		<-filled
+		require.NoError(t, s.Synchronize())
+		require.Eventually(t, func() bool { return safe.Reserved(s) == 30 }, atOnce, time.Millisecond, "no room is kept for the call")
+		unstick = stick(t, x, s)
+		filled = fillQueue(t, s, k, queued)
+		unstickOther()
+		select {
+		case err := <-over:
+			assert.NoError(t, err)
+		case <-time.After(atOnce):
+			t.Error("the call waits for room in both streams at once")
+		}
+		unstick()
+		<-filled
+		require.NoError(t, errors.Join(s.Synchronize(), other.Synchronize()))
+		assert.Zero(t, safe.Reserved(s)+safe.Reserved(other))
+		noViolation(t)
+	})
+}
+
+// TestRawRoomBesideStuckStream: calls that wait for room in a stuck stream leave most of another one to its
+// own work.
+func TestRawRoomBesideStuckStream(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		k := kernel(t, x, "nothing")
+		s, stuck := idleStreams(t, x, k)
+		unstickOther := stick(t, x, stuck)
+		fillQueue(t, stuck, k, queued)
+		const calls = 40
+		over := onBoth(s, stuck, calls)
+		require.Eventually(t, func() bool { return safe.Reserved(s) >= 240 }, atOnce, time.Millisecond)
+		unstick := stick(t, x, s)
+		filled := fillQueue(t, s, k, queued)
+		assert.Equal(t, 960, safe.Pending(s)+safe.Reserved(s))
+		assert.Equal(t, 240, safe.Reserved(s))
+		unstick()
+		soon(t, filled, "launches on a stream wait for another one that is stuck")
+		unstickOther()
+		for range calls {
+			assert.NoError(t, <-over)
+		}
+		assert.Zero(t, safe.Reserved(s)+safe.Reserved(stuck))
+		noViolation(t)
+	})
+}
+
+// TestRawRoomAmongLaunches: a call on two streams gets its turn among goroutines that keep both full.
+func TestRawRoomAmongLaunches(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		k := kernel(t, x, "spin")
+		s, other := idleStreams(t, x, kernel(t, x, "nothing"))
+		var launches atomic.Int64
+		var c racers
+		for _, s := range []*safe.Stream{s, other} {
+			c.add(3, func() error {
+				launches.Add(1)
+				return k.Launch(s, one, safe.Val(uint64(500_000)))
+			})
+		}
+		for launches.Load() < 2*queued { // both are full
+			time.Sleep(time.Millisecond)
+		}
+		const turns, most = 5, 10 * queued
+		for range turns {
+			before, over := launches.Load(), onBoth(s, other, 1)
+			for len(over) == 0 && launches.Load() < before+most {
+				time.Sleep(time.Millisecond)
+			}
+			t.Logf("%d launches came first", launches.Load()-before)
+			if !assert.Less(t, launches.Load()-before, int64(most), "the call gets no turn") {
+				break
+			}
+			require.NoError(t, <-over)
+		}
+		require.NoError(t, c.end())
+		noViolation(t)
+	})
+}
