@@ -51,4 +51,9 @@ func Destructor() uintptr { return address(C.drivertest_destroy) }
 // Destroyed is the sum that [Destructor] made.
 func Destroyed() int { return int(C.drivertest_destroyed()) }
 
+// Call calls a C function of up to three words, which may call Go, on this thread.
+func Call(fn, a, b, c uintptr) {
+	C.drivertest_call(C.uintptr_t(fn), C.uintptr_t(a), C.uintptr_t(b), C.uintptr_t(c))
+}
+
 func address(fn unsafe.Pointer) uintptr { return uintptr(fn) }

@@ -47,6 +47,9 @@ func Destructor() uintptr { return destructor() }
 // Destroyed is the sum that [Destructor] made.
 func Destroyed() int { return int(destroyed.Load()) }
 
+// Call calls a C function of up to three words, which may call Go, on this thread.
+func Call(fn, a, b, c uintptr) { purego.SyscallN(fn, a, b, c) }
+
 var blockBytes = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(threads int32) uintptr { return onBlockBytes(threads) })
 })

@@ -30,3 +30,8 @@ long drivertest_destroyed(void)
 {
 	return __atomic_load_n(&destroyed, __ATOMIC_SEQ_CST);
 }
+
+void drivertest_call(uintptr_t fn, uintptr_t a, uintptr_t b, uintptr_t c)
+{
+	((void (*)(uintptr_t, uintptr_t, uintptr_t))fn)(a, b, c);
+}
