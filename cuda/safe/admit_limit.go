@@ -62,11 +62,17 @@ func (b *limiter) enter() {
 }
 
 // try enters if there is room.
-func (b *limiter) try() bool {
-	if b.inside.Add(1) <= b.limit() {
-		return true
+func (b *limiter) try() bool { return b.enterBelow(b.limit()) }
+
+// enterBelow enters if fewer calls are inside than limit. It never counts a call that does not enter: one that leaves
+// at that moment would find no room for those that wait.
+func (b *limiter) enterBelow(limit int32) bool {
+	for n := b.inside.Load(); n < limit; n = b.inside.Load() {
+		between()
+		if b.inside.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	b.inside.Add(-1)
 	return false
 }
 
@@ -130,8 +136,7 @@ func (b *limiter) leave() {
 func (b *limiter) next() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.queue) > 0 && b.inside.Load() < b.limit()+b.extra.Load() {
-		b.inside.Add(1)
+	for len(b.queue) > 0 && b.enterBelow(b.limit()+b.extra.Load()) {
 		b.waiting.Add(-1)
 		close(b.queue[0])
 		b.queue = b.queue[1:]

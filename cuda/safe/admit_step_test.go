@@ -315,7 +315,7 @@ var meetings = map[string]func(t *testing.T) meeting{
 				}
 			},
 			b:     l.leave,
-			never: func() bool { return l.inside.Load() > l.limit()+1 }, // try counts, and then looks
+			never: func() bool { return l.inside.Load() > l.limit() },
 			after: func() bool {
 				select {
 				case <-turn:
@@ -324,6 +324,18 @@ var meetings = map[string]func(t *testing.T) meeting{
 					return false
 				}
 			},
+		}
+	},
+	"a call that must not wait, and one that leaves": func(*testing.T) meeting {
+		l := &limiter{patience: time.Hour}
+		for l.try() {
+		}
+		l.join()
+		return meeting{
+			a:     func() { l.try() },
+			b:     l.leave,
+			never: func() bool { return l.inside.Load() > l.limit() },
+			after: func() bool { return l.inside.Load() == l.limit() }, // one of the two that wanted to enter has
 		}
 	},
 	"a wait that is given up, and the poller": func(*testing.T) meeting {
