@@ -175,10 +175,10 @@ func (s *streamCore) awaitOpen(op string, work int) (*capturing, error) {
 	return s.awaitRoom(op, work)
 }
 
-// enteredWork is enterWork with the stream locked. It unlocks the stream if there is no
-// room or an error.
+// enteredWork is enterWork with the stream locked. It unlocks the stream if it does not admit
+// the work: there is an error, or no room yet.
 func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
-	if err = s.admitWork(op); err != nil {
+	if ok, err := s.admitWork(op); !ok {
 		return nil, false, err
 	}
 	if capture, err = s.lockCapture(op); err != nil {
@@ -197,15 +197,16 @@ func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room 
 
 // admitWork is enteredWork without the lock of the capture, the room in the queue, and the
 // limit on goroutines that enqueue: unlockWork undoes it. It unlocks the stream if there is
-// an error.
-func (s *streamCore) admitWork(op string) error {
-	if s.legacy() {
-		if err := enterLong(&s.ctx.shared.legacy); err != nil {
-			s.mu.Unlock()
-			return wrap(op, err)
-		}
+// an error, or if captures wait to begin that the legacy stream would see: the caller waits
+// for them with nothing locked.
+func (s *streamCore) admitWork(op string) (ok bool, err error) {
+	if !s.legacy() {
+		return true, nil
 	}
-	return nil
+	if ok, err = tryLong(&s.ctx.shared.legacy); !ok {
+		s.mu.Unlock()
+	}
+	return ok, wrap(op, err)
 }
 
 func (s *streamCore) leaveWork(capture *capturing) {

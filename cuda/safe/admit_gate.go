@@ -38,26 +38,35 @@ func (g *gate) leave() {
 // that wait to begin have priority, or successive calls would starve them.
 func enterLong(gates ...*gate) error {
 	for nap := shortNap; ; nap = nap.take() {
-		var captures, wanted int32
-		for _, g := range gates {
-			g.long.Add(1)
-			between()
-			captures += g.captures.Load()
-			wanted += g.wanted.Load()
-		}
-		if captures+wanted == 0 {
-			return nil
-		}
-		for _, g := range gates {
-			g.leaveLong()
-		}
+		entered, err := tryLong(gates...)
 		switch {
-		case captures > 0:
-			return rt.CodeCapturing
+		case entered || err != nil:
+			return err
 		case rt.InCallback():
 			return rt.CodeCallback
 		}
 	}
+}
+
+// tryLong is enterLong that does not wait for captures that wait to begin.
+func tryLong(gates ...*gate) (entered bool, err error) {
+	var captures, wanted int32
+	for _, g := range gates {
+		g.long.Add(1)
+		between()
+		captures += g.captures.Load()
+		wanted += g.wanted.Load()
+	}
+	if captures+wanted == 0 {
+		return true, nil
+	}
+	for _, g := range gates {
+		g.leaveLong()
+	}
+	if captures > 0 {
+		return false, rt.CodeCapturing
+	}
+	return false, nil
 }
 
 func (g *gate) leaveLong() { g.long.Add(-1) }

@@ -174,8 +174,12 @@ func (s *streamCore) reserve(op string, work int) (reserved bool, err error) {
 	defer s.backlog.turn.Unlock()
 	for nap := shortNap; ; nap = nap.take() {
 		s.mu.Lock()
-		if err := s.admitWork(op); err != nil {
+		ok, err := s.admitWork(op)
+		if err != nil {
 			return false, err
+		}
+		if !ok {
+			continue
 		}
 		able := s.capture.Load() == nil && int(s.reserved.Load())+work <= mostReserved
 		if reserved = able && s.fits(work); reserved {

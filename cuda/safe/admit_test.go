@@ -39,6 +39,46 @@ func TestOpenClosed(t *testing.T) {
 	s.mu.Unlock()
 }
 
+// TestLegacyWaitsUnlocked: work on a legacy stream waits with nothing locked for captures that wait to begin.
+func TestLegacyWaitsUnlocked(t *testing.T) {
+	for name, enter := range map[string]func(legacy, other *streamCore) (capture *capturing, room bool, err error){
+		"one stream": func(legacy, _ *streamCore) (*capturing, bool, error) {
+			legacy.mu.Lock()
+			return legacy.enteredWork("op", 1)
+		},
+		"several streams": func(legacy, other *streamCore) (*capturing, bool, error) {
+			return tryRaw("op", []*streamCore{other, legacy}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			legacy, other := nowhere(), nowhere()
+			legacy.raw = driver.CU_STREAM_LEGACY
+			gates := []*gate{&legacy.ctx.shared.legacy}
+			require.True(t, want(gates))
+			over := make(chan bool, 1)
+			go func() {
+				_, room, err := enter(legacy, other)
+				over <- !room && err == nil
+			}()
+			select {
+			case again := <-over:
+				assert.True(t, again)
+			case <-time.After(time.Minute):
+				require.Fail(t, "it waits with the stream locked")
+			}
+			for _, s := range []*streamCore{legacy, other} {
+				require.True(t, s.mu.TryLock(), "it keeps a lock")
+				s.mu.Unlock()
+			}
+			assert.Zero(t, gates[0].long.Load())
+			unwant(gates)
+			capture, err := enterRaw("op", []*streamCore{legacy, other})
+			require.NoError(t, err)
+			leaveRaw([]*streamCore{legacy, other}, capture)
+		})
+	}
+}
+
 // TestLockHandedOver: a wait for a lock that is canceled when the lock was already handed to it unlocks it.
 func TestLockHandedOver(t *testing.T) {
 	for range 10 {

@@ -217,7 +217,7 @@ func awaitRaw(op string, streams []*streamCore) (*capturing, error) {
 // tryRaw is enterRaw that does not wait for room, which some of the streams have reserved.
 func tryRaw(op string, streams, reserved []*streamCore) (capture *capturing, room bool, err error) {
 	n, err := admitAll(op, streams)
-	if err == nil {
+	if n == len(streams) {
 		if capture, err = lockCaptureOf(op, streams); err == nil {
 			if roomForAll(streams, reserved) {
 				streams[0].enterLimit()
@@ -232,14 +232,14 @@ func tryRaw(op string, streams, reserved []*streamCore) (capture *capturing, roo
 	return nil, false, err
 }
 
-// admitAll locks the streams and admits work on them. If there is an error, only the first n
-// are locked.
+// admitAll locks the streams and admits work on them. Only the first n are locked if there is
+// an error, or if the next one has to wait as admitWork says.
 func admitAll(op string, streams []*streamCore) (n int, err error) {
 	for i, s := range streams {
 		if err := lock(op, s.mu.second()); err != nil {
 			return i, err
 		}
-		if err := s.admitWork(op); err != nil {
+		if ok, err := s.admitWork(op); !ok {
 			return i, err
 		}
 	}
