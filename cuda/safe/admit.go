@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // The driver crashes, rather than returning an error, if a call meets a capture that
 // another thread begins, extends or ends at the same moment. Every call that can see a
-// capture is therefore admitted here, so that no capture changes between the check and
-// the call:
+// capture is therefore admitted first, by an [admission] if it is on a stream, so that no capture changes
+// between the check and the call:
 //
 //   - A call on a stream holds the stream's lock. So do the calls that begin or join a
 //     capture.
@@ -66,45 +68,6 @@ func (n nap) take() nap {
 
 func (s *streamCore) legacy() bool { return s.raw <= driver.CU_STREAM_LEGACY }
 
-// enter admits a short call on the stream until leave. It returns the stream's capture,
-// locked, or nil.
-func (s *streamCore) enter(op string) (capture *capturing, err error) {
-	if err := lock(op, &s.mu); err != nil {
-		return nil, err
-	}
-	return s.entered(op)
-}
-
-// entered is enter with the stream locked.
-func (s *streamCore) entered(op string) (capture *capturing, err error) {
-	if s.legacy() && !s.ctx.shared.legacy.enter() {
-		s.mu.Unlock()
-		return nil, refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
-	}
-	if capture, err = s.lockCapture(op); err != nil {
-		s.leave(nil)
-	}
-	return capture, err
-}
-
-// enterAsk is enter for a call that would invalidate a capture of the stream.
-func (s *streamCore) enterAsk(op string) error {
-	if err := lock(op, &s.mu); err != nil {
-		return err
-	}
-	return s.enteredAsk(op)
-}
-
-// enteredAsk is enterAsk with the stream locked.
-func (s *streamCore) enteredAsk(op string) error {
-	if c := s.capture.Load(); c != nil {
-		s.mu.Unlock()
-		return c.refuses(op, "")
-	}
-	_, err := s.entered(op)
-	return err
-}
-
 // quick returns the stream, locked, for a short call in the common case, and nil
 // otherwise. The call need not acquire the stream, as Destroy takes the lock.
 func (s *Stream) quick() *streamCore {
@@ -122,105 +85,157 @@ func (s *Stream) quick() *streamCore {
 	return c
 }
 
-func (s *streamCore) leave(capture *capturing) {
-	capture.unlock()
-	if s.legacy() {
-		s.ctx.shared.legacy.leave()
-	}
-	s.mu.Unlock()
+// An admission is a call of CUDA on a stream, from admit until leave.
+type admission struct {
+	op     string
+	stream *streamCore
+	flags  admitFlags
+	places int              // of the driver's queue that the call takes, if it enqueues work
+	while  *lifetime.Handle // of an unacquired call: what stays open with the stream while the call waits; or nil
+
+	capture *capturing // the stream's capture, locked, or nil: set by admit
 }
 
-// enterWork is enter for a call that enqueues work, counted in places of the driver's
-// queue. It waits until there is room for it, and limits how many goroutines enqueue work
-// at once.
-func (s *streamCore) enterWork(op string, work int) (capture *capturing, err error) {
-	if err := lock(op, &s.mu); err != nil {
-		return nil, err
+type admitFlags uint8
+
+const (
+	enqueues   admitFlags = 1 << iota // work: the call waits for room in the queue, and may block in the driver
+	asks                              // what would invalidate a capture: in one, admit returns ErrCapturing
+	locked                            // the caller has locked the stream
+	unacquired                        // neither the stream nor while is acquired: the stream's lock keeps it from being destroyed
+	holds                             // while is acquired: set by admit, for leave
+)
+
+// admit admits the call until leave. It returns an error if CUDA must not see the call now, and admits nothing
+// then. It waits, with nothing locked, until there is room in the queue for work that is not captured.
+func (a *admission) admit() error {
+	if a.flags&locked == 0 {
+		if err := lock(a.op, &a.stream.mu); err != nil {
+			return err
+		}
 	}
-	capture, room, err := s.enteredWork(op, work)
-	if room || err != nil {
-		return capture, err
+	entered, err := a.enter()
+	if entered || err != nil {
+		return err
 	}
-	return s.awaitRoom(op, work)
+	return a.await()
 }
 
-// enterOpen is enterWork for a stream that is not acquired: the lock keeps it from being
-// destroyed.
-func (s *streamCore) enterOpen(op string, work int) (capture *capturing, err error) {
-	capture, room, err := s.tryOpen(op, work)
-	if room || err != nil {
-		return capture, err
-	}
-	return s.awaitOpen(op, work)
-}
-
-// tryOpen is enterOpen that does not wait for room.
-func (s *streamCore) tryOpen(op string, work int) (capture *capturing, room bool, err error) {
-	if err := lock(op, &s.mu); err != nil {
-		return nil, false, err
-	}
-	if s.Closed() {
+// enter admits the call on the stream, which is locked. Else it unlocks the stream: there is an error, or the
+// call has to wait.
+func (a *admission) enter() (entered bool, err error) {
+	s := a.stream
+	if a.flags&unacquired != 0 && s.Closed() {
 		s.mu.Unlock()
-		return nil, false, &Error{Op: op, Err: ErrClosed}
+		return false, &Error{Op: a.op, Err: ErrClosed}
 	}
-	return s.enteredWork(op, work)
-}
-
-// awaitOpen is enterOpen once there is room. The stream stays open meanwhile.
-func (s *streamCore) awaitOpen(op string, work int) (*capturing, error) {
-	if !s.Acquire() {
-		return nil, &Error{Op: op, Err: ErrClosed}
+	if s.legacy() {
+		if ok, err := a.enterLegacy(s); !ok {
+			return false, err
+		}
 	}
-	defer s.Release()
-	return s.awaitRoom(op, work)
-}
-
-// enteredWork is enterWork with the stream locked. It unlocks the stream if it does not admit
-// the work: there is an error, or no room yet.
-func (s *streamCore) enteredWork(op string, work int) (capture *capturing, room bool, err error) {
-	if ok, err := s.admitWork(op); !ok {
-		return nil, false, err
+	if c := s.capture.Load(); c != nil {
+		if err = a.enterCapture(c); err != nil {
+			a.leaveStream(s)
+			return false, err
+		}
 	}
-	if capture, err = s.lockCapture(op); err != nil {
-		s.unlockWork(nil)
-		return nil, false, err
+	if a.flags&enqueues == 0 {
+		return true, nil
 	}
 	// Only now is it known whether the work is captured: a capture that the stream has joined
 	// may have ended meanwhile.
-	if capture == nil && !s.hasRoom(work) {
-		s.unlockWork(nil)
-		return nil, false, nil
+	if a.capture == nil && !s.hasRoom(a.places) {
+		a.leaveStream(s)
+		return false, nil
 	}
 	s.enterLimit()
-	return capture, true, nil
+	return true, nil
 }
 
-// admitWork is enteredWork without the lock of the capture, the room in the queue, and the
-// limit on goroutines that enqueue: unlockWork undoes it. It unlocks the stream if there is
-// an error, or if captures wait to begin that the legacy stream would see: the caller waits
-// for them with nothing locked.
-func (s *streamCore) admitWork(op string) (ok bool, err error) {
-	if !s.legacy() {
-		return true, nil
+// enterLegacy enters the gate of calls on the legacy stream, which see the captures of all blocking streams.
+// Else it unlocks the stream: there is such a capture, or the call has to wait for one that waits to begin.
+func (a *admission) enterLegacy(s *streamCore) (ok bool, err error) {
+	gate := &s.ctx.shared.legacy
+	if a.flags&enqueues != 0 {
+		ok, err = tryLong(gate)
+	} else if ok = gate.enter(); !ok {
+		err = refuse(a.op, ErrCapturing, "a blocking stream of the context is capturing")
 	}
-	if ok, err = tryLong(&s.ctx.shared.legacy); !ok {
+	if !ok {
 		s.mu.Unlock()
 	}
-	return ok, wrap(op, err)
+	return ok, wrap(a.op, err)
 }
 
-func (s *streamCore) leaveWork(capture *capturing) {
-	s.leaveLimit()
-	s.unlockWork(capture)
+func (a *admission) enterCapture(c *capturing) (err error) {
+	if a.flags&asks != 0 {
+		return c.refuses(a.op, "")
+	}
+	a.capture, err = a.stream.lockCapture(a.op)
+	return err
 }
 
-// unlockWork undoes enteredWork but for the limit on goroutines that enqueue.
-func (s *streamCore) unlockWork(capture *capturing) {
-	capture.unlock()
+// leaveStream leaves the gate of the legacy stream, and unlocks the stream.
+func (a *admission) leaveStream(s *streamCore) {
 	if s.legacy() {
-		s.ctx.shared.legacy.leaveLong()
+		if gate := &s.ctx.shared.legacy; a.flags&enqueues != 0 {
+			gate.leaveLong()
+		} else {
+			gate.leave()
+		}
 	}
 	s.mu.Unlock()
+}
+
+// leave ends the call. done tells whether it has enqueued its work, which then takes its places.
+func (a *admission) leave(done bool) {
+	s := a.stream
+	if a.flags&enqueues != 0 {
+		if !done && a.capture == nil {
+			s.giveBack(a.places)
+		}
+		s.leaveLimit()
+	}
+	a.capture.unlock()
+	a.leaveStream(s)
+	if a.flags&holds != 0 {
+		a.while.Release()
+	}
+}
+
+// await admits the call once it need not wait any more. It keeps the stream and what the call uses open until
+// then, and what the call uses until leave.
+func (a *admission) await() (err error) {
+	if rt.InCallback() {
+		return &Error{Op: a.op, Err: ErrInCallback}
+	}
+	s := a.stream
+	if a.flags&unacquired != 0 {
+		if !s.Acquire() {
+			return &Error{Op: a.op, Err: ErrClosed}
+		}
+		defer s.Release()
+		if a.while != nil {
+			if !a.while.Acquire() {
+				return &Error{Op: a.op, Err: ErrClosed}
+			}
+			defer func() {
+				if a.flags |= holds; err != nil {
+					a.while.Release()
+				}
+			}()
+		}
+		a.flags &^= unacquired
+	}
+	s.backlog.turn.Lock() // one waiter polls for all
+	defer s.backlog.turn.Unlock()
+	for nap := shortNap; ; nap = nap.take() {
+		s.mu.Lock()
+		if entered, err := a.enter(); entered || err != nil {
+			return err
+		}
+	}
 }
 
 // lockCapture locks the graph of the stream's capture, if there is one. The stream is

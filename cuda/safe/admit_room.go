@@ -88,13 +88,6 @@ func (b *backlog) giveBack(work int) {
 	b.recent -= work
 }
 
-// notEnqueued is giveBack for a call that has failed: captured work was not counted.
-func (b *backlog) notEnqueued(capture *capturing, work int) {
-	if capture == nil {
-		b.giveBack(work)
-	}
-}
-
 // setMark records an event after the work so far. If it cannot, for instance because
 // memory is exhausted, that work is no longer counted.
 func (s *streamCore) setMark() {
@@ -149,50 +142,6 @@ func (s *streamCore) forgetBacklog() {
 	s.forgetMarks(len(s.backlog.marks))
 	s.backlog.pending, s.backlog.recent = 0, 0
 }
-
-// awaitRoom is enterWork once there is room.
-func (s *streamCore) awaitRoom(op string, work int) (*capturing, error) {
-	if rt.InCallback() {
-		return nil, &Error{Op: op, Err: ErrInCallback}
-	}
-	s.backlog.turn.Lock() // one waiter polls for all
-	defer s.backlog.turn.Unlock()
-	for nap := shortNap; ; nap = nap.take() {
-		s.mu.Lock()
-		capture, room, err := s.enteredWork(op, work)
-		if room || err != nil {
-			return capture, err
-		}
-	}
-}
-
-// reserve waits until there is room for work, and keeps it from other calls until unreserve: a call on several
-// streams would seldom find room in all of them at once. It fails without a wait if the stream is capturing,
-// whose work needs no room, and if other calls have reserved much.
-func (s *streamCore) reserve(op string, work int) (reserved bool, err error) {
-	s.backlog.turn.Lock()
-	defer s.backlog.turn.Unlock()
-	for nap := shortNap; ; nap = nap.take() {
-		s.mu.Lock()
-		ok, err := s.admitWork(op)
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			continue
-		}
-		able := s.capture.Load() == nil && int(s.reserved.Load())+work <= mostReserved
-		if reserved = able && s.fits(work); reserved {
-			s.reserved.Add(int32(work))
-		}
-		s.unlockWork(nil)
-		if reserved || !able {
-			return reserved, nil
-		}
-	}
-}
-
-func (b *backlog) unreserve(work int) { b.reserved.Add(-int32(work)) }
 
 // A crowd counts the streams that users have created in a context, until they are
 // destroyed.

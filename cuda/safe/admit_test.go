@@ -29,25 +29,25 @@ func (mortal) Destroy(bool) error { return nil }
 func TestOpenClosed(t *testing.T) {
 	s := nowhere()
 	require.NoError(t, s.Open(mortal{}, nil))
-	capture, err := s.enterOpen("op", 1)
-	require.NoError(t, err)
-	s.leaveWork(capture)
+	a := admission{op: "op", stream: s, flags: enqueues | unacquired, places: 1}
+	require.NoError(t, a.admit())
+	a.leave(true)
 	require.NoError(t, s.Close())
-	_, err = s.enterOpen("op", 1)
-	assert.ErrorIs(t, err, ErrClosed)
+	assert.ErrorIs(t, a.admit(), ErrClosed)
 	assert.True(t, s.mu.TryLock(), "it keeps the lock")
 	s.mu.Unlock()
 }
 
 // TestLegacyWaitsUnlocked: work on a legacy stream waits with nothing locked for captures that wait to begin.
 func TestLegacyWaitsUnlocked(t *testing.T) {
-	for name, enter := range map[string]func(legacy, other *streamCore) (capture *capturing, room bool, err error){
-		"one stream": func(legacy, _ *streamCore) (*capturing, bool, error) {
+	work := func(s *streamCore) *admission { return &admission{op: "op", stream: s, flags: enqueues, places: 1} }
+	for name, enter := range map[string]func(legacy, other *streamCore) (entered bool, err error){
+		"one stream": func(legacy, _ *streamCore) (bool, error) {
 			legacy.mu.Lock()
-			return legacy.enteredWork("op", 1)
+			return work(legacy).enter()
 		},
-		"several streams": func(legacy, other *streamCore) (*capturing, bool, error) {
-			return tryRaw("op", []*streamCore{other, legacy}, nil)
+		"several streams": func(legacy, other *streamCore) (bool, error) {
+			return work(other).enterAll([]*streamCore{other, legacy}, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestLegacyWaitsUnlocked(t *testing.T) {
 			require.True(t, want(gates))
 			over := make(chan bool, 1)
 			go func() {
-				_, room, err := enter(legacy, other)
-				over <- !room && err == nil
+				entered, err := enter(legacy, other)
+				over <- !entered && err == nil
 			}()
 			select {
 			case again := <-over:
@@ -72,9 +72,9 @@ func TestLegacyWaitsUnlocked(t *testing.T) {
 			}
 			assert.Zero(t, gates[0].long.Load())
 			unwant(gates)
-			capture, err := enterRaw("op", []*streamCore{legacy, other})
-			require.NoError(t, err)
-			leaveRaw([]*streamCore{legacy, other}, capture)
+			a, streams := work(legacy), []*streamCore{legacy, other}
+			require.NoError(t, a.admitAll(streams))
+			a.leaveAll(streams, true)
 		})
 	}
 }

@@ -148,12 +148,12 @@ func (r *submission) at(n int, err error) error {
 // stream captures, or because of the state of an event or an executable.
 func (r *submission) chunk(n int) (done int, err error) {
 	end, work := r.fit(n)
-	capture, err := r.enterWork(opSubmit, work)
-	if err != nil {
+	a := admission{op: opSubmit, stream: r.streamCore, flags: enqueues, places: work}
+	if err := a.admit(); err != nil {
 		return 0, err
 	}
-	if capture != nil {
-		r.leaveWork(capture)
+	if a.capture != nil {
+		a.leave(true)
 		r.captured = true
 		return 0, nil
 	}
@@ -168,7 +168,7 @@ func (r *submission) chunk(n int) (done int, err error) {
 		work -= int(r.list.ops[n+i].work)
 	}
 	r.giveBack(work)
-	r.leaveWork(nil)
+	a.leave(true)
 	switch {
 	case code == rt.CodeCapturing: // in a capture that this package did not begin
 		r.captured = true
@@ -320,20 +320,18 @@ func (r *submission) single(n int) error {
 		_, err := r.launchHostFunc(opSubmit, h.f, h.o)
 		return err
 	}
-	capture, err := r.enterWork(opSubmit, int(o.work))
-	if err != nil {
+	a := admission{op: opSubmit, stream: r.streamCore, flags: enqueues, places: int(o.work)}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer r.leaveWork(capture)
-	if err := r.singleEntered(n, capture); err != nil {
-		r.notEnqueued(capture, int(o.work))
-		return err
-	}
-	return nil
+	err := r.singleAdmitted(n, a.capture)
+	a.leave(err == nil)
+	return err
 }
 
-// singleEntered enqueues operation n, which has only memory for objects, on the stream that is entered.
-func (r *submission) singleEntered(n int, capture *capturing) error {
+// singleAdmitted enqueues operation n, which has only memory for objects, in a call that is admitted; capture is
+// the admission's.
+func (r *submission) singleAdmitted(n int, capture *capturing) error {
 	o := &r.list.ops[n]
 	if o.uncapturable && (capture != nil || r.capturing()) {
 		return refuse(opSubmit, ErrCapturing, peerUncapturable)

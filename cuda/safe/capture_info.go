@@ -46,11 +46,12 @@ func (s *Stream) CaptureInfo() (CaptureInfo, error) {
 		return info, err
 	}
 	defer c.Release()
-	capture, err := c.enter(op)
-	if err != nil {
+	a := admission{op: op, stream: c}
+	if err := a.admit(); err != nil {
 		return info, err
 	}
-	defer c.leave(capture)
+	defer a.leave(true)
+	capture := a.capture
 	err = c.ctx.withCurrent(func() error { return c.askCapture(&info, capture.core()) })
 	return info, wrap(op, err)
 }
@@ -107,11 +108,12 @@ func (s *Stream) UpdateCaptureDependencies(nodes []Node, data []driver.CUgraphEd
 		return err
 	}
 	defer c.Release()
-	capture, err := c.enter(op)
-	if err != nil {
+	a := admission{op: op, stream: c}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer c.leave(capture)
+	defer a.leave(true)
+	capture := a.capture
 	if capture == nil {
 		return notCapturing(op)
 	}

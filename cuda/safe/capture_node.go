@@ -72,11 +72,12 @@ func notCapturing(op string) error {
 // depends on. Then its next work depends on the node that add returns. The stream is locked;
 // extend unlocks it. It may return a node with an error, if that is in the graph.
 func (s *streamCore) extend(op string, add func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error)) (driver.CUgraphNode, error) {
-	c, err := s.entered(op)
-	if err != nil {
+	a := admission{op: op, stream: s, flags: locked}
+	if err := a.admit(); err != nil {
 		return 0, err
 	}
-	defer s.leave(c)
+	defer a.leave(true)
+	c := a.capture
 	before, err := c.frontier(op, s)
 	if err != nil {
 		return 0, err
@@ -151,11 +152,12 @@ func (s *Stream) NewCondition(o ConditionOptions) (Condition, error) {
 		return Condition{}, err
 	}
 	defer sc.Release()
-	c, err := sc.enter(op)
-	if err != nil {
+	a := admission{op: op, stream: sc}
+	if err := a.admit(); err != nil {
 		return Condition{}, err
 	}
-	defer sc.leave(c)
+	defer a.leave(true)
+	c := a.capture
 	if _, err := c.frontier(op, sc); err != nil {
 		return Condition{}, err
 	}

@@ -105,11 +105,12 @@ func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
 	if s.capture.Load() == nil {
 		return false, nil
 	}
-	c, err := s.enter("")
-	if err != nil {
+	a := admission{stream: s}
+	if err := a.admit(); err != nil {
 		return false, err
 	}
-	defer s.leave(c)
+	defer a.leave(true)
+	c := a.capture
 	if c == nil || b.size == 0 {
 		return false, nil
 	}
@@ -119,12 +120,12 @@ func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
 	if err := b.Open(b, &s.ctx.Handle); err != nil {
 		return false, err
 	}
-	a := rt.Alloc{Home: s.home(), Stream: s.raw, Size: b.size, Captured: 1}
-	if code := a.Do(); code != 0 {
+	m := rt.Alloc{Home: s.home(), Stream: s.raw, Size: b.size, Captured: 1}
+	if code := m.Do(); code != 0 {
 		b.CloseLater()
 		return false, code
 	}
-	b.address = a.Address
+	b.address = m.Address
 	if p := c.placeAt(b.address); p != nil {
 		b.graph.at(p)
 	}
@@ -161,11 +162,12 @@ func (b *block) graphFree() error {
 // freeCaptured adds a node that frees the block to the capture of the stream, which is
 // acquired. It returns false if the stream is in no capture that this package began.
 func (b *block) freeCaptured(op string, s *streamCore) (captured bool, err error) {
-	c, err := s.enter(op)
-	if err != nil {
+	a := admission{op: op, stream: s}
+	if err := a.admit(); err != nil {
 		return true, err
 	}
-	defer s.leave(c)
+	defer a.leave(true)
+	c := a.capture
 	if c == nil {
 		return false, nil
 	}
@@ -198,11 +200,12 @@ func (b *block) freeInCapture() error {
 		return nil
 	}
 	s := b.graph.home
-	c, err := s.enter(closing)
-	if err != nil {
+	a := admission{op: closing, stream: s}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer s.leave(c)
+	defer a.leave(true)
+	c := a.capture
 	if c != b.graph.capture || b.graph.freed.Load() || c.freedBefore(b) {
 		return nil
 	}

@@ -38,15 +38,15 @@ func (e *GraphExec) on(op string, s *Stream, launches bool, call execCall) error
 }
 
 func (e *GraphExec) once(op string, s *Stream, launches bool, call execCall) error {
-	c, err := e.lockable(op)
+	c, err := e.openUnacquired(op)
 	if err != nil {
 		return err
 	}
-	sc, err := s.lockable(op)
+	sc, err := s.openUnacquired(op)
 	if err != nil {
 		return err
 	}
-	err = untilAllocated(op, func() error { return c.enqueue(op, sc, launches, call) })
+	err = untilAllocated(op, func() error { return c.enqueue(op, sc, unacquired, launches, call) })
 	runtime.KeepAlive(e) // as neither is acquired
 	runtime.KeepAlive(s)
 	return err
@@ -69,61 +69,40 @@ func untilAllocated(op string, launch func() error) error {
 func (e *execCore) launch(op string, s *streamCore) error {
 	return reclaiming(func() error {
 		return untilAllocated(op, func() error {
-			capture, err := s.enterWork(op, e.work)
-			if err != nil {
-				return err
-			}
-			return e.enqueueOn(op, s, capture, true, rt.GraphLaunch)
+			return e.enqueue(op, s, 0, true, rt.GraphLaunch)
 		})
 	})
 }
 
-// lockable returns the executable for a call that enters it by use instead of acquiring it.
-// The caller keeps e alive until then.
-func (e *GraphExec) lockable(op string) (*execCore, error) {
+// openUnacquired returns an open executable, without acquiring it: its lock keeps it from being destroyed, once
+// the call has it. Until then the caller keeps e reachable.
+func (e *GraphExec) openUnacquired(op string) (*execCore, error) {
 	if e == nil || e.core == nil || e.core.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
 	return e.core, nil
 }
 
-// enqueue is GraphExec.on for an executable and a stream that are not acquired. It returns
-// lifetime.ErrLater as allocating does.
-func (e *execCore) enqueue(op string, s *streamCore, launches bool, call execCall) error {
-	capture, room, err := s.tryOpen(op, e.work)
-	if err != nil {
+// enqueue admits call on the stream and makes it. flags tells whether the executable and the stream are
+// unacquired. It returns lifetime.ErrLater if another call uses the closed stream of a release that the launch
+// has to wait for: try again.
+func (e *execCore) enqueue(op string, s *streamCore, flags admitFlags, launches bool, call execCall) (err error) {
+	a := admission{op: op, stream: s, flags: enqueues | flags, places: e.work, while: &e.Handle}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	if room {
-		return e.enqueueOn(op, s, capture, launches, call)
-	}
-	if !e.Acquire() {
-		return &Error{Op: op, Err: ErrClosed}
-	}
-	defer e.Release()
-	if capture, err = s.awaitOpen(op, e.work); err != nil {
-		return err
-	}
-	return e.enqueueOn(op, s, capture, launches, call)
-}
-
-// enqueueOn is enqueue on a stream that is entered. It leaves the stream.
-func (e *execCore) enqueueOn(op string, s *streamCore, capture *capturing, launches bool, call execCall) (err error) {
 	stripe := executables.stripe(s)
-	if capture != nil {
+	if a.capture != nil {
 		err = &Error{Op: op, Err: ErrCapturing}
 	} else if err = e.enter(op, stripe); err == nil {
 		err = e.admitted(op, s, launches, call)
 		e.leave(stripe)
 	}
-	if err != nil {
-		s.notEnqueued(capture, e.work)
-	}
-	s.leaveWork(capture) // not deferred, which takes longer
+	a.leave(err == nil) // not deferred, which takes longer
 	return err
 }
 
-// admitted is enqueueOn with the executable entered.
+// admitted makes the call on s with the executable locked and its gate entered.
 func (e *execCore) admitted(op string, s *streamCore, launches bool, call execCall) error {
 	if !e.use(s) {
 		return &Error{Op: op, Err: ErrClosed}

@@ -142,10 +142,11 @@ func (b *block) tryFreeAfterUses(op string, s *streamCore, claim *graphAllocatio
 	if err != nil {
 		return 0, wrap(op, err)
 	}
-	if err := s.enterAsk(op); err != nil {
+	a := admission{op: op, stream: s, flags: asks}
+	if err := a.admit(); err != nil {
 		return 0, err
 	}
-	defer s.leave(nil)
+	defer a.leave(true)
 	if s.capturing() {
 		return rt.CodeCapturing, nil
 	}

@@ -77,9 +77,9 @@ func (k *Kernel) acquire(op string) (*moduleCore, error) {
 	return k.module.acquire(op)
 }
 
-// lockable returns the kernel's module for a launch, which does not acquire it: see
-// moduleCore.enter. The caller keeps k alive until then.
-func (k *Kernel) lockable(op string) (*moduleCore, error) {
+// openUnacquired returns the kernel's module if it is open, without acquiring it: a module is destroyed only
+// after the locks of all streams were free. The caller keeps k reachable until the launch is admitted.
+func (k *Kernel) openUnacquired(op string) (*moduleCore, error) {
 	if k == nil || k.module == nil || k.module.core == nil || k.module.core.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}

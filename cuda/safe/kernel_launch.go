@@ -52,11 +52,11 @@ func (k *Kernel) Launch(s *Stream, cfg LaunchConfig, args ...Arg) error {
 
 func (k *Kernel) launch(s *Stream, cfg *LaunchConfig, args []Arg) error {
 	const op = "Kernel.Launch"
-	m, err := k.lockable(op)
+	m, err := k.openUnacquired(op)
 	if err != nil {
 		return err
 	}
-	sc, err := s.lockable(op)
+	sc, err := s.openUnacquired(op)
 	if err != nil {
 		return err
 	}
@@ -72,11 +72,17 @@ func (k *Kernel) launch(s *Stream, cfg *LaunchConfig, args []Arg) error {
 	if !attributed && k.prepared.Load() {
 		l.Prepared = 1
 	}
-	capture, err := m.enter(op, sc)
+	a := admission{op: op, stream: sc, flags: enqueues | unacquired, places: 1, while: &m.Handle}
+	err = a.admit()
 	runtime.KeepAlive(k) // as neither is acquired
 	runtime.KeepAlive(s)
 	if err != nil {
 		return err
+	}
+	// The module is not acquired: Destroy waits until the locks of all streams were free.
+	if m.Over() || !a.capture.retains(&m.Handle) {
+		a.leave(false)
+		return &Error{Op: op, Err: ErrClosed}
 	}
 	var code driver.CUresult
 	var bad int
@@ -84,14 +90,11 @@ func (k *Kernel) launch(s *Stream, cfg *LaunchConfig, args []Arg) error {
 		var room [8]driver.CUlaunchAttribute
 		list := cfg.attributes(room[:0])
 		l.Config.Attrs, l.Config.NumAttrs = &list[0], uint32(len(list))
-		code, bad = sc.launch(&l, capture, args, cfg.Uses)
+		code, bad = sc.launch(&l, a.capture, args, cfg.Uses)
 	} else {
-		code, bad = sc.launch(&l, capture, args, cfg.Uses)
+		code, bad = sc.launch(&l, a.capture, args, cfg.Uses)
 	}
-	if bad >= 0 || code != 0 {
-		sc.notEnqueued(capture, 1)
-	}
-	sc.leaveWork(capture) // not deferred, which takes longer
+	a.leave(bad < 0 && code == 0) // not deferred, which takes longer
 	if bad >= 0 {
 		return k.badUse(op, args, cfg.Uses, bad)
 	} else if code != 0 {
@@ -100,33 +103,9 @@ func (k *Kernel) launch(s *Stream, cfg *LaunchConfig, args []Arg) error {
 	return nil
 }
 
-// enter admits a launch on s, and retains the module for its capture. The module is not acquired:
-// Destroy waits until the locks of all streams were free.
-func (m *moduleCore) enter(op string, s *streamCore) (*capturing, error) {
-	capture, room, err := s.tryOpen(op, 1)
-	if err != nil {
-		return nil, err
-	}
-	if !room {
-		if !m.Acquire() {
-			return nil, &Error{Op: op, Err: ErrClosed}
-		}
-		defer m.Release()
-		if capture, err = s.awaitOpen(op, 1); err != nil {
-			return nil, err
-		}
-	}
-	if m.Over() || !capture.retains(&m.Handle) {
-		s.notEnqueued(capture, 1)
-		s.leaveWork(capture)
-		return nil, &Error{Op: op, Err: ErrClosed}
-	}
-	return capture, nil
-}
-
 // launch records the stream as a user of the kernel's memory, and enqueues the kernel. bad is
 // the index in args, continued in uses, of memory that is closed or that the stream's device
-// cannot access; -1 for none. The stream is entered.
+// cannot access; -1 for none. The call is admitted.
 func (s *streamCore) launch(l *rt.Launch, capture *capturing, args, uses []Arg) (code driver.CUresult, bad int) {
 	for i := range args {
 		if args[i].raw.Kind() == rt.NearOfBlock && !s.reaches(&args[i], capture) {

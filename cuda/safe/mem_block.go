@@ -188,16 +188,17 @@ func (b *block) allocateOn(s *streamCore, c *contextCore, pool driver.CUmemoryPo
 	b.home, b.ctx = s, c
 	b.users[0].Store(s)
 	return b.opened(reclaiming(b.unlessEmpty(func() error {
-		if err := s.enterAsk(""); err != nil {
+		a := admission{stream: s, flags: asks}
+		if err := a.admit(); err != nil {
 			return err
 		}
-		defer s.leave(nil)
+		defer a.leave(true)
 		s.used = true
-		a := rt.Alloc{Home: s.home(), Stream: s.raw, Pool: pool, Size: b.size}
-		if code := a.Do(); code != 0 {
+		m := rt.Alloc{Home: s.home(), Stream: s.raw, Pool: pool, Size: b.size}
+		if code := m.Do(); code != 0 {
 			return code
 		}
-		b.address = a.Address
+		b.address = m.Address
 		return nil
 	})))
 }

@@ -51,9 +51,9 @@ func (m *memory) acquire(op string) (*block, error) {
 	return m.block, nil
 }
 
-// lockable returns the block for a call that does not acquire it: see
-// streamCore.enqueueEntered. The caller keeps m alive until then.
-func (m *memory) lockable(op string) (*block, error) {
+// openUnacquired returns the block for a call that does not acquire it: see
+// streamCore.enqueueAdmitted. The caller keeps m alive until then.
+func (m *memory) openUnacquired(op string) (*block, error) {
 	if m == nil || m.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -163,12 +163,12 @@ func (b *Buffer[T]) acquire(op string) (*block, error) {
 	return b.memory.acquire(op)
 }
 
-// lockable returns the Buffer's block for a call that does not acquire it.
-func (b *Buffer[T]) lockable(op string) (*block, error) {
+// openUnacquired returns the Buffer's block for a call that does not acquire it.
+func (b *Buffer[T]) openUnacquired(op string) (*block, error) {
 	if b == nil {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	return b.memory.lockable(op)
+	return b.memory.openUnacquired(op)
 }
 
 // Close frees the memory after the work that uses it has completed. For memory of

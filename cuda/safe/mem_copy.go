@@ -161,10 +161,10 @@ func acquireBoth[T any](op string, a, b Memory[T]) (x, y *block, err error) {
 }
 
 // bothOpen returns the blocks of two buffers for a call that does not acquire them: see
-// streamCore.enqueueEntered. The caller keeps the buffers alive until then.
+// streamCore.enqueueAdmitted. The caller keeps the buffers alive until then.
 func bothOpen[T any](op string, a, b Memory[T]) (x, y *block, err error) {
-	if x, err = a.span().memory.lockable(op); err == nil {
-		y, err = b.span().memory.lockable(op)
+	if x, err = a.span().memory.openUnacquired(op); err == nil {
+		y, err = b.span().memory.openUnacquired(op)
 	}
 	return x, y, err
 }
@@ -199,7 +199,7 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 
 // copyThen is copy that calls then, if there is one, before other work can be enqueued.
 func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(*streamCore), blocks ...*block) error {
-	sc, err := s.lockable(op)
+	sc, err := s.openUnacquired(op)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,8 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(
 		return nil
 	}
 	c.Context, c.Stream = sc.ctx.forCopy(sc.callContext, blocks), sc.raw
-	capture, err := sc.enterOpen(op, 1)
+	a := admission{op: op, stream: sc, flags: enqueues | unacquired, places: 1}
+	err = a.admit()
 	runtime.KeepAlive(s) // as it is not acquired
 	if err != nil {
 		return err
@@ -227,14 +228,11 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(
 		return check(op, code)
 	}
 	if c.Kind == rt.Peer {
-		err = sc.enqueueEntered(op, capture, blocks, peerUncapturable, func() error { return peerCopies.with(sc.number, do) })
+		err = sc.enqueueAdmitted(op, a.capture, blocks, peerUncapturable, func() error { return peerCopies.with(sc.number, do) })
 	} else {
-		err = sc.enqueueEntered(op, capture, blocks, uncapturable(c, blocks), do)
+		err = sc.enqueueAdmitted(op, a.capture, blocks, uncapturable(c, blocks), do)
 	}
-	if err != nil {
-		sc.notEnqueued(capture, 1)
-	}
-	sc.leaveWork(capture) // not deferred, which takes longer
+	a.leave(err == nil) // not deferred, which takes longer
 	return err
 }
 
@@ -319,7 +317,7 @@ func (b *Buffer[T]) setNow(op string, f fill) error {
 }
 
 func (b *Buffer[T]) set(op string, s *Stream, f fill) error {
-	m, err := b.lockable(op)
+	m, err := b.openUnacquired(op)
 	if err != nil {
 		return err
 	}

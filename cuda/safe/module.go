@@ -128,7 +128,7 @@ func (m *moduleCore) load(image []byte, j *compiler) error {
 
 func (m *moduleCore) Kind() string { return "Module" }
 
-// Destroy waits for launches in flight, which have not acquired the module: see enter.
+// Destroy waits for launches in flight, which have not acquired the module.
 func (m *moduleCore) Destroy(wait bool) error {
 	if !patiently(wait, m.launched) {
 		return lifetime.ErrLater

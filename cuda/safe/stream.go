@@ -204,10 +204,11 @@ func foreignStream(op string, raw driver.CUstream, x *Context, owner any, owned 
 
 // describe asks the driver for the properties of a stream that was created elsewhere.
 func (s *streamCore) describe(op string) error {
-	if err := s.enterAsk(op); err != nil {
+	a := admission{op: op, stream: s, flags: asks}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer s.leave(nil)
+	defer a.leave(true)
 	if s.capturing() {
 		return refuse(op, ErrCapturing, "the driver cannot describe a capturing stream")
 	}
@@ -253,9 +254,9 @@ func (s *Stream) acquire(op string) (*streamCore, error) {
 	return s.core, nil
 }
 
-// lockable returns the stream for a call that enters it by enterOpen instead of acquiring
-// it. The caller keeps s alive until then.
-func (s *Stream) lockable(op string) (*streamCore, error) {
+// openUnacquired returns an open stream, without acquiring it: its lock keeps it from being destroyed, once the
+// call is admitted. Until then the caller keeps s reachable.
+func (s *Stream) openUnacquired(op string) (*streamCore, error) {
 	if s == nil || s.core == nil || s.core.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
@@ -332,10 +333,11 @@ func (s *Stream) ID() (uint64, error) {
 		return 0, err
 	}
 	defer c.Release()
-	if err := c.enterAsk(op); err != nil {
+	a := admission{op: op, stream: c, flags: asks}
+	if err := a.admit(); err != nil {
 		return 0, err
 	}
-	defer c.leave(nil)
+	defer a.leave(true)
 	if c.capturing() {
 		return 0, &Error{Op: op, Err: ErrCapturing}
 	}

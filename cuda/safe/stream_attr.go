@@ -58,11 +58,11 @@ func (s *Stream) with(op string, f func(c *streamCore) error) error {
 		return err
 	}
 	defer c.Release()
-	capture, err := c.enter(op)
-	if err != nil {
+	a := admission{op: op, stream: c}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer c.leave(capture)
+	defer a.leave(true)
 	if err := c.unseen(op); err != nil {
 		return err
 	}

@@ -193,14 +193,14 @@ func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Fu
 	if err != nil {
 		return nil, err
 	}
-	capture, err := s.enterWork(op, 0)
-	if err != nil {
+	a := admission{op: op, stream: s, flags: enqueues}
+	if err := a.admit(); err != nil {
 		return nil, err
 	}
-	defer s.leaveWork(capture)
+	defer a.leave(true)
 	future := newFuture[struct{}]()
 	call := &closure{host: f, future: future, ctx: s.ctx}
-	if capture != nil || s.capturing() {
+	if a.capture != nil || s.capturing() {
 		call.future, call.repeat, call.ctx = nil, true, nil
 		future.complete(struct{}{}, &Error{Op: op, Err: ErrCapturing})
 	}
@@ -209,8 +209,8 @@ func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Fu
 		forget(token)
 		return nil, check(op, code)
 	}
-	if call.repeat && capture != nil { // a capture that this package did not begin has no known end: the closure stays
-		capture.graph.kept.captured.token(token)
+	if call.repeat && a.capture != nil { // a capture that this package did not begin has no known end: the closure stays
+		a.capture.graph.kept.captured.token(token)
 	}
 	return future, nil
 }
@@ -238,10 +238,11 @@ func (s *Stream) AddCallback(f func(error)) error {
 	if f == nil {
 		return noFunction(op)
 	}
-	if err := c.enterAsk(op); err != nil {
+	a := admission{op: op, stream: c, flags: asks}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer c.leave(nil)
+	defer a.leave(true)
 	c.worked = true
 	token := (&closure{status: f}).keep()
 	if code := rt.AddCallback(c.callContext, c.raw, token); code != 0 {

@@ -6,20 +6,21 @@ import "github.com/cudabind/cudabind/cuda/internal/rt"
 // calls the driver. uncapturable is the reason why the work cannot be captured, "" if it
 // can. In a capture the graph retains the blocks.
 func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable string, call func() error) error {
-	capture, err := s.enterWork(op, work)
-	if err != nil {
+	a := admission{op: op, stream: s, flags: enqueues, places: work}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer s.leaveWork(capture)
-	if err = s.enqueueEntered(op, capture, blocks, uncapturable, call); err != nil {
-		s.notEnqueued(capture, work)
-	}
+	done := false
+	defer func() { a.leave(done) }()
+	err := s.enqueueAdmitted(op, a.capture, blocks, uncapturable, call)
+	done = err == nil
 	return err
 }
 
-// enqueueEntered is enqueue on a stream that is entered. The blocks need not be acquired: see
-// block.use.
-func (s *streamCore) enqueueEntered(op string, capture *capturing, blocks []*block, uncapturable string, call func() error) error {
+// enqueueAdmitted notes the stream as a user of the blocks and calls the driver, in a call that is admitted.
+// capture is the admission's; the graph retains the blocks. The blocks need not be acquired: a block that is
+// closed meanwhile finds the stream among its users, or this call finds the block closed.
+func (s *streamCore) enqueueAdmitted(op string, capture *capturing, blocks []*block, uncapturable string, call func() error) error {
 	if err := s.uses(op, capture, blocks, uncapturable); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func inParts(n, most int, enqueue func(from, to int) error) error {
 	return nil
 }
 
-// enqueueCurrent is enqueue for a call that needs the context to be current.
+// enqueueCurrent admits and enqueues work as enqueue does, with the context current in call.
 func (s *streamCore) enqueueCurrent(op string, work int, blocks []*block, uncapturable string, call func() error) error {
 	return s.enqueue(op, work, blocks, uncapturable, func() error {
 		// The legacy stream cannot be used while a blocking stream captures.

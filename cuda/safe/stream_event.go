@@ -72,19 +72,17 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 }
 
 func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record_flags) error {
-	capture, err := s.enterWork(op, e.work())
-	if err != nil {
+	a := admission{op: op, stream: s, flags: enqueues, places: e.work()}
+	if err := a.admit(); err != nil {
 		return wrap(op, err)
 	}
-	defer s.leaveWork(capture)
-	if err = s.recordEntered(op, e, flags, capture); err != nil {
-		s.notEnqueued(capture, e.work())
-	}
+	err := s.recordAdmitted(op, e, flags, a.capture)
+	a.leave(err == nil)
 	return err
 }
 
-// recordEntered is record on a stream that is entered.
-func (s *streamCore) recordEntered(op string, e *eventCore, flags driver.CUevent_record_flags, capture *capturing) error {
+// recordAdmitted records the event in a call that is admitted; capture is the admission's.
+func (s *streamCore) recordAdmitted(op string, e *eventCore, flags driver.CUevent_record_flags, capture *capturing) error {
 	switch {
 	case flags != 0:
 		return s.recordNode(op, e, flags, capture)
@@ -212,11 +210,12 @@ func (s *streamCore) waitFor(op string, e *eventCore, flags driver.CUevent_wait_
 
 // waitEvent enqueues the wait. It returns again if the stream must first join a capture.
 func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wait_flags) (again bool, err error) {
-	capture, err := s.enter(op)
-	if err != nil {
+	a := admission{op: op, stream: s}
+	if err := a.admit(); err != nil {
 		return false, err
 	}
-	defer s.leave(capture)
+	defer a.leave(true)
+	capture := a.capture
 	if flags != 0 && !capture.retains(&e.Handle) {
 		return false, &Error{Op: op, Err: ErrClosed}
 	}

@@ -151,21 +151,16 @@ func (s *Stream) memOps(op string, ops []MemOp) (err error) {
 	if err := c.ctx.can(op, ops); err != nil || len(ops) == 0 {
 		return err
 	}
-	capture, err := c.enterWork(op, len(ops))
-	if err != nil {
+	a := admission{op: op, stream: c, flags: enqueues, places: len(ops)}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer c.leaveWork(capture)
-	defer func() {
-		if err != nil {
-			c.notEnqueued(capture, len(ops))
-		}
-	}()
+	defer func() { a.leave(err == nil) }()
 	if err := c.unseen(op); err != nil {
 		return err
 	}
 	for i := range ops {
-		if err := ops[i].use(op, c, capture); err != nil {
+		if err := ops[i].use(op, c, a.capture); err != nil {
 			return numbered(err, i, len(ops))
 		}
 	}

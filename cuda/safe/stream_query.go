@@ -43,11 +43,12 @@ func (s *streamCore) query(op string) (done bool, err error) {
 			return false, nil
 		}
 	}
-	if err := s.enteredAsk(op); err != nil {
+	a := admission{op: op, stream: s, flags: asks | locked}
+	if err := a.admit(); err != nil {
 		return false, err
 	}
 	code := rt.Query(s.callContext, s.raw, 0)
-	s.leave(nil)
+	a.leave(true)
 	return answer(op, code)
 }
 

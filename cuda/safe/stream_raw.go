@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // RawWork is work that a function enqueues on one of several streams: see [EnqueueRaw].
@@ -103,13 +102,13 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		slices.SortFunc(streams, func(a, b *streamCore) int { return cmp.Compare(a.number, b.number) })
 		streams = slices.CompactFunc(streams, func(a, b *streamCore) bool { return a.queue == b.queue })
 	}
-	capture, err := enterRaw(op, streams)
-	if err != nil {
+	a := admission{op: op, stream: streams[0], flags: enqueues, places: rawWork}
+	if err := a.admitAll(streams); err != nil {
 		return err
 	}
-	defer leaveRaw(streams, capture)
 	called := false
-	err = callRaw(op, on, first, capture, func() error {
+	defer func() { a.leaveAll(streams, called) }()
+	return callRaw(op, on, first, a.capture, func() error {
 		called = true
 		for _, s := range streams {
 			if s.capture.Load() == nil {
@@ -118,12 +117,6 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		}
 		return f()
 	})
-	if !called {
-		for _, s := range streams {
-			s.notEnqueued(s.capture.Load(), rawWork)
-		}
-	}
-	return err
 }
 
 // callRaw calls f, unless the streams cannot use what it uses.
@@ -168,127 +161,4 @@ func (w *RawWork) use(op string, i, n int, capture *capturing) error {
 		what += fmt.Sprintf(" of stream %d", i)
 	}
 	return badUse(op, what, s.ctx.device, &w.Uses[bad])
-}
-
-// enterRaw admits a call that enqueues work on streams, which are in the order of their
-// queues. It returns their capture, locked, or nil.
-func enterRaw(op string, streams []*streamCore) (*capturing, error) {
-	if len(streams) == 1 {
-		return streams[0].enterWork(op, rawWork)
-	}
-	capture, room, err := tryRaw(op, streams, nil)
-	switch {
-	case room || err != nil:
-		return capture, err
-	case rt.InCallback():
-		return nil, &Error{Op: op, Err: ErrInCallback}
-	}
-	return awaitRaw(op, streams)
-}
-
-// awaitRaw is enterRaw once there is room. Nothing is locked while it waits for room in a
-// stream, but it keeps the room that it has found in others.
-func awaitRaw(op string, streams []*streamCore) (*capturing, error) {
-	var reserved []*streamCore
-	defer func() {
-		for _, s := range reserved {
-			s.unreserve(rawWork)
-		}
-	}()
-	for nap := shortNap; ; nap = nap.take() {
-		for _, s := range streams {
-			if slices.Contains(reserved, s) {
-				continue
-			}
-			switch ok, err := s.reserve(op, rawWork); {
-			case err != nil:
-				return nil, err
-			case ok:
-				reserved = append(reserved, s)
-			}
-		}
-		capture, room, err := tryRaw(op, streams, reserved)
-		if room || err != nil {
-			return capture, err
-		}
-	}
-}
-
-// tryRaw is enterRaw that does not wait for room, which some of the streams have reserved.
-func tryRaw(op string, streams, reserved []*streamCore) (capture *capturing, room bool, err error) {
-	n, err := admitAll(op, streams)
-	if n == len(streams) {
-		if capture, err = lockCaptureOf(op, streams); err == nil {
-			if roomForAll(streams, reserved) {
-				streams[0].enterLimit()
-				return capture, true, nil
-			}
-			capture.unlock()
-		}
-	}
-	for _, s := range streams[:n] {
-		s.unlockWork(nil)
-	}
-	return nil, false, err
-}
-
-// admitAll locks the streams and admits work on them. Only the first n are locked if there is
-// an error, or if the next one has to wait as admitWork says.
-func admitAll(op string, streams []*streamCore) (n int, err error) {
-	for i, s := range streams {
-		if err := lock(op, s.mu.second()); err != nil {
-			return i, err
-		}
-		if ok, err := s.admitWork(op); !ok {
-			return i, err
-		}
-	}
-	return len(streams), nil
-}
-
-// roomForAll counts the work on the streams that are not capturing, if there is room on all
-// of them. The streams' capture is locked.
-func roomForAll(streams, reserved []*streamCore) bool {
-	for i, s := range streams {
-		switch {
-		case s.capture.Load() != nil:
-		case slices.Contains(reserved, s):
-			s.count(rawWork)
-		case !s.hasRoom(rawWork):
-			for _, s := range streams[:i] {
-				s.notEnqueued(s.capture.Load(), rawWork)
-			}
-			return false
-		}
-	}
-	return true
-}
-
-// lockCaptureOf locks the graph of the capture that some of the streams take part in.
-func lockCaptureOf(op string, streams []*streamCore) (*capturing, error) {
-	var part *streamCore
-	var of *capturing
-	for _, s := range streams {
-		c := s.capture.Load()
-		switch {
-		case c == nil:
-		case part == nil:
-			part, of = s, c
-		case c != of:
-			return nil, refuse(op, ErrCapturing, "the streams take part in different captures")
-		}
-	}
-	if part == nil {
-		return nil, nil
-	}
-	return part.lockCapture(op)
-}
-
-// leaveRaw undoes enterRaw.
-func leaveRaw(streams []*streamCore, capture *capturing) {
-	streams[0].leaveLimit()
-	capture.unlock()
-	for _, s := range streams {
-		s.unlockWork(nil)
-	}
 }

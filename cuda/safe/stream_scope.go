@@ -99,10 +99,11 @@ func (c *scopeCore) awaitCopies() bool {
 
 // notCapturing returns ErrCapturing if the stream is capturing now.
 func (s *streamCore) notCapturing(op string) error {
-	if err := s.enterAsk(op); err != nil {
+	a := admission{op: op, stream: s, flags: asks}
+	if err := a.admit(); err != nil {
 		return err
 	}
-	defer s.leave(nil)
+	defer a.leave(true)
 	if s.capturing() {
 		return &Error{Op: op, Err: ErrCapturing}
 	}

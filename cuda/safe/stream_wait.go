@@ -91,7 +91,8 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 	if err := s.lockContext(ctx, op); err != nil {
 		return 0, err
 	}
-	if err := s.enteredAsk(op); err != nil {
+	a := admission{op: op, stream: s, flags: asks | locked}
+	if err := a.admit(); err != nil {
 		return 0, err
 	}
 	code := rt.Mark(s.callContext, s.raw, e)
@@ -100,7 +101,7 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 	}
 	s.ends++
 	order = s.ends
-	s.leave(nil)
+	a.leave(true)
 	if code == driver.CUDA_ERROR_NOT_READY {
 		return order, errPending
 	}
@@ -209,15 +210,15 @@ func (s *streamCore) waitInDriver(op string, e driver.CUevent) error {
 
 // blockingEvent returns an event whose waits follow the stream's policy.
 func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err error) {
-	capture, err := s.enter(op)
-	if err != nil {
+	a := admission{op: op, stream: s}
+	if err := a.admit(); err != nil {
 		return 0, nil, err
 	}
 	var policy driver.CUstreamAttrValue
 	if err = s.unseen(op); err == nil {
 		err = s.ctx.withCurrent(func() error { return s.fetch(op, driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &policy) })
 	}
-	s.leave(capture)
+	a.leave(true)
 	if errors.Is(err, ErrCapturing) {
 		return 0, nil, err
 	}

@@ -89,10 +89,11 @@ func (s *streamCore) markReleases(m *releaseMark) (idle bool) {
 		s.mu.Unlock()
 		return false
 	}
-	if s.enteredAsk("notice") != nil {
+	a := admission{op: "notice", stream: s, flags: asks | locked}
+	if a.admit() != nil {
 		return false
 	}
-	defer s.leave(nil)
+	defer a.leave(true)
 	e, err := s.ctx.shared.events.get(s.ctx)
 	if err != nil {
 		return false

@@ -1,0 +1,170 @@
+package safe
+
+import (
+	"slices"
+
+	"github.com/cudabind/cudabind/cuda/internal/rt"
+)
+
+// admitAll admits a call that enqueues work on several streams, until leaveAll. The streams are in the order of
+// their queues, and the call's own is the first of them. At most one capture may have them.
+func (a *admission) admitAll(streams []*streamCore) error {
+	if len(streams) == 1 {
+		return a.admit()
+	}
+	entered, err := a.enterAll(streams, nil)
+	switch {
+	case entered || err != nil:
+		return err
+	case rt.InCallback():
+		return &Error{Op: a.op, Err: ErrInCallback}
+	}
+	return a.awaitAll(streams)
+}
+
+// leaveAll ends the call on all streams, as leave does on one.
+func (a *admission) leaveAll(streams []*streamCore, done bool) {
+	if len(streams) == 1 {
+		a.leave(done)
+		return
+	}
+	for _, s := range streams {
+		if !done && s.capture.Load() == nil {
+			s.giveBack(a.places)
+		}
+	}
+	for _, s := range streams[1:] {
+		a.leaveStream(s)
+	}
+	a.leave(true) // given back above: the capture may have some of the streams only
+}
+
+// enterAll admits the call unless it has to wait, or there is an error: it unlocks the streams then. Some of the
+// streams have room reserved for the call.
+func (a *admission) enterAll(streams, reserved []*streamCore) (entered bool, err error) {
+	n, err := a.enterStreams(streams)
+	if n == len(streams) {
+		if a.capture, err = lockCaptureOf(a.op, streams); err == nil {
+			if roomForAll(streams, reserved, a.places) {
+				a.stream.enterLimit()
+				return true, nil
+			}
+			a.capture.unlock()
+			a.capture = nil
+		}
+	}
+	for _, s := range streams[:n] {
+		a.leaveStream(s)
+	}
+	return false, err
+}
+
+// enterStreams locks the streams. Only the first n are locked if there is an error, or if the call has to wait
+// for a capture that waits to begin.
+func (a *admission) enterStreams(streams []*streamCore) (n int, err error) {
+	for i, s := range streams {
+		if err := lock(a.op, s.mu.second()); err != nil {
+			return i, err
+		}
+		if s.legacy() {
+			if ok, err := a.enterLegacy(s); !ok {
+				return i, err
+			}
+		}
+	}
+	return len(streams), nil
+}
+
+// awaitAll admits the call once there is room on all streams. Nothing is locked while it waits for room on a
+// stream, but it keeps the room that it has found on others: it would seldom find room on all of them at once.
+func (a *admission) awaitAll(streams []*streamCore) error {
+	var reserved []*streamCore
+	defer func() {
+		for _, s := range reserved {
+			s.unreserve(a.places)
+		}
+	}()
+	for nap := shortNap; ; nap = nap.take() {
+		for _, s := range streams {
+			if slices.Contains(reserved, s) {
+				continue
+			}
+			switch ok, err := a.reserve(s); {
+			case err != nil:
+				return err
+			case ok:
+				reserved = append(reserved, s)
+			}
+		}
+		if entered, err := a.enterAll(streams, reserved); entered || err != nil {
+			return err
+		}
+	}
+}
+
+// reserve waits until there is room for the call on the stream, and keeps it from other calls until unreserve. It
+// fails without a wait if the stream is capturing, whose work needs no room, or if other calls have reserved much.
+func (a *admission) reserve(s *streamCore) (reserved bool, err error) {
+	s.backlog.turn.Lock()
+	defer s.backlog.turn.Unlock()
+	for nap := shortNap; ; nap = nap.take() {
+		s.mu.Lock()
+		if s.legacy() {
+			if ok, err := a.enterLegacy(s); err != nil {
+				return false, err
+			} else if !ok {
+				continue
+			}
+		}
+		able := s.capture.Load() == nil && int(s.reserved.Load())+a.places <= mostReserved
+		if reserved = able && s.fits(a.places); reserved {
+			s.reserved.Add(int32(a.places))
+		}
+		a.leaveStream(s)
+		if reserved || !able {
+			return reserved, nil
+		}
+	}
+}
+
+func (b *backlog) unreserve(places int) { b.reserved.Add(-int32(places)) }
+
+// roomForAll counts the work on the streams that are not capturing, if there is room on all
+// of them. The streams' capture is locked.
+func roomForAll(streams, reserved []*streamCore, places int) bool {
+	for i, s := range streams {
+		switch {
+		case s.capture.Load() != nil:
+		case slices.Contains(reserved, s):
+			s.count(places)
+		case !s.hasRoom(places):
+			for _, s := range streams[:i] {
+				if s.capture.Load() == nil {
+					s.giveBack(places)
+				}
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// lockCaptureOf locks the graph of the capture that some of the streams take part in.
+func lockCaptureOf(op string, streams []*streamCore) (*capturing, error) {
+	var part *streamCore
+	var of *capturing
+	for _, s := range streams {
+		c := s.capture.Load()
+		switch {
+		case c == nil:
+		case part == nil:
+			part, of = s, c
+		case c != of:
+			return nil, refuse(op, ErrCapturing, "the streams take part in different captures")
+		}
+	}
+	if part == nil {
+		return nil, nil
+	}
+	return part.lockCapture(op)
+}
