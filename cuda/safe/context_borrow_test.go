@@ -83,6 +83,14 @@ func TestCloseContextBesideWork(t *testing.T) {
 	waiting := func(s, far *safe.Stream, goOn chan struct{}) error {
 		return errors.Join(hostFunc(far, nil, goOn), s.WaitStream(far))
 	}
+	recording := func(s, _ *safe.Stream, goOn chan struct{}) error { // after work that only the driver knows of
+		x, h := s.Context(), drivertest.NewHandle(func() { <-goOn })
+		e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+		call := func() error {
+			return driver.CuLaunchHostFunc(s.Raw(), driver.CUhostFn(drivertest.HostFunc()), uintptr(h))
+		}
+		return errors.Join(err, x.WithCurrent(call), s.Record(e), e.Close())
+	}
 	for name, row := range map[string]struct {
 		stream func(x *safe.Context, raw driver.CUstream) (*safe.Stream, error)
 		use    func(s, far *safe.Stream, goOn chan struct{}) error
@@ -93,6 +101,7 @@ func TestCloseContextBesideWork(t *testing.T) {
 		"host function, borrowed": {borrowed, hostFunc},
 		"callback, borrowed":      {borrowed, callback},
 		"wait, borrowed":          {borrowed, waiting},
+		"record, borrowed":        {borrowed, recording},
 	} {
 		t.Run(name, func(t *testing.T) {
 			drivertest.InChild(t, func(t *testing.T) {

@@ -58,6 +58,7 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 		switch {
 		case !v.ctx.same(c.ctx):
 		case v.untimed || c.hasRoom(1):
+			c.worked = true
 			code = rt.Record(c.callContext, v.raw, c.raw)
 			if code != 0 {
 				c.giveBack(v.work())
