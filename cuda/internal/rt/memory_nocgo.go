@@ -12,8 +12,9 @@ import (
 // mostOfFill is the most arguments of the launch of a [Copy].
 const mostOfFill = 7
 
-// Do enqueues a copy, a memset or a launch, and waits for the stream if c.Wait is set. host is the
-// host side of the copy, or the list with the launch.
+// Do enqueues a copy, a memset or a launch, and waits for the stream if c.Wait is set, also after
+// an error, but not if it has refused the copy. host is the host side of the copy, or the list
+// with the launch.
 func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 	var l list
 	l.inHome(Home{Context: c.Home, ID: c.ID}, c.Context)

@@ -324,7 +324,7 @@ CUresult rt_enqueue_copy(struct rt_copy *c, void *host)
 	}
 }
 
-/* rt_copy enqueues a copy, a memset or a launch, and waits for the stream if c->wait is set. */
+/* rt_copy enqueues a copy, a memset or a launch, and waits for the stream if c->wait is set, unless it refuses the copy. */
 CUresult rt_copy(unsigned char *what, unsigned char *host)
 {
 	struct rt_copy *c = (struct rt_copy *)what;
@@ -333,8 +333,11 @@ CUresult rt_copy(unsigned char *what, unsigned char *host)
 
 	if (r)
 		return r;
-	if (!(r = rt_legacy((CUstream)c->stream)))
-		r = rt_enqueue_copy(c, host);
+	if ((r = rt_legacy((CUstream)c->stream))) { /* a wait would invalidate captures, too */
+		rt_end(&s);
+		return r;
+	}
+	r = rt_enqueue_copy(c, host);
 	if (c->wait) {
 		/* Even after an error: a part of the copy may be in flight. */
 		CUresult w = rt_cu.cuStreamSynchronize((CUstream)c->stream);

@@ -210,8 +210,9 @@ func (n *KernelNode) Do(deps *driver.CUgraphNode, args *Arg) driver.CUresult {
 	return driver.CUresult(C.rt_kernel_node((*C.uchar)(unsafe.Pointer(n)), (*C.uchar)(unsafe.Pointer(deps)), (*C.uchar)(unsafe.Pointer(args))))
 }
 
-// Do enqueues a copy, a memset or a launch, and waits for the stream if c.Wait is set. host is the
-// host side of the copy, or the list with the launch.
+// Do enqueues a copy, a memset or a launch, and waits for the stream if c.Wait is set, also after
+// an error, but not if it has refused the copy. host is the host side of the copy, or the list
+// with the launch.
 func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 	return driver.CUresult(C.rt_copy((*C.uchar)(unsafe.Pointer(c)), (*C.uchar)(host)))
 }

@@ -44,18 +44,24 @@ func TestInitOldDriver(t *testing.T) {
 	})
 }
 
-// quietDriver is a driver whose functions do nothing, in C. CuCtxGetId returns the address of the callback that
-// the last call of CuStreamAddCallback has got.
+// quietDriver is a driver in C whose functions do little. The legacy stream always captures. Copies of 7 bytes
+// fail, and so do waits for stream 7. CuCtxGetId returns the address of the callback that the last call of
+// CuStreamAddCallback has got, and CuStreamGetId the number of waits so far.
 func quietDriver() string {
 	text := `static void *callback;
+static unsigned long waits;
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuCtxGetId(void *context, void **id) { *id = callback; return 0; }
 int cuStreamAddCallback(void *stream, void *f, void *token, unsigned flags) { callback = f; return 0; }
+int cuStreamGetId(void *stream, unsigned long *id) { *id = waits; return 0; }
+int cuStreamIsCapturing(unsigned long stream, unsigned *status) { *status = stream <= 1; return 0; }
+int cuStreamSynchronize(unsigned long stream) { waits++; return stream == 7 ? 700 : 0; }
+int cuMemcpyDtoDAsync_v2(unsigned long dst, unsigned long src, unsigned long n, void *stream) { return n == 7 ? 1 : 0; }
 `
 	for _, name := range strings.Fields(`Init CtxGetCurrent CtxSetCurrent ThreadExchangeStreamCaptureMode
-StreamIsCapturing StreamQuery StreamSynchronize StreamWaitEvent StreamCreateWithPriority StreamBeginCapture_v2 StreamEndCapture
+StreamQuery StreamWaitEvent StreamCreateWithPriority StreamBeginCapture_v2 StreamEndCapture
 EventQuery EventRecord EventRecordWithFlags LaunchKernel LaunchKernelEx LaunchHostFunc
-MemcpyHtoDAsync_v2 MemcpyDtoHAsync_v2 MemcpyDtoDAsync_v2 MemcpyAsync MemcpyPeerAsync MemsetD8Async MemsetD16Async MemsetD32Async
+MemcpyHtoDAsync_v2 MemcpyDtoHAsync_v2 MemcpyAsync MemcpyPeerAsync MemsetD8Async MemsetD16Async MemsetD32Async
 MemAllocAsync MemAllocFromPoolAsync MemFreeAsync MemImportFromShareableHandle MemPoolImportFromShareableHandle
 GraphCreate GraphDestroy GraphGetNodes GraphNodeGetType GraphInstantiateWithFlags GraphLaunch GraphUpload GraphExecDestroy
 GraphAddKernelNode GraphKernelNodeSetParams GraphExecKernelNodeSetParams`) {
@@ -116,6 +122,39 @@ func TestCallbackInside(t *testing.T) {
 				assert.Equal(t, 2, called)
 				assert.False(t, InCallback())
 				assert.Zero(t, Query(0, 5, 0))
+			})
+		}
+	})
+}
+
+// TestCopyWaits: a copy waits for its stream also if it fails, as a part of it may be in flight, but not if it was
+// refused: a wait for the legacy stream would invalidate the captures for which it was.
+func TestCopyWaits(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		require.NoError(t, driver.Open(build(t, quietDriver())))
+		require.NoError(t, Init())
+		waits := func() (n uint64) {
+			require.NoError(t, driver.CuStreamGetId(5, &n))
+			return n
+		}
+		for _, c := range []struct {
+			name  string
+			copy  Copy
+			code  driver.CUresult
+			waits uint64
+		}{
+			{"a copy", Copy{Stream: 5, Size: 4, Wait: 1}, 0, 1},
+			{"without wait", Copy{Stream: 5, Size: 4}, 0, 0},
+			{"a copy fails", Copy{Stream: 5, Size: 7, Wait: 1}, driver.CUDA_ERROR_INVALID_VALUE, 1},
+			{"a wait fails", Copy{Stream: 7, Size: 4, Wait: 1}, driver.CUDA_ERROR_ILLEGAL_ADDRESS, 2},
+			{"beside a capture", Copy{Stream: 1, Size: 4, Wait: 1}, CodeCapturing, 0},
+			{"of another context", Copy{Stream: 5, Size: 4, Wait: 1, Home: 9, ID: 9}, CodeReset, 0},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				before := waits()
+				c.copy.Kind = DeviceToDevice
+				assert.Equal(t, c.code, c.copy.Do(nil))
+				assert.Equal(t, c.waits, waits()-before)
 			})
 		}
 	})
