@@ -47,6 +47,9 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	if len(api.Dropped) > 0 {
 		fmt.Fprintf(stderr, "gen: left out, as they are no constants: %s\n", list(api.Dropped))
 	}
+	for _, reason := range api.LeftOut {
+		fmt.Fprintf(stderr, "gen: left out: %s\n", reason)
+	}
 	other, err := otherAPI(dir, api.Row)
 	if err != nil {
 		return nil, nil, err
@@ -61,6 +64,9 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 		return nil, nil, err
 	}
 	files, err = emit.Files(api, pkg)
+	if err == nil {
+		err = check(api, c.out, files)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -141,7 +141,11 @@ func (w *writer) kind(c *comment, d *model.Decl) {
 		}
 		c.text(fmt.Sprintf("It holds the address of a C function, or 0. CUDA calls it on %s. %s", d.Thread, may))
 	case model.Union:
-		c.text(fmt.Sprintf("It is a union of %d bytes: its members overlap, and a method gives the address of each.", d.Size))
+		size := fmt.Sprintf(" of %d bytes", d.Size)
+		if len(d.Elsewhere) > 0 {
+			size = ""
+		}
+		c.text("It is a union" + size + ": its members overlap, and a method gives the address of each.")
 	}
 	if d.Align > 8 {
 		c.text(fmt.Sprintf("C wants it at a multiple of %d bytes, which Go does not promise: allocate it with [New%s].", d.Align, d.Go))

@@ -8,37 +8,36 @@ import (
 	"github.com/cudabind/cudabind/gen/model"
 )
 
-// bitStorage prints the bytes of the bit fields that fields begins with. It returns where
-// they end. They have a name, since Go need not copy fields without one.
-func bitStorage(g *jen.Group, fields []*model.Field) (end int64) {
-	start := fields[0].First()
+// storage prints the bytes of the members that fields begins with and that are apart. It
+// returns where they end. They have a name, since Go need not copy fields without one.
+func storage(g *jen.Group, d *model.Decl, fields []*model.Field) (end int64) {
 	for _, m := range fields {
-		if m.Bits == 0 {
+		if !d.Apart(m) {
 			break
 		}
 		end = max(end, m.Past())
 	}
-	g.Id(fmt.Sprint("bits", start)).Index(jen.Lit(int(end - start))).Byte()
+	g.Id(fmt.Sprint("bits", fields[0].Offset)).Index(jen.Lit(int(end - fields[0].Offset))).Byte()
 	return end
 }
 
-// bitField prints how to read and write a bit field, which lies at a bit of d:
+// bitField prints how to read and write a bit field of d:
 //
 //	func (u *CUptiThing) Valid() uint32 { return uint32(bits(unsafe.Pointer(u), 64, 1)) }
 //
 //	func (u *CUptiThing) SetValid(v uint32) { setBits(unsafe.Pointer(u), 64, 1, uint64(v)) }
-func bitField(f *jen.File, d *model.Decl, m *model.Field, at int64) {
-	where := []jen.Code{jen.Qual("unsafe", "Pointer").Call(jen.Id("u")), jen.Lit(int(at)), jen.Lit(int(m.Bits))}
-	read := jen.Id("bits").Call(where...)
-	if signed(m.Type) {
+func bitField(f *jen.File, d *model.Decl, m *model.Field) {
+	where := []jen.Code{jen.Qual("unsafe", "Pointer").Call(jen.Id("u")), jen.Lit(int(8*m.Offset + m.Bit)), jen.Lit(int(m.Bits))}
+	read, written := jen.Id("bits").Call(where...), jen.Uint64().Call(jen.Id("v"))
+	switch {
+	case isBool(m.Type):
+		read, written = read.Op("!=").Lit(0), jen.Id("bit").Call(jen.Bool().Call(jen.Id("v")))
+	case signed(m.Type):
 		read = jen.Int64().Call(read.Op("<<").Lit(int(64 - m.Bits))).Op(">>").Lit(int(64 - m.Bits))
 	}
-	value, written := goType(m.Type).Call(read), jen.Uint64().Call(jen.Id("v"))
+	value := goType(m.Type).Call(read)
 	f.Commentf("// %s is the bit field %s, of %d bits.", m.Go, m.C, m.Bits)
-	if len(m.Doc) > 0 {
-		f.Comment("//")
-		docs(f, m.Doc)
-	}
+	moreDocs(f, m)
 	f.Func().Params(jen.Id("u").Op("*").Id(d.Go)).Id(m.Go).Params().Add(goType(m.Type)).Block(jen.Return(value))
 	f.Commentf("// Set%s sets the bit field %s.", m.Go, m.C)
 	f.Func().Params(jen.Id("u").Op("*").Id(d.Go)).Id("Set" + m.Go).Params(jen.Id("v").Add(goType(m.Type))).Block(
@@ -46,15 +45,30 @@ func bitField(f *jen.File, d *model.Decl, m *model.Field, at int64) {
 	)
 }
 
-func signed(t *model.Type) bool {
-	if t.Kind == model.Named && t.Decl.Underlying != nil {
+func signed(t *model.Type) bool { return number(t)[0] == 'i' }
+
+func isBool(t *model.Type) bool { return number(t) == "bool" }
+
+// number is the type of Go's own that a bit field is of.
+func number(t *model.Type) string {
+	for t.Kind == model.Named && t.Decl.Underlying != nil {
 		t = t.Decl.Underlying
 	}
-	return t.Go != "" && t.Go[0] == 'i'
+	return t.Go
 }
 
 // bitHelpers prints the functions that the methods of bit fields call.
-func bitHelpers(f *jen.File) {
+func bitHelpers(f *jen.File, needed map[string]bool) {
+	if needed["bit"] {
+		f.Comment("// bit is 1 for true.")
+		f.Func().Id("bit").Params(jen.Id("v").Bool()).Uint64().Block(
+			jen.If(jen.Id("v")).Block(jen.Return(jen.Lit(1))),
+			jen.Return(jen.Lit(0)),
+		)
+	}
+	if !needed["bits"] {
+		return
+	}
 	f.Comment("// bits reads a number of bits that lie at some bits behind p.")
 	f.Func().Id("bits").Params(jen.Id("p").Qual("unsafe", "Pointer"), jen.List(jen.Id("at"), jen.Id("length")).Int()).Params(jen.Id("v").Uint64()).Block(
 		jen.For(jen.Id("i").Op(":=").Range().Id("length")).Block(

@@ -115,7 +115,7 @@ func leaves(t *Type, at int64) []leaf {
 		var all []leaf
 		for _, f := range t.Decl.Fields {
 			if f.Bits > 0 {
-				all = append(all, leaf{at + f.First(), f.Past() - f.First(), false})
+				all = append(all, leaf{at + f.Offset, f.Past() - f.Offset, false})
 			} else {
 				all = append(all, leaves(f.Type, at+f.Offset)...)
 			}

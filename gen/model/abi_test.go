@@ -22,7 +22,7 @@ var (
 func record(members ...*Type) *Type {
 	d := &Decl{Kind: Struct, C: "r", Align: 1}
 	for _, m := range members {
-		d.Fields = append(d.Fields, &Field{Type: m, Offset: d.Size})
+		d.Fields = append(d.Fields, &Field{Type: m, Place: Place{Offset: d.Size}})
 		d.Size += m.Size
 		d.Align = max(d.Align, m.Align)
 	}

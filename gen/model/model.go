@@ -17,6 +17,7 @@ type API struct {
 	Consts  []*Const // object-like macros and unnamed enumerators
 	Vars    []*Var   // exported variables
 	Dropped []string // macros with parameters, which have no place in Go
+	LeftOut []string // functions that cannot be called from Go, and why
 
 	Notice string  // the comment the header begins with
 	Groups []Group // the headers' chapters, in their order
@@ -46,7 +47,7 @@ func (a *API) HeaderNames() []string {
 // Status returns the API's status type, nil if the header lacks it.
 func (a *API) Status() *Decl {
 	for _, d := range a.Decls {
-		if (d.Kind == Enum || d.Kind == Struct) && (d.C == a.Row.Status || d.Tag == a.Row.Status) {
+		if (d.Kind == Enum || d.Kind == Struct) && a.Row.IsStatus(d) {
 			return d
 		}
 	}
@@ -138,7 +139,9 @@ type Decl struct {
 	Comment string
 	Doc     []string
 
-	Size, Align int64
+	Size, Align int64    // on Linux on amd64
+	Elsewhere   []Layout // Struct, Union: of systems with another layout
+	ByPointer   string   // Struct, Union: why no function takes or returns one by value, "" where they do
 	Signed      bool     // Enum: has negative values
 	Enumerators []*Const // Enum
 	Fields      []*Field // Struct, Union
@@ -159,17 +162,13 @@ type Field struct {
 	C       string // "" for an unnamed record inside a record
 	Go      string
 	Type    *Type
-	Offset  int64
+	Place         // on Linux on amd64
 	Bits    int64 // of a bit field: its length, 0 for other members
-	Bit     int64 // of a bit field: its place after Offset, in bits
 	Comment string
 	Doc     []string
 }
 
-// First and Past are the bytes of a record that a member lies in.
-func (f *Field) First() int64 { return f.Offset + f.Bit/8 }
-
-// Past is the end of these bytes.
+// Past is the end of the bytes that a member lies in, the first of which is at Offset.
 func (f *Field) Past() int64 {
 	if f.Bits > 0 {
 		return f.Offset + (f.Bit+f.Bits+7)/8

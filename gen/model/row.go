@@ -355,6 +355,11 @@ func (r *Row) PackageFor(version string) string {
 	return ""
 }
 
+// IsStatus tells whether a type is the library's status type.
+func (r *Row) IsStatus(d *Decl) bool {
+	return r.Status != "" && (d.C == r.Status || d.Tag == r.Status)
+}
+
 // RowOf returns the row of an API, nil for an unknown one.
 func RowOf(api string) *Row {
 	if r := rowIn(Rows, api); r != nil {

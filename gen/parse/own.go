@@ -33,7 +33,7 @@ func sharedTypes(headers fs.FS, row *model.Row, version string) (map[string]*mod
 			if u.foreign[d] {
 				continue
 			}
-			d.Package, d.Go, d.Error = at, model.GoTypeName(d.C), d.C == of.Status || d.Tag == of.Status
+			d.Package, d.Go, d.Error = at, model.GoTypeName(d.C), of.IsStatus(d)
 			shared[d.C] = d
 			if d.Tag != "" {
 				shared[kindWord(d.Kind)+" "+d.Tag] = d

@@ -110,9 +110,11 @@ type unit struct {
 	shared  map[string]*model.Decl // types of other packages, by C name and by tag
 	opaque  map[string]bool        // names of records that no header defines
 
-	declared map[string]bool // functions: a header may declare one again
-	packs    []*pack
-	packed   int64 // the alignment to which the declaration being read is packed, 0 for none
+	declared map[string]bool           // functions: a header may declare one again
+	leftOut  map[string]bool           // those that cannot be called from Go
+	reasons  []string                  // why
+	defined  map[*cc.Field]*definition // records, by their first member
+	packs    packs
 
 	ownAlias map[string]bool // second names of types in the row's own headers
 }
@@ -125,7 +127,9 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	return &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, packs: packs(files), opaque: map[string]bool{}, ownAlias: map[string]bool{}}, nil
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
+	u.definitions()
+	return u, nil
 }
 
 // collect takes every declaration of the internal parse into the model.
@@ -136,7 +140,7 @@ func (u *unit) collect(a *model.API) error {
 	for _, d := range u.order {
 		a.Decls = append(append(a.Decls, d), u.inside(d)...)
 	}
-	a.Aliases, a.Funcs, a.Consts, a.Vars = u.aliases, u.funcs, u.consts, u.vars
+	a.Aliases, a.Funcs, a.Consts, a.Vars, a.LeftOut = u.aliases, u.funcs, u.consts, u.vars, u.reasons
 	u.comments()
 	a.Notice = notice(u.files["cuda/"+a.Header])
 	for _, name := range a.HeaderNames() {
@@ -165,7 +169,6 @@ func (u *unit) walk() error {
 			continue
 		}
 		u.file = path.Base(d.Position().Filename)
-		u.packed = u.packing(d)
 		if err := u.external(d); err != nil {
 			return fmt.Errorf("%v: %w", d.Position(), err)
 		}
@@ -175,7 +178,7 @@ func (u *unit) walk() error {
 			return err
 		}
 	}
-	return u.unpacked()
+	return nil
 }
 
 // ours tells whether a declaration stands in one of NVIDIA's headers.
@@ -219,6 +222,9 @@ func (u *unit) declaration(d *cc.Declaration) error {
 		return nil // a semicolon alone
 	}
 	comment := u.leading(d)
+	if err := resized(d); err != nil {
+		return err
+	}
 	if d.InitDeclaratorList == nil {
 		return u.tagged(d.DeclarationSpecifiers.Type(), comment)
 	}
@@ -270,6 +276,13 @@ func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) e
 	params, result, err := u.signature(dd.Type().(*cc.FunctionType), dd)
 	if err != nil {
 		return err
+	}
+	for _, p := range append(params, &model.Param{Type: result}) {
+		if d := p.Type.Decl; p.Type.Kind == model.Named && d.ByPointer != "" {
+			u.leftOut[dd.Name()] = true
+			u.reasons = append(u.reasons, fmt.Sprintf("%s passes %s by value: %s", dd.Name(), d.C, d.ByPointer))
+			return nil
+		}
 	}
 	u.funcs = append(u.funcs, &model.Func{
 		Symbol: dd.Name(), Params: params, Result: result, Comment: comment,

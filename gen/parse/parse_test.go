@@ -303,16 +303,3 @@ never closed`)
 		{Name: "CUDA_C", Title: "@{ */", Header: "cuda.h", Line: 16, End: 1 << 30},
 	}, groups("cuda.h", text))
 }
-
-// TestPackingChangesNothing: packing is fine if the record has that layout anyway.
-func TestPackingChangesNothing(t *testing.T) {
-	for _, declaration := range []string{
-		"#pragma pack(push, 4)\nstruct CUx { char a, b, c; };\n#pragma pack(pop)",
-		"#pragma pack(push, 4)\nstruct CUx { short a; char b; };\n#pragma pack(pop)",
-		"struct __attribute__((aligned(4), packed)) CUx { int a; char b; };",
-		"struct __attribute__((aligned(8), packed)) CUx { int a; };",
-	} {
-		_, err := Parse(include(declaration), "driver")
-		assert.NoError(t, err, declaration)
-	}
-}

@@ -67,6 +67,9 @@ func (u *unit) complete(a *model.API) error {
 		lines[dd.Name()] = dd.Position().Line
 		headerOf[dd.Name()] = path.Base(d.Position().Filename)
 		if plain := u.spelled(dd); plain != dd.Name() {
+			if u.leftOut[dd.Name()] {
+				continue
+			}
 			if bySymbol[dd.Name()] == nil {
 				return fmt.Errorf("%v: the plain name %s maps to %s, which the internal parse does not declare", dd.Position(), plain, dd.Name())
 			}
@@ -241,7 +244,11 @@ func (u *unit) macros(a *model.API) error {
 				continue
 			}
 			if e := consts[target]; e != nil {
-				a.Consts = append(a.Consts, &model.Const{C: name, Value: model.GoName(target), Type: e.Type})
+				value := model.GoName(target)
+				if e.Type != nil && e.Type.Decl.Package != "" {
+					value = e.Value // it is a constant of that package
+				}
+				a.Consts = append(a.Consts, &model.Const{C: name, Value: value, Type: e.Type})
 				consts[name] = e
 				continue
 			}

@@ -2,6 +2,7 @@ package parse
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,14 @@ import (
 
 // define takes the definition of a record or enum under the name name.
 func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
-	d := &model.Decl{C: name, Tag: tagOf(t), Comment: comment, Size: t.Size(), Align: int64(t.Align())}
+	d := &model.Decl{C: name, Tag: tagOf(t), Comment: comment}
+	d.Size, d.Align = u.measure(t, 0)
+	if def := u.definitionOf(t); def != nil {
+		if def.err != nil {
+			return nil, fmt.Errorf("%s: %w", name, def.err)
+		}
+		d.ByPointer = def.byPointer
+	}
 	switch t := t.(type) {
 	case *cc.EnumType:
 		d.Kind = model.Enum
@@ -26,15 +34,12 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 		if d.Kind = model.Struct; t.Kind() == cc.Union {
 			d.Kind = model.Union
 		}
+		if d.Size%d.Align != 0 {
+			return nil, fmt.Errorf("%s: unhandled typedef of a record with an alignment of %d", name, d.Align)
+		}
 		// Its members may be of types that the header declares later.
 		u.add(d)
-		packed := u.packed
-		u.pending = append(u.pending, func() error {
-			if err := u.fields(d, t.(record)); err != nil || packed == 0 {
-				return err
-			}
-			return unchanged(d, packed)
-		})
+		u.pending = append(u.pending, func() error { return u.fields(d, t.(record)) })
 		return d, nil
 	default:
 		return nil, fmt.Errorf("unhandled definition of a %s", t.Kind())
@@ -88,6 +93,11 @@ type record interface {
 }
 
 func (u *unit) fields(d *model.Decl, t record) error {
+	def := u.definitionOf(t)
+	if def == nil {
+		return nil
+	}
+	places, differs := [len(systems)][]model.Place{}, [len(systems)]bool{}
 	for i := range t.NumFields() {
 		f := t.FieldByIndex(i)
 		if f.IsFlexibleArrayMember() {
@@ -95,6 +105,9 @@ func (u *unit) fields(d *model.Decl, t record) error {
 		}
 		if f.IsBitfield() && f.Name() == "" {
 			continue // a gap
+		}
+		if u.size(f.Type()) == 0 {
+			return fmt.Errorf("%s.%s: unhandled member of no size", d.C, f.Name())
 		}
 		if f.Name() == "" && !u.inPlace(f.Type()) {
 			return fmt.Errorf("%s: unhandled member without a name: %s", d.C, f.Type())
@@ -107,13 +120,23 @@ func (u *unit) fields(d *model.Decl, t record) error {
 		for t := ft; t != nil; t = t.Elem {
 			t.Const = false
 		}
-		field := &model.Field{C: f.Name(), Type: ft, Offset: f.Offset()}
+		for s := range systems {
+			at := def.on[s].at[i]
+			places[s] = append(places[s], model.Place{Offset: at / 8, Bit: at % 8})
+			differs[s] = differs[s] || f.Name() == "" && ft.Decl.On(systems[s].name) != ft.Decl
+		}
+		field := &model.Field{C: f.Name(), Type: ft, Place: places[0][len(d.Fields)]}
 		if f.IsBitfield() {
-			field.Bits, field.Bit = f.ValueBits(), int64(f.OffsetBits())
+			field.Bits = f.ValueBits()
 		}
 		d.Fields = append(d.Fields, field)
 		if dd := f.Declarator(); dd != nil {
 			u.members[at(dd.NameTok())] = &field.Comment
+		}
+	}
+	for s, l := range def.on {
+		if differs[s] || l.size != d.Size || l.align != d.Align || !slices.Equal(places[s], places[0]) {
+			d.Elsewhere = append(d.Elsewhere, model.Layout{System: systems[s].name, Size: l.size, Align: l.align, Places: places[s]})
 		}
 	}
 	return nil
@@ -142,8 +165,9 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 	}
 	nested := &model.Decl{
 		Kind: model.Struct, C: parent.C + "_" + part, Nested: true,
-		CPath: memberPath(parent, f.Name(), length > 0), Size: t.Size(), Align: int64(t.Align()),
+		CPath: memberPath(parent, f.Name(), length > 0),
 	}
+	nested.Size, nested.Align = u.measure(t, 0)
 	if t.Kind() == cc.Union {
 		nested.Kind = model.Union
 	}
@@ -153,7 +177,7 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 	u.nested[parent] = append(u.nested[parent], nested)
 	typ := named(nested)
 	if length > 0 {
-		typ = &model.Type{Kind: model.Array, Elem: typ, Len: length, Size: f.Type().Size(), Align: typ.Align}
+		typ = &model.Type{Kind: model.Array, Elem: typ, Len: length, Size: u.size(f.Type()), Align: typ.Align}
 	}
 	return typ, nil
 }

@@ -79,7 +79,7 @@ func (h headerFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.files[name] = h.row.Shown(data)
+	h.files[name] = packsMarked(h.row.Shown(data))
 	return shown{f, bytes.NewReader(h.files[name])}, nil
 }
 
@@ -104,6 +104,7 @@ func translate(headers fs.FS, row *model.Row, names []string, defs string) (ast 
 		IncludePaths:    []string{"", "cuda"},
 		SysIncludePaths: []string{"cuda"},
 		ExpansionLimit:  50_000_000,
+		PragmaHandler:   notMarked,
 	}
 	// The front end reports what it cannot read as errors, but on a few
 	// malformed inputs it panics; those are bad input too.

@@ -136,7 +136,7 @@ func (u *unit) spelledOut(t cc.Type) (*model.Type, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: t.Size(), Align: elem.Align}, nil
+		return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: u.size(t), Align: elem.Align}, nil
 	}
 	return nil, fmt.Errorf("unhandled typedef of %s", t)
 }
@@ -204,7 +204,7 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 		if t.Len() < 0 {
 			return nil, fmt.Errorf("unhandled array without a length")
 		}
-		return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: t.Size(), Align: elem.Align}, nil
+		return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: u.size(t), Align: elem.Align}, nil
 	}
 	if tag := tagOf(t); tag != "" {
 		if d := u.decls[spell(t, tag)]; d != nil {

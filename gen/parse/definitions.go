@@ -1,0 +1,256 @@
+package parse
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"modernc.org/cc/v4"
+)
+
+// A definition is a record that a header defines. The front end knows bit fields of one
+// system alone and takes no notice of packing, so that layouts are made here.
+type definition struct {
+	on        [len(systems)]layout
+	byPointer string // why C's way to pass it by value is not known, "" where it is
+	err       error  // why its layout is not known
+}
+
+// definitions lays out all records that the headers define, in their order.
+func (u *unit) definitions() {
+	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
+		switch d := l.ExternalDeclaration; {
+		case d == nil:
+		case d.Case == cc.ExternalDeclarationFuncDef:
+			u.specifiers(d.FunctionDefinition.DeclarationSpecifiers)
+		case d.Case == cc.ExternalDeclarationDecl && d.Declaration.Case == cc.DeclarationAssert:
+			u.packs.mark(d.Declaration)
+		case d.Case == cc.ExternalDeclarationDecl:
+			u.specifiers(d.Declaration.DeclarationSpecifiers)
+		}
+	}
+}
+
+func (u *unit) specifiers(l *cc.DeclarationSpecifiers) {
+	for ; l != nil; l = l.DeclarationSpecifiers {
+		if t := l.TypeSpecifier; t != nil && t.StructOrUnionSpecifier != nil {
+			u.definition(t.StructOrUnionSpecifier)
+		}
+	}
+}
+
+// definition lays one record out, after those that are defined inside it.
+func (u *unit) definition(s *cc.StructOrUnionSpecifier) {
+	t, ok := s.Type().(record)
+	if s.Case != cc.StructOrUnionSpecifierDef || !ok {
+		return
+	}
+	def := &definition{}
+	var marks []mark // of the members' declarations, one each
+	for l := s.StructDeclarationList; l != nil; l = l.StructDeclarationList {
+		d := l.StructDeclaration
+		if d.Case == cc.StructDeclarationAssert {
+			u.packs.mark(d.StaticAssertDeclaration)
+			continue
+		}
+		for q := d.SpecifierQualifierList; q != nil; q = q.SpecifierQualifierList {
+			if t := q.TypeSpecifier; t != nil && t.StructOrUnionSpecifier != nil {
+				u.definition(t.StructOrUnionSpecifier)
+			}
+		}
+		more, err := memberMarks(d)
+		marks, def.err = append(marks, more...), errors.Join(def.err, err)
+	}
+	own, err := attributes(s.AttributeSpecifierList, s.AttributeSpecifierList2)
+	if def.err = errors.Join(def.err, err, u.packs.err); def.err == nil && len(marks) != t.NumFields() {
+		def.err = errors.New("unhandled members")
+	}
+	for i := range t.NumFields() {
+		if in := u.definitionOf(t.FieldByIndex(i).Type()); in != nil {
+			def.err = errors.Join(def.err, in.err)
+		}
+	}
+	if def.err == nil {
+		u.lay(def, t, own, marks)
+	}
+	if t.NumFields() > 0 {
+		u.defined[t.FieldByIndex(0)] = def
+	}
+}
+
+// lay makes the layouts of a record. They tell whether C lays it out alike without what the
+// members' types do not say.
+func (u *unit) lay(def *definition, t record, own mark, marks []mark) {
+	union := t.Kind() == cc.Union
+	for i, s := range systems {
+		members, plain := make([]member, t.NumFields()), make([]member, t.NumFields())
+		for j, m := range marks {
+			f := t.FieldByIndex(j)
+			size, align := u.measure(f.Type(), i)
+			plain[j] = member{size: size, align: align, named: f.Name() != "", bitField: f.IsBitfield(), bits: f.ValueBits()}
+			members[j] = plain[j]
+			members[j].packed, members[j].own = m.packed || own.packed, m.aligned
+			if f.IsBitfield() && f.Name() == "" {
+				def.byPointer = "it has bit fields without a name"
+			}
+			if f.IsBitfield() && align != size {
+				def.err = fmt.Errorf("unhandled bit field %s of a type that is aligned to %d", f.Name(), align)
+			}
+			if in := u.definitionOf(f.Type()); in != nil && in.byPointer != "" {
+				def.byPointer = "of a member: " + in.byPointer
+			}
+		}
+		def.on[i] = s.lay(members, union, own.aligned, u.packs.align)
+		if natural := s.lay(plain, union, own.aligned, 0); def.byPointer == "" && !natural.same(def.on[i]) {
+			def.byPointer = "it is packed, or its members are aligned"
+		}
+	}
+	first := def.on[0]
+	switch {
+	case first.align > 8:
+		def.byPointer = fmt.Sprintf("it is aligned to %d bytes, and arguments to 8", first.align)
+	case slices.ContainsFunc(def.on[1:], func(l layout) bool { return l.size != first.size || l.align != first.align }):
+		def.byPointer = "its size differs between Linux on amd64, Linux on arm64 and Windows"
+	}
+}
+
+func (l layout) same(m layout) bool {
+	return l.size == m.size && l.align == m.align && slices.Equal(l.at, m.at)
+}
+
+// definitionOf is the definition of a record, or of the elements of an array of them; nil for
+// other types.
+func (u *unit) definitionOf(t cc.Type) *definition {
+	for t.Kind() == cc.Array {
+		t = t.(*cc.ArrayType).Elem()
+	}
+	if r, ok := t.(record); ok && r.NumFields() > 0 {
+		return u.defined[r.FieldByIndex(0)]
+	}
+	return nil
+}
+
+// size is that of a type on the first system.
+func (u *unit) size(t cc.Type) int64 {
+	size, _ := u.measure(t, 0)
+	return size
+}
+
+// measure is the size and the alignment of a type on a system.
+func (u *unit) measure(t cc.Type, system int) (size, align int64) {
+	switch d := u.definitionOf(t); {
+	case t.Kind() == cc.Array:
+		size, align = u.measure(t.(*cc.ArrayType).Elem(), system)
+		size *= t.(*cc.ArrayType).Len()
+	case d != nil:
+		size, align = d.on[system].size, d.on[system].align
+	case t.Kind() == cc.Struct, t.Kind() == cc.Union:
+		size, align = t.Size(), int64(t.Align())
+	case t.Kind() == cc.ComplexFloat:
+		size, align = t.Size(), t.Size()/2
+	default:
+		size, align = t.Size(), max(min(t.Size(), 8), 1)
+	}
+	if td := t.Typedef(); td != nil {
+		if a := td.Type().Attributes(); a != nil && a.Aligned() > 0 {
+			align = a.Aligned()
+		}
+	}
+	return size, align
+}
+
+// A mark is what attributes say of a layout.
+type mark struct {
+	packed  bool
+	aligned int64 // 0 where they say nothing
+}
+
+// memberMarks are those of the members that d declares.
+func memberMarks(d *cc.StructDeclaration) ([]mark, error) {
+	all, err := attributes()
+	for q := d.SpecifierQualifierList; q != nil; q = q.SpecifierQualifierList {
+		lists := []*cc.AttributeSpecifierList{q.AttributeSpecifierList}
+		if q.TypeQualifier != nil {
+			lists = append(lists, q.TypeQualifier.AttributeSpecifierList)
+		}
+		m, wrong := attributes(lists...)
+		all.packed, all.aligned = all.packed || m.packed, max(all.aligned, m.aligned)
+		if q.AlignmentSpecifier != nil {
+			n, ok := alignas(q.AlignmentSpecifier)
+			if !ok {
+				wrong = fmt.Errorf("unhandled %s", cc.NodeSource(q.AlignmentSpecifier))
+			}
+			all.aligned = max(all.aligned, n)
+		}
+		err = errors.Join(err, wrong)
+	}
+	marks := []mark{}
+	for l := d.StructDeclaratorList; l != nil; l = l.StructDeclaratorList {
+		marks = append(marks, all)
+		if slices.ContainsFunc(cc.NodeTokens(l.StructDeclarator), func(t cc.Token) bool { return t.SrcStr() == "__attribute__" }) {
+			err = errors.Join(err, fmt.Errorf("unhandled attribute inside of %s", cc.NodeSource(l.StructDeclarator)))
+		}
+	}
+	if len(marks) == 0 {
+		marks = append(marks, all)
+	}
+	last, wrong := attributes(d.AttributeSpecifierList)
+	own := &marks[len(marks)-1]
+	own.packed, own.aligned = own.packed || last.packed, max(own.aligned, last.aligned)
+	return marks, errors.Join(err, wrong)
+}
+
+// resized is an error for attributes of a declaration that give a number another size, which
+// the front end does not know.
+func resized(d *cc.Declaration) error {
+	lists := []*cc.AttributeSpecifierList{d.AttributeSpecifierList}
+	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
+		lists = append(lists, l.AttributeSpecifierList, l.InitDeclarator.AttributeSpecifierList)
+	}
+	enum := false
+	for s := d.DeclarationSpecifiers; s != nil; s = s.DeclarationSpecifiers {
+		lists = append(lists, s.AttributeSpecifierList)
+		enum = enum || s.TypeSpecifier != nil && s.TypeSpecifier.EnumSpecifier != nil
+	}
+	m, err := attributes(lists...)
+	if err == nil && enum && m.packed {
+		err = errors.New("unhandled packed enum")
+	}
+	return err
+}
+
+func alignas(s *cc.AlignmentSpecifier) (int64, bool) {
+	if s.Case == cc.AlignmentSpecifierType {
+		return int64(s.TypeName.Type().Align()), true
+	}
+	return intValue(s.ConstantExpression.Value())
+}
+
+// attributes reads what lists of attributes say of a layout. Those that change one in a way
+// that is not known here are an error.
+func attributes(lists ...*cc.AttributeSpecifierList) (m mark, err error) {
+	for _, l := range lists {
+		for ; l != nil; l = l.AttributeSpecifierList {
+			for v := l.AttributeSpecifier.AttributeValueList; v != nil; v = v.AttributeValueList {
+				a := v.AttributeValue
+				switch name := strings.Trim(a.Token.SrcStr(), "_"); name {
+				case "packed":
+					m.packed = true
+				case "aligned":
+					n, ok := int64(16), true // without a number: the most that any type needs
+					if a.ArgumentExpressionList != nil {
+						n, ok = intValue(a.ArgumentExpressionList.AssignmentExpression.Value())
+					}
+					if !ok {
+						err = fmt.Errorf("unhandled %s", cc.NodeSource(a))
+					}
+					m.aligned = max(m.aligned, n)
+				case "mode", "vector_size", "ms_struct", "gcc_struct", "scalar_storage_order", "transparent_union":
+					err = fmt.Errorf("unhandled attribute %s", name)
+				}
+			}
+		}
+	}
+	return m, err
+}

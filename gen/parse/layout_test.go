@@ -1,0 +1,93 @@
+package parse
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// layoutOf spells a record as a system lays it out: size and alignment, and where each member
+// lies, of bit fields as bits.
+func layoutOf(d *model.Decl, system string) string {
+	d = d.On(system)
+	text := []string{fmt.Sprintf("%d/%d", d.Size, d.Align)}
+	for _, f := range d.Fields {
+		at := fmt.Sprint(f.C, " ", f.Offset)
+		if f.Bits > 0 {
+			at = fmt.Sprintf("%s %d+%d", f.C, 8*f.Offset+f.Bit, f.Bits)
+		}
+		text = append(text, at)
+	}
+	return strings.Join(text, ", ")
+}
+
+// TestLayouts: records as the C compilers of each system lay them out. TestRandomLayouts
+// compares many more with compilers.
+func TestLayouts(t *testing.T) {
+	for _, tt := range []struct {
+		name, declaration string
+		linux             string
+		arm64, windows    string // "" where it is that of linux
+	}{
+		{"bit field behind a smaller member", "{ char t; int a : 3; }", "4/4, t 0, a 8+3", "", "8/4, t 0, a 32+3"},
+		{"bit fields of types of different sizes", "{ char a : 3; int b : 5; short c : 9; }", "4/4, a 0+3, b 3+5, c 16+9", "", "12/4, a 0+3, b 32+5, c 64+9"},
+		{"no room in the unit", "{ int a : 20; int b : 20; }", "8/4, a 0+20, b 32+20", "", ""},
+		{"zero width", "{ char a : 3; char : 0; char b : 3; }", "2/1, a 0+3, b 8+3", "", ""},
+		{"wider zero width", "{ char a : 3; int : 0; char b : 3; }", "5/1, a 0+3, b 32+3", "8/4, a 0+3, b 32+3", "8/4, a 0+3, b 32+3"},
+		{"zero width behind a plain member", "{ char a; int : 0; char b; }", "5/1, a 0, b 4", "8/4, a 0, b 4", "2/1, a 0, b 1"},
+		{"bits without a name", "{ char a; int : 3; char b; }", "3/1, a 0, b 2", "4/4, a 0, b 2", "12/4, a 0, b 8"},
+		{"_Bool", "{ _Bool on : 1; _Bool off : 1; _Bool plain; int n : 2; }", "4/4, on 0+1, off 1+1, plain 1, n 16+2", "", "8/4, on 0+1, off 1+1, plain 1, n 32+2"},
+		{"packed", "{ char a; int b; short c; } __attribute__((packed))", "7/1, a 0, b 1, c 5", "", ""},
+		{"packed bits", "{ int a : 20; int b : 20; } __attribute__((packed))", "5/1, a 0+20, b 20+20", "", "8/1, a 0+20, b 32+20"},
+		{"packed and aligned", "{ long long a; char b; } __attribute__((packed, aligned(4)))", "12/4, a 0, b 8", "", ""},
+		{"packed member", "{ char a; int b __attribute__((packed)); int c; }", "12/4, a 0, b 1, c 8", "", ""},
+		{"aligned member", "{ char a; char b __attribute__((aligned(8))); char c; }", "16/8, a 0, b 8, c 9", "", ""},
+		{"aligned specifier", "{ char a; _Alignas(16) char b; }", "32/16, a 0, b 16", "", ""},
+		{"aligned member of a packed record", "{ char a; int b __attribute__((aligned(4))); } __attribute__((packed))", "8/4, a 0, b 4", "", ""},
+		{"aligned to the most", "{ char a; } __attribute__((aligned))", "16/16, a 0", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := decl(t, parsed(t, "typedef struct "+tt.declaration+" CUx;"), "CUx")
+			for i, want := range []string{tt.linux, tt.arm64, tt.windows} {
+				if want == "" {
+					want = tt.linux
+				}
+				assert.Equal(t, want, layoutOf(d, systems[i].name), systems[i].name)
+			}
+		})
+	}
+}
+
+// TestPackingPragmas: each counts from its line on, also in other headers and inside of records.
+func TestPackingPragmas(t *testing.T) {
+	for _, tt := range []struct{ name, declarations, want string }{
+		{"push", "#pragma pack(push, 1)\nstruct CUx { char a; int b; };", "5/1, a 0, b 1"},
+		{"spaces", "  #  pragma  pack ( push , 2 ) // tight\nstruct CUx { char a; int b; };", "6/2, a 0, b 2"},
+		{"pop", "#pragma pack(push, 1)\n#pragma pack(pop)\nstruct CUx { char a; int b; };", "8/4, a 0, b 4"},
+		{"pop in between", "#pragma pack(push, 2)\n#pragma pack(push, 1)\n#pragma pack(pop)\nstruct CUx { char a; int b; };", "6/2, a 0, b 2"},
+		{"set and push", "#pragma pack(2)\n#pragma pack(push)\n#pragma pack(1)\n#pragma pack(pop)\nstruct CUx { char a; int b; };", "6/2, a 0, b 2"},
+		{"back to none", "#pragma pack(1)\n#pragma pack()\nstruct CUx { char a; int b; };", "8/4, a 0, b 4"},
+		{"without effect", "#pragma pack(8)\nstruct CUx { char a; int b; };", "8/4, a 0, b 4"},
+		{"where it is not compiled", "#ifdef CU_NEVER\n#pragma pack(1)\n#endif\nstruct CUx { char a; int b; };", "8/4, a 0, b 4"},
+		{"inside of a record", "struct CUx { char a;\n#pragma pack(push, 1)\nint b; };", "5/1, a 0, b 1"},
+		{"against an aligned member", "#pragma pack(2)\nstruct CUx { char a; int b __attribute__((aligned(8))); };", "6/2, a 0, b 2"},
+		{"of another header", "#include \"cudaOpen.h\"\nstruct CUx { char a; int b; };", "5/1, a 0, b 1"},
+		{"around another header", "#pragma pack(1)\n#include \"cudaPacked.h\"\n#pragma pack()", "5/1, a 0, b 1"},
+		{"attribute by a macro", "#define PACKED __attribute__((__packed__))\nstruct PACKED CUx { char a; int b; };", "5/1, a 0, b 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			headers := include(tt.declarations)
+			headers["cudaOpen.h"] = &fstest.MapFile{Data: []byte("#pragma pack(1)\n")}
+			headers["cudaPacked.h"] = &fstest.MapFile{Data: []byte("struct CUx { char a; int b; };\n")}
+			a, err := Parse(headers, "driver")
+			if assert.NoError(t, err) {
+				assert.Equal(t, tt.want, layoutOf(decl(t, a, "struct CUx"), "linux_amd64"))
+			}
+		})
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cudabind/cudabind/gen/model"
+)
+
+// A proof of layouts is a C file that a C compiler makes an object file of. The numbers are
+// read from its data, so that the compiler may be one for another system.
+type layoutProof struct {
+	numbers []number
+	bits    []number
+}
+
+// A number is what the model says of a type, in bits.
+type number struct {
+	what string
+	c    string // an expression, or the initializer of a bit field
+	of   string // of a bit field: the type that it is initialized in
+	want func(system string) [2]int64
+}
+
+// newLayoutProof collects what a says of its records.
+func newLayoutProof(a *model.API) *layoutProof {
+	p := &layoutProof{}
+	unnamed := map[*model.Decl]bool{} // records that C has no expression for
+	for _, d := range a.Decls {
+		for _, f := range d.Fields {
+			if f.C == "" {
+				unnamed[f.Type.Decl] = true
+			}
+		}
+	}
+	for _, d := range a.Decls {
+		if d.Kind != model.Struct && d.Kind != model.Union || unnamed[d] {
+			continue
+		}
+		c := d.C
+		if d.CPath != "" {
+			c = "__typeof__(" + d.CPath + ")"
+		}
+		size := func(system string) [2]int64 { return [2]int64{8 * d.On(system).Size} }
+		align := func(system string) [2]int64 { return [2]int64{8 * d.On(system).Align} }
+		p.numbers = append(p.numbers,
+			number{what: "the size of " + d.C, c: "sizeof(" + c + ")", want: size},
+			number{what: "the alignment of " + d.C, c: "_Alignof(" + c + ")", want: align})
+		p.members(d, c, nil)
+	}
+	return p
+}
+
+// members adds those of d, and those of unnamed records inside it, to which path leads.
+func (p *layoutProof) members(d *model.Decl, c string, path []int) {
+	in := d
+	for _, i := range path {
+		in = in.Fields[i].Type.Decl
+	}
+	for i, f := range in.Fields {
+		path := append(slices.Clone(path), i)
+		if f.C == "" {
+			p.members(d, c, path)
+			continue
+		}
+		n := number{what: "the place of " + d.C + "." + f.C, c: f.C, of: c, want: func(system string) [2]int64 { return placeOf(d, path, system) }}
+		if f.Bits > 0 {
+			p.bits = append(p.bits, n)
+			continue
+		}
+		n.c = "offsetof(" + c + ", " + f.C + ")"
+		p.numbers = append(p.numbers, n)
+	}
+}
+
+// placeOf is where a member lies on a system, and of a bit field its length.
+func placeOf(d *model.Decl, path []int, system string) (place [2]int64) {
+	for _, i := range path {
+		f := d.On(system).Fields[i]
+		place[0] += 8*f.Offset + f.Bit
+		place[1], d = f.Bits, f.Type.Decl
+	}
+	return place
+}
+
+// The marks in the data of the object file.
+const numbersMark, bitsMark = "cudabind:numbers", "cudabind:bitwise"
+
+// text is the C file.
+func (p *layoutProof) text(headers []string) string {
+	var b strings.Builder
+	b.WriteString("#include <stddef.h>\n")
+	for _, h := range headers {
+		fmt.Fprintf(&b, "#include <%s>\n", h)
+	}
+	b.WriteString(`
+#if defined(__linux__) && defined(__x86_64__) && defined(__LP64__)
+#define CUDABIND_SYSTEM 1
+#elif defined(__linux__) && defined(__aarch64__) && defined(__LP64__)
+#define CUDABIND_SYSTEM 2
+#elif defined(_WIN64) && defined(__x86_64__)
+#define CUDABIND_SYSTEM 3
+#else
+#define CUDABIND_SYSTEM 0
+#endif
+`)
+	fmt.Fprintf(&b, "struct __attribute__((packed)) { char mark[16]; unsigned long long n[%d]; } cudabind_numbers = {\"%s\", {CUDABIND_SYSTEM,\n", 1+len(p.numbers), numbersMark)
+	for _, n := range p.numbers {
+		fmt.Fprintf(&b, "\t%s,\n", n.c)
+	}
+	b.WriteString("}};\n")
+	for i, n := range p.bits {
+		fmt.Fprintf(&b, "struct __attribute__((packed)) { char mark[16]; unsigned long long n, size; %s v; } cudabind_bits_%d = {\"%s\", %d, sizeof(%s), {.%s = -1}};\n", n.of, i, bitsMark, i, n.of, n.c)
+	}
+	return b.String()
+}
+
+// compare reads an object file. It returns the system that it is for and what is otherwise
+// there than in the model.
+func (p *layoutProof) compare(object []byte) (system string, wrong []string, err error) {
+	at := bytes.Index(object, []byte(numbersMark))
+	if at < 0 || len(object) < at+16+8*(1+len(p.numbers)) {
+		return "", nil, errors.New("the object file holds no numbers")
+	}
+	read := func(at int) int64 { return int64(binary.LittleEndian.Uint64(object[at:])) }
+	n := read(at + 16)
+	if n < 1 || n > int64(len(model.ABIs)) {
+		return "", nil, errors.New("it compiles for a system on which the package cannot call")
+	}
+	system = model.ABIs[n-1].Name
+	for i, number := range p.numbers {
+		if want, got := number.want(system), 8*read(at+24+8*i); got != want[0] {
+			wrong = append(wrong, fmt.Sprintf("%s: %d bytes in C, %d here", number.what, got/8, want[0]/8))
+		}
+	}
+	seen := 0
+	for rest := object; ; seen++ {
+		at := bytes.Index(rest, []byte(bitsMark))
+		if at < 0 || len(rest) < at+32 {
+			break
+		}
+		rest = rest[at+16:]
+		i, size := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
+		if i >= uint64(len(p.bits)) || size > uint64(len(rest)-16) {
+			return "", nil, errors.New("the object file holds other bit fields")
+		}
+		got, want := ones(rest[16:16+size]), p.bits[i].want(system)
+		if got != want {
+			wrong = append(wrong, fmt.Sprintf("%s: %d bits from bit %d on in C, %d from bit %d on here", p.bits[i].what, got[1], got[0], want[1], want[0]))
+		}
+		rest = rest[16:]
+	}
+	if seen != len(p.bits) {
+		return "", nil, errors.New("the object file holds not all bit fields")
+	}
+	return system, wrong, nil
+}
+
+// ones is where the bits lie that are set, and how many they are.
+func ones(data []byte) (place [2]int64) {
+	for i := range 8 * len(data) {
+		if data[i/8]>>(i%8)&1 == 0 {
+			continue
+		}
+		if place[1] == 0 {
+			place[0] = int64(i)
+		}
+		place[1]++
+	}
+	return place
+}
+
+// object compiles the C file.
+func (p *layoutProof) object(cc func(args ...string) *exec.Cmd, headers []string, flags ...string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "gen-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	source, object := filepath.Join(dir, "layout.c"), filepath.Join(dir, "layout.o")
+	if err := os.WriteFile(source, []byte(p.text(headers)), 0o666); err != nil {
+		return nil, err
+	}
+	cmd := cc(append(flags, "-w", "-O0", "-c", "-o", object, source)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	return os.ReadFile(object)
+}
+
+var _ = io.Discard
