@@ -1,17 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
+	gobuild "go/build"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cudabind/cudabind/gen/doc"
+	"github.com/cudabind/cudabind/gen/emit"
 	"github.com/cudabind/cudabind/gen/model"
 	"github.com/cudabind/cudabind/gen/parse"
 )
@@ -25,21 +30,19 @@ var (
 // Windows follows Microsoft's (-mms-bitfields) by default.
 var compilers = map[string]string{"linux_amd64": "gcc", "linux_arm64": "aarch64-linux-gnu-gcc", "windows_amd64": "x86_64-w64-mingw32-gcc"}
 
-// TestRandomLayouts compares records made at random with what C compilers make of them.
+// TestRandomLayouts compares records made at random with what C compilers make of them, and
+// some of them with what the Go compiler makes of the package.
 func TestRandomLayouts(t *testing.T) {
 	seed := *layoutSeed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("%d records of seed %d", *layoutCount, seed)
-	random := &randomRecords{Rand: rand.New(rand.NewPCG(seed, 0))}
-	for range *layoutCount {
-		random.record()
-	}
-	dir := include(t, random.text(), nil)
-	api, err := parse.Parse(os.DirFS(dir), "driver")
-	require.NoError(t, err)
-	require.NoError(t, model.Complete(api, model.Options{Partial: true}))
+	t.Run("go", func(t *testing.T) {
+		_, api, _ := randomAPI(t, seed, *layoutCount/10)
+		layoutsInGo(t, api)
+	})
+	random, api, dir := randomAPI(t, seed, *layoutCount)
 	for system, compiler := range compilers {
 		t.Run(system, func(t *testing.T) {
 			if _, err := exec.LookPath(compiler); err != nil {
@@ -52,14 +55,55 @@ func TestRandomLayouts(t *testing.T) {
 			got, wrong, err := p.compare(object)
 			require.NoError(t, err)
 			assert.Equal(t, system, got)
-			for i, w := range wrong {
-				if i < 5 {
-					t.Errorf("%s\n%s", w, random.source(w))
-				}
+			for _, w := range wrong[:min(len(wrong), 5)] {
+				t.Errorf("%s\n%s", w, random.source(w))
 			}
 			t.Logf("%d numbers and %d bit fields compared, %d wrong", len(p.numbers), len(p.bits), len(wrong))
 		})
 	}
+}
+
+// randomAPI is an API of records made at random, and the include folder that it is from.
+func randomAPI(t *testing.T, seed uint64, records int) (*randomRecords, *model.API, string) {
+	random := &randomRecords{Rand: rand.New(rand.NewPCG(seed, 0))}
+	for range records {
+		random.record()
+	}
+	dir := include(t, random.text(), nil)
+	api, err := parse.Parse(os.DirFS(dir), "driver")
+	require.NoError(t, err)
+	require.NoError(t, model.Complete(api, model.Options{Partial: true}))
+	return random, api, dir
+}
+
+// layoutsInGo compares the records of an API with what the Go compiler makes of them, those for
+// all systems on this one.
+func layoutsInGo(t *testing.T, api *model.API) {
+	require.NoError(t, doc.Fill(api, nil))
+	files, err := emit.Files(api, emit.Package{Name: api.Row.API, Import: "example.com/small", Doc: doc.Package(api, api.Row.API)})
+	require.NoError(t, err)
+	require.NoError(t, check(api, t.TempDir(), files))
+	module := folder(t, map[string]string{"go.mod": "module example.com/small\n\ngo 1.24\n"})
+	numbers := 0
+	for _, abi := range model.ABIs {
+		there := *api
+		there.Decls = nil
+		for _, d := range api.Decls {
+			there.Decls = append(there.Decls, d.On(abi.Name))
+		}
+		p := proof{api: &there, pkg: filepath.Join(module, abi.Name)}
+		b := gobuild.Context{GOOS: abi.GOOS, GOARCH: abi.GOARCH, Compiler: "gc"}
+		require.NoError(t, os.Mkdir(p.pkg, 0o777))
+		for name, text := range files {
+			if built(b, name, text) {
+				text = bytes.ReplaceAll(text, []byte("//go:build"), []byte("// for"))
+				require.NoError(t, os.WriteFile(filepath.Join(p.pkg, strings.ReplaceAll(name, "_", "")), text, 0o666))
+			}
+		}
+		numbers += p.writeLayoutTest(t)
+	}
+	goTool(t, module, nil, "test", "./...")
+	t.Logf("%d numbers of three systems compared with Go", numbers)
 }
 
 // randomRecords writes records.

@@ -103,15 +103,15 @@ func goFacts(facts []fact) []fact {
 // measurer collects the facts of a model.
 type measurer struct {
 	facts   []fact
-	unnamed map[*model.Decl]bool // records inside records that C has no expression for
+	unnamed map[string]bool // records inside records that C has no expression for, by their names
 }
 
 func layoutFacts(a *model.API) []fact {
-	m := measurer{unnamed: map[*model.Decl]bool{}}
+	m := measurer{unnamed: map[string]bool{}}
 	for _, d := range a.Decls {
 		for _, f := range d.Fields {
 			if f.C == "" {
-				m.unnamed[f.Type.Decl] = true
+				m.unnamed[f.Type.Decl.C] = true
 			}
 		}
 	}
@@ -143,7 +143,7 @@ func (m *measurer) add(subject, property string, want any, c, g string) {
 
 func (m *measurer) decl(d *model.Decl) {
 	size, align := "sizeof("+typeOf(d)+")", "_Alignof("+typeOf(d)+")"
-	if m.unnamed[d] || d.Inline {
+	if m.unnamed[d.C] || d.Inline {
 		size, align = "", "" // its place shows in the record around it
 	}
 	m.add(d.C, "size", d.Size, size, "unsafe.Sizeof("+zero(d.Go)+")")
@@ -151,7 +151,11 @@ func (m *measurer) decl(d *model.Decl) {
 		m.add(d.C, "align", d.Align, align, "")
 		m.add(d.C, "gap", 0, "", fmt.Sprintf("proofGap(func() uintptr { return uintptr(unsafe.Pointer(New%s())) }, %d, 32)", d.Go, d.Align))
 	} else {
-		m.add(d.C, "align", d.Align, align, "unsafe.Alignof("+zero(d.Go)+")")
+		inGo := "unsafe.Alignof(" + zero(d.Go) + ")"
+		if d.Underlying != nil && d.Align != d.Underlying.GoAlign() {
+			inGo = "" // a typedef can change that of a number, and Go cannot
+		}
+		m.add(d.C, "align", d.Align, align, inGo)
 	}
 	if d.Underlying != nil && d.Kind != model.Second {
 		m.add(d.C, "kind", kinds[d.Underlying.Go], "KIND(("+d.C+")0)", "proofKind("+zero(d.Go)+")")
@@ -165,7 +169,7 @@ func (m *measurer) member(d *model.Decl, f *model.Field) {
 	if f.C == "" {
 		subject += f.Go
 		inside := f.Type.Decl
-		if d.Kind == model.Struct {
+		if d.Kind == model.Struct && !d.Apart(f) {
 			m.add(subject, "offset", f.Offset, m.offset(d, first(inside)), "unsafe.Offsetof("+d.Go+"{}."+f.Go+")")
 			m.add(subject, "size", f.Type.Size, "", "unsafe.Sizeof("+d.Go+"{}."+f.Go+")")
 		} else {
@@ -175,10 +179,10 @@ func (m *measurer) member(d *model.Decl, f *model.Field) {
 		return
 	}
 	if f.Bits > 0 {
-		m.bitField(subject, "", d, f, 8*f.Offset+f.Bit)
+		m.bitField(subject, "", d, f)
 		return
 	}
-	m.place(subject, "", d, f, f.Offset, d.Kind == model.Union)
+	m.place(subject, "", d, f, d.Kind == model.Union)
 	path := pathOf(d) + "." + f.C
 	elem := f.Type
 	for elem.Kind == model.Array {
@@ -212,43 +216,62 @@ func (m *measurer) promoted(d, in *model.Decl, base int64) {
 			m.promoted(d, f.Type.Decl, base+f.Offset)
 			continue
 		}
+		inD := *f
+		inD.Offset += base
 		if f.Bits > 0 {
-			m.bitField(in.C+"."+f.C, " in "+d.C, d, f, 8*(base+f.Offset)+f.Bit)
+			m.bitField(in.C+"."+f.C, " in "+d.C, d, &inD)
 			continue
 		}
-		m.place(in.C+"."+f.C, " in "+d.C, d, f, base+f.Offset, true)
+		m.place(in.C+"."+f.C, " in "+d.C, d, &inD, true)
 	}
 }
 
 // place measures where a member of d lies.
-func (m *measurer) place(subject, in string, d *model.Decl, f *model.Field, offset int64, accessor bool) {
+func (m *measurer) place(subject, in string, d *model.Decl, f *model.Field, accessor bool) {
+	if d.Apart(f) {
+		m.add(subject, "offset"+in, f.Offset, m.offset(d, f.C), "")
+		m.add(subject, "size"+in, f.Type.Size, "sizeof("+pathOf(d)+"."+f.C+")", "")
+		m.add(subject, "bytes"+in, 1_000_000*f.Offset+f.Type.Size, "", "proofBytes((*"+d.Go+")."+f.Go+", (*"+d.Go+").Set"+f.Go+")")
+		return
+	}
 	at, size := "unsafe.Offsetof("+d.Go+"{}."+f.Go+")", "unsafe.Sizeof("+d.Go+"{}."+f.Go+")"
 	if accessor {
 		at, size = "proofPlace((*"+d.Go+")."+f.Go+")", "unsafe.Sizeof(*new("+d.Go+")."+f.Go+"())"
 	}
-	m.add(subject, "offset"+in, offset, m.offset(d, f.C), at)
+	m.add(subject, "offset"+in, f.Offset, m.offset(d, f.C), at)
 	m.add(subject, "size"+in, f.Type.Size, "sizeof("+pathOf(d)+"."+f.C+")", size)
 }
 
 // bitField measures where a bit field lies, how long it is, and whether it has a sign, by
 // setting all of it.
-func (m *measurer) bitField(subject, in string, d *model.Decl, f *model.Field, at int64) {
-	want := 2 * (1000*at + f.Bits)
+func (m *measurer) bitField(subject, in string, d *model.Decl, f *model.Field) {
+	want := 2 * (1_000_000*(8*f.Offset+f.Bit) + f.Bits)
 	if t := f.Type; t.Kind == model.Basic && strings.HasPrefix(t.Go, "int") || t.Kind == model.Named && t.Decl.Signed {
 		want++
 	}
 	c := ""
-	if !m.unnamed[d] {
+	if !m.unnamed[d.C] {
 		c = "BITS(" + typeOf(d) + ", " + f.C + ")"
 	}
-	m.add(subject, "bits"+in, want, c, "proofBits((*"+d.Go+")."+f.Go+", (*"+d.Go+").Set"+f.Go+")")
+	function := "proofBits"
+	if isBool(f.Type) {
+		function = "proofBool"
+	}
+	m.add(subject, "bits"+in, want, c, function+"((*"+d.Go+")."+f.Go+", (*"+d.Go+").Set"+f.Go+")")
+}
+
+func isBool(t *model.Type) bool {
+	for t.Kind == model.Named && t.Decl.Underlying != nil {
+		t = t.Decl.Underlying
+	}
+	return t.Go == "bool"
 }
 
 // offset is the C expression of a member's offset in d. Where C has no name for
 // d, it is counted from d's first member.
 func (m *measurer) offset(d *model.Decl, member string) string {
 	at := "offsetof(" + typeOf(d) + ", " + member + ")"
-	if m.unnamed[d] {
+	if m.unnamed[d.C] {
 		at += " - offsetof(" + typeOf(d) + ", " + first(d) + ")"
 	}
 	return at
@@ -321,7 +344,10 @@ func zero(typ string) string { return "*new(" + typ + ")" }
 
 // value is a Go expression of a member.
 func value(d *model.Decl, f *model.Field) string {
-	if d.Kind == model.Union {
+	switch {
+	case d.Apart(f):
+		return "new(" + d.Go + ")." + f.Go + "()"
+	case d.Kind == model.Union:
 		return "*new(" + d.Go + ")." + f.Go + "()"
 	}
 	return d.Go + "{}." + f.Go

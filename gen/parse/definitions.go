@@ -13,8 +13,10 @@ import (
 // system alone and takes no notice of packing, so that layouts are made here.
 type definition struct {
 	on        [len(systems)]layout
-	byPointer string // why C's way to pass it by value is not known, "" where it is
-	err       error  // why its layout is not known
+	differs   [len(systems)]bool // from the first one, also inside of members
+	unlike    bool               // the front end, or a system, has another layout
+	byPointer string             // why C's way to pass it by value is not known, "" where it is
+	err       error              // why its layout is not known
 }
 
 // definitions lays out all records that the headers define, in their order.
@@ -97,11 +99,17 @@ func (u *unit) lay(def *definition, t record, own mark, marks []mark) {
 			if f.IsBitfield() && align != size {
 				def.err = fmt.Errorf("unhandled bit field %s of a type that is aligned to %d", f.Name(), align)
 			}
-			if in := u.definitionOf(f.Type()); in != nil && in.byPointer != "" {
-				def.byPointer = "of a member: " + in.byPointer
+			if in := u.definitionOf(f.Type()); in != nil {
+				def.differs[i] = def.differs[i] || in.differs[i]
+				def.unlike = def.unlike || in.unlike
+				if in.byPointer != "" {
+					def.byPointer = "of a member: " + in.byPointer
+				}
 			}
 		}
 		def.on[i] = s.lay(members, union, own.aligned, u.packs.align)
+		def.differs[i] = def.differs[i] || !def.on[i].same(def.on[0])
+		def.unlike = def.unlike || def.differs[i] || def.on[i].size != t.Size() || def.on[i].align != int64(t.Align())
 		if natural := s.lay(plain, union, own.aligned, 0); def.byPointer == "" && !natural.same(def.on[i]) {
 			def.byPointer = "it is packed, or its members are aligned"
 		}

@@ -46,6 +46,8 @@ func TestUnhandled(t *testing.T) {
 		{"number of another size", "typedef int CUx __attribute__((mode(DI)));", "unhandled attribute mode"},
 		{"member of no size", "struct CUx { int a; struct {} b; };", "struct CUx.b: unhandled member of no size"},
 		{"aligned pointer", "struct CUx { int *__attribute__((aligned(16))) p; };", "struct CUx: unhandled attribute inside of"},
+		{"length by a layout that systems have in two ways", "struct CUx { char a; int b : 3; };\nstruct CUy { char pad[64 - sizeof(struct CUx)]; };", "cuda/cuda.h:3:1: unhandled sizeof: CUx has another layout on some system"},
+		{"value by a layout that the front end has otherwise", "typedef struct { char a; int b; } __attribute__((packed)) CUx;\ntypedef CUx CUz;\nenum { CU_A = sizeof(CUz) };", "cuda/cuda.h:4:1: unhandled sizeof: CUz has another layout on some system"},
 		{"unknown type", "int cuTake(size_of_nothing n);", `name that header in "before" of the row`},
 		{"included header that is not there", "#include <nowhere.h>", "include file not found: <nowhere.h>"},
 		{"plain name of nothing", "#ifndef __CUDA_API_VERSION_INTERNAL\n#define cuTake cuTake_v2\nint cuTake(void);\n#endif", "plain name cuTake maps to cuTake_v2, which the internal parse does not declare"},

@@ -143,16 +143,19 @@ func (l *layer) placeMicrosoft(m *member, wanted int64, last bool) int64 {
 	return at
 }
 
-// open closes the open unit and, for a bit field, opens one. That is aligned as its type if the
-// unit before was not of a type of the same size.
+// open closes the open unit and, for a bit field, opens one. Only what is not packed is aligned
+// as its type, and a bit field only if the unit before is not of a type of the same size.
 func (l *layer) open(m *member, wanted int64) {
 	before := l.unit
+	if before != nil && l.at%wanted == 0 {
+		wanted = 1 // the alignment that a declaration asks for counts from the end of the bits
+	}
 	l.at += l.free
 	l.unit, l.free = nil, 0
 	if m.bitField && m.bits == 0 && before == nil {
 		return
 	}
-	if m.bitField && !m.packed && (before == nil || before.size != m.size) {
+	if !m.packed && (!m.bitField || before == nil || before.size != m.size) {
 		wanted = max(wanted, l.limited(8*m.align))
 	}
 	l.at = roundUp(l.at, wanted)

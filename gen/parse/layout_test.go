@@ -63,6 +63,63 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
+// TestMacrosOfLayouts: a macro has a value where the layout that it depends on is the same
+// everywhere, and known to the front end.
+func TestMacrosOfLayouts(t *testing.T) {
+	const packed = "typedef struct { char a; int b; } __attribute__((packed)) CUx;\n"
+	const plain = "typedef struct { char a; int b; } CUx;\n"
+	const pasted = "#define CU_VERSION(name) (sizeof(CU ## name) | 1 << 24)\n"
+	for _, tt := range []struct{ name, declarations, want string }{
+		{"plain", plain + "#define CU_A sizeof(CUx)", "8"},
+		{"packed", packed + "#define CU_A sizeof(CUx)", ""},
+		{"through another macro", packed + "#define CU_B sizeof(CUx)\n#define CU_A (CU_B + 1)", ""},
+		{"packed, of another type", packed + "#define CU_A sizeof(int)", "4"},
+		{"pasted name of a plain record", plain + pasted + "#define CU_A CU_VERSION(x)", "16777224"},
+		{"pasted name beside a packed record", packed + pasted + "#define CU_A CU_VERSION(x)", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, c := range parsed(t, tt.declarations).Consts {
+				if c.C == "CU_A" {
+					assert.Equal(t, tt.want, c.Value)
+					return
+				}
+			}
+			assert.Fail(t, "no CU_A")
+		})
+	}
+}
+
+// TestByPointer: functions that take or return a record by value are bound where C passes it
+// as the package does, and left out with a reason where not.
+func TestByPointer(t *testing.T) {
+	for _, tt := range []struct{ name, record, want string }{
+		{"plain", "{ char a; int b; }", ""},
+		{"bit fields", "{ int a : 3; int b : 4; }", ""},
+		{"aligned to a word", "{ char a; } __attribute__((aligned(8)))", ""},
+		{"packing that changes nothing", "{ int a; int b; } __attribute__((packed, aligned(4)))", ""},
+		{"aligned", "{ long long words[16]; } __attribute__((aligned(128)))", "it is aligned to 128 bytes, and arguments to 8"},
+		{"packed", "{ char a; int b; } __attribute__((packed))", "it is packed, or its members are aligned"},
+		{"aligned member", "{ char a; char b __attribute__((aligned(4))); }", "it is packed, or its members are aligned"},
+		{"bits without a name", "{ int a : 3; int : 3; int b : 3; }", "it has bit fields without a name"},
+		{"another size on Windows", "{ char a; int b : 3; }", "its size differs between Linux on amd64, Linux on arm64 and Windows"},
+		{"a packed one inside", "{ int x; struct { char a; int b; } __attribute__((packed)) in[2]; }", "of a member: it is packed, or its members are aligned"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := parsed(t, "typedef struct "+tt.record+" CUx;\nint cuTake(int a, CUx x);\nCUx cuGive(void);\nint cuPoint(CUx *x);")
+			var symbols, left []string
+			for _, f := range a.Funcs {
+				symbols = append(symbols, f.Symbol)
+			}
+			bound := []string{"cuTake", "cuGive", "cuPoint"}
+			if tt.want != "" {
+				bound, left = bound[2:], []string{"cuTake passes CUx by value: " + tt.want, "cuGive passes CUx by value: " + tt.want}
+			}
+			assert.Equal(t, bound, symbols)
+			assert.Equal(t, left, a.LeftOut)
+		})
+	}
+}
+
 // TestPackingPragmas: each counts from its line on, also in other headers and inside of records.
 func TestPackingPragmas(t *testing.T) {
 	for _, tt := range []struct{ name, declarations, want string }{

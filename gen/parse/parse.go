@@ -114,6 +114,7 @@ type unit struct {
 	leftOut  map[string]bool           // those that cannot be called from Go
 	reasons  []string                  // why
 	defined  map[*cc.Field]*definition // records, by their first member
+	unlike   map[string]bool           // names of records with another layout than the front end and all systems have
 	packs    packs
 
 	ownAlias map[string]bool // second names of types in the row's own headers
@@ -127,7 +128,7 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 	if err != nil {
 		return nil, err
 	}
-	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
+	u := &unit{row: row, ast: ast, files: files, decls: map[string]*model.Decl{}, handles: map[string]*model.Decl{}, nested: map[*model.Decl][]*model.Decl{}, members: map[string]*string{}, foreign: map[*model.Decl]bool{}, declared: map[string]bool{}, leftOut: map[string]bool{}, defined: map[*cc.Field]*definition{}, unlike: map[string]bool{}, opaque: map[string]bool{}, ownAlias: map[string]bool{}}
 	u.definitions()
 	return u, nil
 }
@@ -169,7 +170,11 @@ func (u *unit) walk() error {
 			continue
 		}
 		u.file = path.Base(d.Position().Filename)
-		if err := u.external(d); err != nil {
+		err := u.measured(d)
+		if err == nil {
+			err = u.external(d)
+		}
+		if err != nil {
 			return fmt.Errorf("%v: %w", d.Position(), err)
 		}
 	}

@@ -3,6 +3,7 @@ package parse
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -257,6 +258,9 @@ func (u *unit) macros(a *model.API) error {
 			continue
 		}
 		c, err := constant(m, all)
+		if u.measuredMacro(m) {
+			err = errors.New("it depends on a layout")
+		}
 		if err != nil && u.row.Own != nil {
 			a.Dropped = append(a.Dropped, name)
 			continue

@@ -2,7 +2,6 @@ package parse
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +19,9 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 			return nil, fmt.Errorf("%s: %w", name, def.err)
 		}
 		d.ByPointer = def.byPointer
+		if def.unlike {
+			u.unlike[name], u.unlike[d.Tag] = true, true
+		}
 	}
 	switch t := t.(type) {
 	case *cc.EnumType:
@@ -97,7 +99,7 @@ func (u *unit) fields(d *model.Decl, t record) error {
 	if def == nil {
 		return nil
 	}
-	places, differs := [len(systems)][]model.Place{}, [len(systems)]bool{}
+	places := [len(systems)][]model.Place{}
 	for i := range t.NumFields() {
 		f := t.FieldByIndex(i)
 		if f.IsFlexibleArrayMember() {
@@ -123,7 +125,6 @@ func (u *unit) fields(d *model.Decl, t record) error {
 		for s := range systems {
 			at := def.on[s].at[i]
 			places[s] = append(places[s], model.Place{Offset: at / 8, Bit: at % 8})
-			differs[s] = differs[s] || f.Name() == "" && ft.Decl.On(systems[s].name) != ft.Decl
 		}
 		field := &model.Field{C: f.Name(), Type: ft, Place: places[0][len(d.Fields)]}
 		if f.IsBitfield() {
@@ -135,7 +136,7 @@ func (u *unit) fields(d *model.Decl, t record) error {
 		}
 	}
 	for s, l := range def.on {
-		if differs[s] || l.size != d.Size || l.align != d.Align || !slices.Equal(places[s], places[0]) {
+		if def.differs[s] {
 			d.Elsewhere = append(d.Elsewhere, model.Layout{System: systems[s].name, Size: l.size, Align: l.align, Places: places[s]})
 		}
 	}

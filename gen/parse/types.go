@@ -41,9 +41,11 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 		if target.C == "struct "+name || target.C == "union "+name || target.C == "enum "+name {
 			target.C = name // a typedef that repeats the tag
 			u.decls[name] = target
+			u.alike(name, target.Tag)
 			return nil
 		}
 		u.decls[name] = target
+		u.alike(name, target.C)
 		u.aliases = append(u.aliases, &model.Alias{C: name, Target: target.C})
 		u.ownAlias[name] = u.owns(u.file)
 		return nil
