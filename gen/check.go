@@ -169,7 +169,9 @@ func (c *checker) Import(path string) (*types.Package, error) {
 
 // load returns nil where the package cannot be read.
 func (c *checker) load(path string) *types.Package {
-	in, err := gobuild.Default.Import(path, c.dir, gobuild.FindOnly)
+	finder := gobuild.Default
+	finder.Dir = existing(c.dir)
+	in, err := finder.Import(path, finder.Dir, gobuild.FindOnly)
 	if err != nil {
 		return nil
 	}
@@ -191,4 +193,16 @@ func (c *checker) load(path string) *types.Package {
 	config := types.Config{Importer: c, FakeImportC: true, IgnoreFuncBodies: true, Error: func(error) {}}
 	p, _ := config.Check(path, fset, parsed, nil) // its own errors are not of this package
 	return p
+}
+
+// existing is the innermost folder on the way to dir that is there.
+func existing(dir string) string {
+	abs, err := filepath.Abs(dir)
+	for err == nil {
+		if info, err := os.Stat(abs); err == nil && info.IsDir() || abs == filepath.Dir(abs) {
+			return abs
+		}
+		abs = filepath.Dir(abs)
+	}
+	return dir
 }
