@@ -38,6 +38,7 @@ var goldens = []struct {
 	{"callback", "driver", []string{"zthing.go", "zprotos.h", "ztypes.h"}, ""},
 	{"constant", "driver", []string{"zconsts.go"}, ""},
 	{"aligned", "driver", []string{"zstructs.go", "ztypes.h"}, ""},
+	{"bits", "driver", []string{"zstructs.go", "zstructs_other.go", "zstructs_linux_arm64.go", "zstructs_windows.go", "ztypes.h"}, ""},
 	{"doxygen", "driver", []string{"zthing.go", "zstructs.go"}, "header"},
 	{"chapter", "driver", []string{"ztwowords.go", "zbox.go", "zboxdeprecated.go", "zdriver.go"}, ""},
 }

@@ -1,6 +1,9 @@
 package emit
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/dave/jennifer/jen"
 
 	"github.com/cudabind/cudabind/gen/model"
@@ -27,23 +30,31 @@ func (e *emitter) records() error {
 	if err := e.save("zstructs.go", f); err != nil || len(apart) == 0 {
 		return err
 	}
-	for _, file := range []struct{ name, system, build string }{
-		{"zstructs_linux_arm64.go", "linux_arm64", ""},
-		{"zstructs_windows.go", "windows_amd64", ""},
-		{"zstructs_other.go", "linux_amd64", "//go:build !windows && !(linux && arm64)"},
+	others := "//go:build "
+	for _, l := range []struct{ system, file, others string }{
+		{"linux_arm64", "zstructs_linux_arm64.go", "!(linux && arm64)"}, {"windows_amd64", "zstructs_windows.go", "!windows"},
 	} {
-		f := e.file()
-		if file.build != "" {
-			f.HeaderComment(file.build)
+		if !slices.ContainsFunc(apart, func(d *model.Decl) bool { return d.On(l.system) != d }) {
+			continue
 		}
-		for _, d := range apart {
-			record(f, d.On(file.system))
-		}
-		if err := e.save(file.name, f); err != nil {
+		if err := e.recordsOn(l.system, l.file, "", apart); err != nil {
 			return err
 		}
+		others += l.others + " && "
 	}
-	return nil
+	return e.recordsOn("linux_amd64", "zstructs_other.go", strings.TrimSuffix(others, " && "), apart)
+}
+
+// recordsOn prints records as a system lays them out.
+func (e *emitter) recordsOn(system, file, build string, records []*model.Decl) error {
+	f := e.file()
+	if build != "" {
+		f.HeaderComment(build)
+	}
+	for _, d := range records {
+		record(f, d.On(system))
+	}
+	return e.save(file, f)
 }
 
 // note adds the helpers that the methods of a record call.
@@ -173,6 +184,9 @@ func copied(f *jen.File, d *model.Decl, m *model.Field) {
 	value := bytes(jen.Qual("unsafe", "Pointer").Call(jen.Op("&").Id("v")))
 	member := bytes(place(m.Offset))
 	f.Commentf("// %s is the member %s, which C packs.", m.Go, m.C)
+	if m.Type.HasPointer() {
+		f.Comment("// Go's garbage collector does not look there: keep what it points to alive.")
+	}
 	moreDocs(f, m)
 	f.Func().Params(jen.Id("u").Op("*").Id(d.Go)).Id(m.Go).Params().Params(jen.Id("v").Add(goType(m.Type))).Block(
 		value.Clone().Op("=").Add(member),

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // A Place is where a member lies in a record: so many bytes behind its start, and of a bit
 // field so many bits behind these.
 type Place struct{ Offset, Bit int64 }
@@ -65,4 +67,19 @@ func (t *Type) GoAlign() int64 {
 func (d *Decl) Apart(f *Field) bool {
 	align := f.Type.GoAlign()
 	return f.Bits > 0 || f.Offset%align != 0 || d.Align%align != 0
+}
+
+// HasPointer tells whether a value of the type holds a pointer in Go.
+func (t *Type) HasPointer() bool {
+	switch {
+	case t.Kind == Pointer:
+		return t.Go == ""
+	case t.Kind == Array:
+		return t.Elem.HasPointer()
+	case t.Is(Struct), t.Is(Union):
+		return slices.ContainsFunc(t.Decl.Fields, func(f *Field) bool { return f.Type.HasPointer() })
+	case t.Is(Second):
+		return t.Decl.Underlying.HasPointer()
+	}
+	return false
 }
