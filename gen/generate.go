@@ -27,10 +27,11 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := includeFolder(c, row, stderr)
+	dirs, err := includeFolders(c, row, stderr)
 	if err != nil {
 		return nil, nil, err
 	}
+	dir := overlay(dirs)
 	api, err := parse.Row(dir, row)
 	if err != nil {
 		return nil, nil, err
@@ -66,6 +67,9 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	files, err = emit.Files(api, pkg)
 	if err == nil {
 		err = check(api, c.out, files)
+	}
+	if err == nil {
+		err = prove(api, c, dirs, stderr)
 	}
 	if err != nil {
 		return nil, nil, err

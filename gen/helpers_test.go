@@ -39,7 +39,7 @@ func include(tb testing.TB, declarations string, others map[string]string) strin
 
 // smallConfig generates from an include folder of our own.
 func smallConfig(include string) config {
-	return config{headers: include, api: "driver", pkg: "small", importPath: "example.com/small", docs: "own", partial: true}
+	return config{headers: include, api: "driver", pkg: "small", importPath: "example.com/small", docs: "own", cc: "none", partial: true}
 }
 
 // fetched is the folder of a pinned version's headers. It skips the test where

@@ -49,11 +49,12 @@ func using(row *model.Row, at map[string]string) (*model.Row, error) {
 	return &with, nil
 }
 
-// includeFolder is the folder of headers to read. Those of a pinned version are fetched when they
-// are not there.
-func includeFolder(c config, row *model.Row, stderr io.Writer) (fs.FS, error) {
+// includeFolders are the folders of headers to read, each on top of the next. Those of a pinned
+// version are fetched when they are not there.
+func includeFolders(c config, row *model.Row, stderr io.Writer) ([]string, error) {
 	if c.headers == "" {
-		return fetch(c, row, stderr)
+		cuda, err := fetch(c, row, stderr)
+		return []string{cuda}, err
 	}
 	main := "cuda.h"
 	if c.row != "" {
@@ -64,13 +65,10 @@ func includeFolder(c config, row *model.Row, stderr io.Writer) (fs.FS, error) {
 		return nil, err
 	}
 	if c.row == "" || c.cuda == "" {
-		return os.DirFS(dir), nil
+		return []string{dir}, nil
 	}
 	cuda, err := fetch(c, row, stderr)
-	if err != nil {
-		return nil, err
-	}
-	return overlay{os.DirFS(dir), cuda}, nil
+	return []string{dir, cuda}, err
 }
 
 // folderOf is the include folder that dir names.
@@ -88,16 +86,12 @@ func folderOf(dir, header string) (string, error) {
 }
 
 // fetch gets the headers of a pinned version.
-func fetch(c config, row *model.Row, stderr io.Writer) (fs.FS, error) {
+func fetch(c config, row *model.Row, stderr io.Writer) (string, error) {
 	release, err := lookup(c, row)
 	if err != nil {
-		return nil, fmt.Errorf("%w; for another version name an include folder with -headers", err)
+		return "", fmt.Errorf("%w; for another version name an include folder with -headers", err)
 	}
-	dir, err := release.Fetch(context.Background(), stderr)
-	if err != nil {
-		return nil, err
-	}
-	return os.DirFS(dir), nil
+	return release.Fetch(context.Background(), stderr)
 }
 
 // lookup is the pinned release for the versions that the command line asks for.
@@ -114,12 +108,12 @@ func lookup(c config, row *model.Row) (headers.Release, error) {
 	return release, err
 }
 
-// overlay is a folder of headers on top of another.
-type overlay []fs.FS
+// overlay is folders of headers on top of each other.
+type overlay []string
 
 func (o overlay) Open(name string) (fs.File, error) {
 	for _, folder := range o {
-		f, err := folder.Open(name)
+		f, err := os.DirFS(folder).Open(name)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}

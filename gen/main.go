@@ -33,6 +33,10 @@
 // A library that the generator does not know is bound by -row, a file with its row:
 // docs/upgrading.md lists the fields.
 //
+// With -headers, the layouts of records are compared with those of a C compiler, $CC or cc, if
+// there is one; -cc names another, such as x86_64-w64-mingw32-gcc for Windows, or none. gen says
+// what it has compared.
+//
 // gen prints on stderr what the package in -out has and the new one lacks.
 package main
 
@@ -68,7 +72,7 @@ type usageError struct{ error }
 
 // config is the command line.
 type config struct {
-	cuda, api, row, version, out, pkg, importPath, headers, docs, frozen, quirks string
+	cuda, api, row, version, out, pkg, importPath, headers, docs, frozen, quirks, cc string
 
 	uses map[string]string // import paths of packages that have types of other libraries, by API
 
@@ -125,6 +129,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of NVIDIA's headers")
 	fs.StringVar(&c.frozen, "frozen", "", "`file` that keeps what plain names mean; new names are added to it")
 	fs.StringVar(&c.quirks, "quirks", "", "`file` of further quirks, as JSON: what the header does not say of a declaration")
+	fs.StringVar(&c.cc, "cc", "", "C `compiler` to compare the layouts of records with, none for no comparison (default: $CC or cc, with -headers)")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return c, err

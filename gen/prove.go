@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +14,61 @@ import (
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/gen/parse"
 )
+
+// prove compares the layouts of a's records with those of a C compiler, and says on stderr
+// which, or why none. Layouts that differ are an error.
+func prove(a *model.API, c config, dirs []string, stderr io.Writer) error {
+	p := newLayoutProof(a)
+	if c.cc == "none" || c.cc == "" && c.headers == "" || len(p.numbers) == 0 {
+		return nil
+	}
+	words := strings.Fields(cmp.Or(c.cc, os.Getenv("CC"), "cc"))
+	if len(words) == 0 {
+		words = []string{"cc"}
+	}
+	cc := func(args ...string) *exec.Cmd { return exec.Command(words[0], append(words[1:], args...)...) }
+	system, wrong, err := p.run(a, cc, dirs)
+	switch {
+	case errors.Is(err, exec.ErrNotFound) && c.cc == "":
+		fmt.Fprintf(stderr, "gen: no layout was compared with C: there is no C compiler %s; -cc names another one\n", words[0])
+		return nil
+	case err != nil && c.cc == "":
+		fmt.Fprintf(stderr, "gen: no layout was compared with C: %s: %v\n", words[0], err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("-cc %s: %w", c.cc, err)
+	case len(wrong) > 0:
+		return fmt.Errorf("%s of %s lays records of %s out in another way: %s (-cc none writes the package nevertheless)", words[0], system, a.Header, strings.Join(wrong[:min(len(wrong), 5)], "; "))
+	}
+	fmt.Fprintf(stderr, "gen: all %d sizes, alignments and places of members are those that %s has for %s\n", len(p.numbers)+len(p.bits), words[0], system)
+	return nil
+}
+
+// run has a C compiler compile the file, in which includes are looked for in dirs.
+func (p *layoutProof) run(a *model.API, cc func(args ...string) *exec.Cmd, dirs []string) (system string, wrong []string, err error) {
+	stubs, err := os.MkdirTemp("", "gen-*")
+	if err != nil {
+		return "", nil, err
+	}
+	defer os.RemoveAll(stubs)
+	if err := os.CopyFS(stubs, parse.Stubs()); err != nil {
+		return "", nil, err
+	}
+	var flags []string
+	if a.Row.Internal == "" { // others hide second names of types
+		flags = append(flags, "-D__CUDA_API_VERSION_INTERNAL")
+	}
+	for _, dir := range append(dirs, stubs) {
+		flags = append(flags, "-I"+dir)
+	}
+	object, err := p.object(cc, slices.Concat(a.Row.Before, a.HeaderNames()), flags...)
+	if err != nil {
+		return "", nil, err
+	}
+	return p.compare(object)
+}
 
 // A proof of layouts is a C file that a C compiler makes an object file of. The numbers are
 // read from its data, so that the compiler may be one for another system.
@@ -191,9 +246,8 @@ func (p *layoutProof) object(cc func(args ...string) *exec.Cmd, headers []string
 	}
 	cmd := cc(append(flags, "-w", "-O0", "-c", "-o", object, source)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return nil, fmt.Errorf("%w: %s", err, line)
 	}
 	return os.ReadFile(object)
 }
-
-var _ = io.Discard

@@ -165,14 +165,6 @@ func words(t *Type, at int64) (moves []Move) {
 	return moves
 }
 
-// onStack puts words on the stack.
-func (a *assignment) onStack(t *Type, moves []Move) {
-	if t.Align > Slot && len(a.stack)%2 == 1 {
-		a.stack = append(a.stack, Move{Size: Slot})
-	}
-	a.stack = append(a.stack, moves...)
-}
-
 // System V, amd64: a type of at most two words is in registers, word by word, if all fit.
 
 // inFloats tells of each word of a type whether it is of floats alone; nil for types that
@@ -202,7 +194,7 @@ func placeSysV(a *assignment, t *Type, at int64) {
 		}
 	}
 	if kinds == nil || len(a.ints)+len(kinds)-floats > a.abi.Ints || len(a.plan.Floats)+floats > a.abi.Floats {
-		a.onStack(t, moves)
+		a.stack = append(a.stack, moves...)
 		return
 	}
 	for i, m := range moves {
@@ -258,7 +250,7 @@ func placeARM64(a *assignment, t *Type, at int64) {
 			for len(a.plan.Floats) < a.abi.Floats {
 				a.plan.Floats = append(a.plan.Floats, Move{Size: Slot})
 			}
-			a.onStack(t, words(t, at))
+			a.stack = append(a.stack, words(t, at)...)
 			return
 		}
 		for _, l := range floats {
@@ -269,11 +261,9 @@ func placeARM64(a *assignment, t *Type, at int64) {
 	moves := words(t, at)
 	if t.Size > 2*Slot {
 		moves = []Move{{at, t.Size, Copied}}
-	} else if t.Align > Slot && len(a.ints)%2 == 1 {
-		a.ints = append(a.ints, Move{Size: Slot})
 	}
 	if a.full = a.full || len(a.ints)+len(moves) > a.abi.Ints; a.full {
-		a.onStack(t, moves)
+		a.stack = append(a.stack, moves...)
 		return
 	}
 	a.ints = append(a.ints, moves...)

@@ -90,9 +90,10 @@ func (u *unit) lay(def *definition, t record, own mark, marks []mark) {
 		for j, m := range marks {
 			f := t.FieldByIndex(j)
 			size, align := u.measure(f.Type(), i)
-			plain[j] = member{size: size, align: align, named: f.Name() != "", bitField: f.IsBitfield(), bits: f.ValueBits()}
+			_, natural := u.natural(f.Type(), i)
+			plain[j] = member{size: size, align: natural, named: f.Name() != "", bitField: f.IsBitfield(), bits: f.ValueBits()}
 			members[j] = plain[j]
-			members[j].packed, members[j].own = m.packed || own.packed, m.aligned
+			members[j].align, members[j].packed, members[j].own = align, m.packed || own.packed, m.aligned
 			if f.IsBitfield() && f.Name() == "" {
 				def.byPointer = "it has bit fields without a name"
 			}
@@ -145,20 +146,28 @@ func (u *unit) size(t cc.Type) int64 {
 	return size
 }
 
-// measure is the size and the alignment of a type on a system.
-func (u *unit) measure(t cc.Type, system int) (size, align int64) {
+// natural is the size and the alignment of a type on a system, as long as no typedef gives it
+// another alignment.
+func (u *unit) natural(t cc.Type, system int) (size, align int64) {
 	switch d := u.definitionOf(t); {
 	case t.Kind() == cc.Array:
-		size, align = u.measure(t.(*cc.ArrayType).Elem(), system)
-		size *= t.(*cc.ArrayType).Len()
+		size, align = u.natural(t.(*cc.ArrayType).Elem(), system)
+		return size * t.(*cc.ArrayType).Len(), align
 	case d != nil:
-		size, align = d.on[system].size, d.on[system].align
+		return d.on[system].size, d.on[system].align
 	case t.Kind() == cc.Struct, t.Kind() == cc.Union:
-		size, align = t.Size(), int64(t.Align())
+		return t.Size(), int64(t.Align())
 	case t.Kind() == cc.ComplexFloat:
-		size, align = t.Size(), t.Size()/2
-	default:
-		size, align = t.Size(), max(min(t.Size(), 8), 1)
+		return t.Size(), t.Size() / 2
+	}
+	return t.Size(), max(min(t.Size(), 8), 1)
+}
+
+// measure is the size and the alignment of a type on a system.
+func (u *unit) measure(t cc.Type, system int) (size, align int64) {
+	size, align = u.natural(t, system)
+	if a, ok := t.(*cc.ArrayType); ok {
+		_, align = u.measure(a.Elem(), system)
 	}
 	if td := t.Typedef(); td != nil {
 		if a := td.Type().Attributes(); a != nil && a.Aligned() > 0 {

@@ -100,12 +100,13 @@ func TestByPointer(t *testing.T) {
 		{"aligned", "{ long long words[16]; } __attribute__((aligned(128)))", "it is aligned to 128 bytes, and arguments to 8"},
 		{"packed", "{ char a; int b; } __attribute__((packed))", "it is packed, or its members are aligned"},
 		{"aligned member", "{ char a; char b __attribute__((aligned(4))); }", "it is packed, or its members are aligned"},
+		{"member of an aligned number", "{ char a; CUeight b; }", "it is packed, or its members are aligned"},
 		{"bits without a name", "{ int a : 3; int : 3; int b : 3; }", "it has bit fields without a name"},
 		{"another size on Windows", "{ char a; int b : 3; }", "its size differs between Linux on amd64, Linux on arm64 and Windows"},
 		{"a packed one inside", "{ int x; struct { char a; int b; } __attribute__((packed)) in[2]; }", "of a member: it is packed, or its members are aligned"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := parsed(t, "typedef struct "+tt.record+" CUx;\nint cuTake(int a, CUx x);\nCUx cuGive(void);\nint cuPoint(CUx *x);")
+			a := parsed(t, "typedef int CUeight __attribute__((aligned(8)));\ntypedef struct "+tt.record+" CUx;\nint cuTake(int a, CUx x);\nCUx cuGive(void);\nint cuPoint(CUx *x);")
 			var symbols, left []string
 			for _, f := range a.Funcs {
 				symbols = append(symbols, f.Symbol)
