@@ -34,7 +34,7 @@ func TestUsage(t *testing.T) {
 	t.Run("help", func(t *testing.T) {
 		var out bytes.Buffer
 		assert.ErrorIs(t, run([]string{"-h"}, &out), flag.ErrHelp)
-		for _, name := range []string{"-cuda version", "-api API", "-out folder", "-package name", "-headers folder", "-docs", "-frozen file", "-quirks file", "-import path"} {
+		for _, name := range []string{"-cuda version", "-api API", "-out folder", "-package name", "-headers folder", "-docs", "-frozen file", "-quirks file", "-import path", "-cc compiler"} {
 			assert.Contains(t, out.String(), name)
 		}
 	})

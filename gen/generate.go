@@ -51,6 +51,9 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	for _, reason := range api.LeftOut {
 		fmt.Fprintf(stderr, "gen: left out: %s\n", reason)
 	}
+	if longs := model.Longs(api); len(longs) > 0 {
+		fmt.Fprintf(stderr, "gen: otherwise in C on Windows, where long has 32 bits: %s\n", list(longs))
+	}
 	other, err := otherAPI(dir, api.Row)
 	if err != nil {
 		return nil, nil, err
