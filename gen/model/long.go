@@ -43,5 +43,5 @@ func (t *Type) HasLong() bool {
 			}
 		}
 	}
-	return t.Kind == Basic && (t.C == "long" || t.C == "unsigned long")
+	return t.Kind == Basic && !t.Fixed && (t.C == "long" || t.C == "unsigned long")
 }

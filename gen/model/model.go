@@ -212,6 +212,7 @@ type Type struct {
 	Size  int64
 	Align int64
 	Decl  *Decl // Named
+	Fixed bool  // Basic: of this size on all systems, whatever C says
 }
 
 // Is tells whether t is the Decl kind k.

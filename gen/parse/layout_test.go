@@ -121,6 +121,15 @@ func TestByPointer(t *testing.T) {
 	}
 }
 
+// TestPlainNameOfLeftOut: a name that the header gives such a function is left out too.
+func TestPlainNameOfLeftOut(t *testing.T) {
+	a := parsed(t, "typedef struct { char a; int b; } __attribute__((packed)) CUx;\n#define cuTake cuTake_v2\nint cuTake(CUx x);\n#define cuGive cuTake_v2")
+	assert.Empty(t, a.Funcs)
+	assert.Empty(t, a.Aliases)
+	assert.Len(t, a.Consts, 1, "CUDA_VERSION")
+	assert.Len(t, a.LeftOut, 1)
+}
+
 // TestPackingPragmas: each counts from its line on, also in other headers and inside of records.
 func TestPackingPragmas(t *testing.T) {
 	for _, tt := range []struct{ name, declarations, want string }{

@@ -221,6 +221,9 @@ func (u *unit) macros(a *model.API) error {
 	for _, f := range a.Funcs {
 		isFunc[f.Symbol] = true
 	}
+	for symbol := range u.leftOut {
+		isFunc[symbol] = true
+	}
 	for _, m := range u.sortedMacros() {
 		name := m.Name.SrcStr()
 		repl := m.ReplacementList()
@@ -232,7 +235,7 @@ func (u *unit) macros(a *model.API) error {
 		}
 		if len(repl) == 1 {
 			target := repl[0].SrcStr()
-			if isFunc[target] && !isFunc[name] && !plain[name] && u.row.Own != nil {
+			if isFunc[target] && !u.leftOut[target] && !isFunc[name] && !plain[name] && u.row.Own != nil {
 				a.Aliases = append(a.Aliases, &model.Alias{C: name, Target: target, Func: true})
 				plain[name] = true
 			}

@@ -72,6 +72,9 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 	if err != nil {
 		return err
 	}
+	if td := d.DeclarationSpecifiers.Type().Typedef(); td != nil {
+		_, under.Fixed = model.BasicName(td.Name())
+	}
 	u.add(&model.Decl{Kind: model.Scalar, C: name, Comment: comment, Underlying: under, Size: t.Size(), Align: int64(t.Align())})
 	return nil
 }
