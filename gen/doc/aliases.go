@@ -4,7 +4,7 @@ package doc
 // The words here are ours.
 var aliases = map[string]string{
 	"notefnerr":                                  "Note: it may also return the error of earlier work.",
-	"note_init_rt":                               "Note: like most runtime functions, it sets up the device's primary context if that has not happened yet, and may return what that returns.",
+	"note_init_rt":                               "Note: like most runtime functions, it sets up the device's primary context if that has not happened yet, and may then return cudaErrorInitializationError, cudaErrorInsufficientDriver or cudaErrorNoDevice.",
 	"note_callback":                              "Note: a host function or stream callback must not call it; it may then return cudaErrorNotPermitted.",
 	"note_sync":                                  "Note: the call may wait for the work, as the rules for synchronous copies say.",
 	"note_async":                                 "Note: the call only enqueues the work, as far as the rules for asynchronous copies allow.",

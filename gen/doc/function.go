@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,40 +91,62 @@ func (w *writer) params(f *model.Func, e *entry) []item {
 // errors lists what a function returns: first the codes that mean something
 // special here, then the others that the header names.
 func (w *writer) errors(c *comment, f *model.Func, e *entry) {
-	var special []item
-	named := map[string]bool{w.api.Row.Success: true}
-	for _, i := range e.errors {
-		code := w.links.code(forAPI(i.name, w.api.Row.API))
-		if code == "" {
-			continue // this version has no such code
-		}
-		named[code] = true
-		special = append(special, item{"[" + model.GoName(code) + "]", i.text})
-	}
-	var others []string
-	codes := statusCodes(w.api)
-	for _, r := range references(f.Comment).returns {
-		isCode := slices.ContainsFunc(codes, func(c *model.Const) bool { return c.C == r })
-		if l := w.links.own(r); isCode && !named[r] {
-			others = append(others, l)
-		}
-	}
-	earlier := ""
-	if openings[w.api.Row.API].earlier {
-		earlier = ", or the error of earlier work"
-	}
-	switch rest := strings.Join(others, ", "); {
-	case !f.Result.Is(model.Enum) && (f.Result.Kind != model.Named || !f.Result.Decl.Error):
+	if !f.Result.Is(model.Enum) && (f.Result.Kind != model.Named || !f.Result.Decl.Error) {
 		c.text("The error says that the function could not be called.")
-	case len(special) == 0 && rest == "":
-	case len(special) == 0:
-		c.text("Returns nil, " + rest + earlier + ".")
-	default:
-		c.items("Errors", special)
-		if rest != "" {
-			c.text("Also " + rest + earlier + ".")
+		return
+	}
+	var special []item
+	for _, i := range e.errors {
+		if code := w.links.code(forAPI(i.name, w.api.Row.API)); code != "" { // else this version has no such code
+			special = append(special, item{w.links.own(code), i.text})
 		}
 	}
+	rest := strings.Join(w.unsaid(e, w.codes(f)), ", ")
+	if openings[w.api.Row.API].earlier && rest != "" {
+		rest += ", or the error of earlier work"
+	}
+	c.items("Errors", special)
+	switch {
+	case rest == "":
+	case len(special) == 0:
+		c.text("Returns nil, " + rest + ".")
+	default:
+		c.text("Also " + rest + ".")
+	}
+	if codes := w.unsaid(e, setUp(f.Comment)); len(codes) > 0 {
+		c.text("A call that has to set up the runtime may also return " + alternatives(codes) + ".")
+	}
+}
+
+// codes are the codes for failures that the header names for a function.
+func (w *writer) codes(f *model.Func) []string {
+	return slices.DeleteFunc(references(f.Comment).returns, func(name string) bool {
+		return !w.links.status[name] || name == w.api.Row.Success
+	})
+}
+
+// unsaid links to those of the codes that an entry says nothing of.
+func (w *writer) unsaid(e *entry, codes []string) []string {
+	said := map[string]bool{}
+	for _, i := range e.errors {
+		said[w.links.code(forAPI(i.name, w.api.Row.API))] = true
+	}
+	var out []string
+	for _, code := range codes {
+		if !said[code] {
+			out = append(out, w.links.own(code))
+		}
+	}
+	return out
+}
+
+// alternatives joins names to "a, b or c".
+func alternatives(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 func (w *writer) see(c *comment, f *model.Func, name string) {
@@ -157,18 +180,36 @@ func (w *writer) variant(f *model.Func, base, thread string) []string {
 	}
 	c.text(f.Go + " " + summary)
 	c.code(f.Prototype())
-	switch main := w.main[base]; {
+	main := w.main[base]
+	switch {
 	case thread != "":
 		c.text(fmt.Sprintf("It is the variant of [%s] for which stream 0 is the calling thread's own default stream, [%s], and not the legacy one.",
 			w.sameWithout(f, thread, main), w.api.Row.OwnQueue))
-	case w.isMeantBy(f.Symbol):
+	case w.isMeant(f.Symbol, base):
 		c.text(fmt.Sprintf("It is what [%s] means; see there.", main))
 	default:
 		c.text(fmt.Sprintf("It is another form of [%s], where the rest is said.", main))
+		if more := w.more(f, base); more != "" {
+			c.text("It may also return " + more + ".")
+		}
 	}
 	c.text(w.origin(f))
 	w.deprecated(c, f)
 	return c.done()
+}
+
+// more links to the codes that the header names for a variant, and not for the
+// function that programs call by the base name.
+func (w *writer) more(f *model.Func, base string) string {
+	e := cmp.Or(w.texts[base], &entry{})
+	codes := w.unsaid(e, w.codes(f))
+	for _, g := range w.api.Funcs {
+		if g.Go == w.main[base] || w.isMeant(g.Symbol, base) {
+			said := w.unsaid(e, w.codes(g))
+			codes = slices.DeleteFunc(codes, func(code string) bool { return slices.Contains(said, code) })
+		}
+	}
+	return strings.Join(codes, ", ")
 }
 
 // sameWithout is the function that a per-thread variant is the variant of.
@@ -182,8 +223,9 @@ func (w *writer) sameWithout(f *model.Func, thread, main string) string {
 	return main
 }
 
-func (w *writer) isMeantBy(symbol string) bool {
-	return slices.ContainsFunc(w.api.Aliases, func(al *model.Alias) bool { return al.Func && al.Target == symbol })
+// isMeant tells whether the plain name base means the function.
+func (w *writer) isMeant(symbol, base string) bool {
+	return slices.ContainsFunc(w.api.Aliases, func(al *model.Alias) bool { return al.Func && al.Target == symbol && al.C == base })
 }
 
 // callback says what may be passed as a callback: cgo was promised that no

@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"path"
 	"regexp"
 	"strings"
 
@@ -10,7 +11,8 @@ import (
 // links knows what a name in a comment can lead to: a declaration of the same
 // package, or one of the other API's published package.
 type links struct {
-	here    map[string]string // Go name, by C name
+	here    map[string]string // Go name, by C name; of another package's status codes with that package
+	status  map[string]bool   // C names of the status codes that functions return
 	there   map[string]bool   // C names of the other API
 	url     string            // of the other API's package, "" where none is published
 	codes   map[string]string // this API's status code, by the other's of the same number
@@ -25,11 +27,15 @@ type links struct {
 const published = "https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/"
 
 func newLinks(a, other *model.API, all map[string]*entry) *links {
-	l := &links{here: goNames(a), there: map[string]bool{}, dangling: map[string]bool{}, chapters: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{},
+	l := &links{here: goNames(a), status: map[string]bool{}, there: map[string]bool{}, dangling: map[string]bool{}, chapters: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{},
 		goNames: map[string]bool{"LibraryError": true, "SymbolError": true, "Open": true}}
 	for _, g := range l.here {
 		l.goNames[g] = true
 	}
+	for _, f := range a.Funcs { // the names that older symbols keep beside a plain name
+		l.goNames[f.Go] = true
+	}
+	l.statuses(a)
 	for _, d := range a.Decls {
 		if d.Align > 8 {
 			l.goNames["New"+d.Go] = true
@@ -58,6 +64,9 @@ func newLinks(a, other *model.API, all map[string]*entry) *links {
 	if name := other.Row.PackageFor(a.Version); name != "" {
 		l.url = published + name
 	}
+	if other.Row.Other != a.Row.API { // their codes have no numbers in common
+		return l
+	}
 	byValue := map[string]string{}
 	for _, c := range statusCodes(a) {
 		if byValue[c.Value] == "" {
@@ -75,6 +84,23 @@ func statusCodes(a *model.API) []*model.Const {
 		return d.Enumerators
 	}
 	return nil
+}
+
+// statuses collects the codes that a's functions return. Those of another package's type are
+// linked to there.
+func (l *links) statuses(a *model.API) {
+	for _, c := range statusCodes(a) {
+		l.status[c.C] = true
+	}
+	for _, f := range a.Funcs {
+		if f.Result.Kind != model.Named || !f.Result.Decl.Error || f.Result.Decl.Package == "" {
+			continue
+		}
+		for _, c := range f.Result.Decl.Enumerators {
+			l.status[c.C] = true
+			l.here[c.C] = path.Base(f.Result.Decl.Package) + "." + model.GoName(c.C)
+		}
+	}
 }
 
 // goNames are the Go names of a, by C name.

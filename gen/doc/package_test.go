@@ -13,7 +13,7 @@ import (
 // A package speaks of the runtime of its own major version.
 func TestPackageNamesItsRuntime(t *testing.T) {
 	for version, want := range map[string]string{"12.6": "cudart12.CudaStream_t(stream)", "13.5": "cudart13.CudaStream_t(stream)"} {
-		text := strings.Join(Package(&model.API{Row: model.RowOf("driver"), Header: "cuda.h", Version: version, Funcs: []*model.Func{{}}}, "driver"), " ")
+		text := strings.Join(Package(&model.API{Row: model.RowOf("driver"), Header: "cuda.h", Version: version, Funcs: []*model.Func{{Result: &model.Type{Kind: model.Void}}}}, "driver"), " ")
 		assert.Contains(t, text, want)
 		assert.Equal(t, 1, strings.Count(text, "cudart"), version)
 	}
@@ -26,7 +26,7 @@ func TestPrograms(t *testing.T) {
 	for api, program := range programs() {
 		row := model.RowOf(api)
 		require.NotNilf(t, row, "programs/%s.go is of no library", api)
-		a := &model.API{Row: row, Header: row.Headers[0], Version: "13.5", Funcs: []*model.Func{{}}}
+		a := &model.API{Row: row, Header: row.Headers[0], Version: "13.5", Funcs: []*model.Func{{Result: &model.Type{Kind: model.Void}}}}
 		text := strings.Join(Package(a, row.Package), "\n")
 		assert.Contains(t, text, "\n# Example\n\n"+program+"\n\n", api)
 		assert.Contains(t, program, row.Package+"."+model.GoName(row.Prefix), api)

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// refs are the names that a header's comment lists.
+// refs are the names that a header's comment lists, whatever they are of.
 type refs struct {
-	returns []string // status codes
-	see     []string // related functions
+	returns []string // status codes among them
+	see     []string // related functions among them
 }
 
 // announcement is how headers say that a later release will deprecate a
@@ -31,34 +31,47 @@ func announced(comment string) (successor string, ok bool) {
 }
 
 var (
-	command   = regexp.MustCompile(`^\s*[\\@](\w+)`)
-	reference = regexp.MustCompile(`(?:::|\b)(cu[a-zA-Z]\w+|CU[A-Z_]\w+|nvml[A-Z]\w+|NVML_\w+)`)
+	command   = regexp.MustCompile(`^[\\@](\w+)`)
+	inText    = regexp.MustCompile(`^[\\@](?:a|arg|b|c|e|em|li|link|p|ref)\b`) // commands that a section goes on after
+	arguments = regexp.MustCompile(`\([^)]*\)`)
+	reference = regexp.MustCompile(`[A-Za-z]\w*[A-Z_]\w*`)
 )
 
-// references reads the names after \return and \sa; nothing else of the text
-// is used.
+// references reads the names after \return, \retval and \sa; nothing else of
+// the text is used.
 func references(comment string) refs {
 	var r refs
 	section := ""
 	for line := range strings.Lines(comment) {
 		line = strings.TrimLeft(line, " \t*/!\u00a0")
-		if m := command.FindStringSubmatch(line); m != nil {
+		if m := command.FindStringSubmatch(line); m != nil && !inText.MatchString(line) {
 			section = m[1]
 		}
 		var to *[]string
 		switch section {
-		case "return", "returns":
+		case "return", "returns", "retval":
 			to = &r.returns
 		case "sa", "see":
-			to = &r.see
+			to, line = &r.see, arguments.ReplaceAllString(line, "")
 		default:
 			continue
 		}
-		for _, m := range reference.FindAllStringSubmatch(line, -1) {
-			if !slices.Contains(*to, m[1]) {
-				*to = append(*to, m[1])
+		for _, name := range reference.FindAllString(line, -1) {
+			if !slices.Contains(*to, name) {
+				*to = append(*to, name)
 			}
 		}
 	}
 	return r
 }
+
+// setUp are the codes of a runtime that cannot be set up, if a header's comment
+// bears the mark of functions that may have to do so. The headers lack its text.
+func setUp(comment string) []string {
+	if !initializes.MatchString(comment) {
+		return nil
+	}
+	return []string{"cudaErrorInitializationError", "cudaErrorInsufficientDriver", "cudaErrorNoDevice"}
+}
+
+var initializes = regexp.MustCompile(`[\\@]note_init_rt\b`)

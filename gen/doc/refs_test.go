@@ -22,6 +22,9 @@ func TestReferences(t *testing.T) {
 		{"see also", "/**\n * \\sa ::cuTake, cuGive,\n *  ::cudaGive\n */", nil, []string{"cuTake", "cuGive", "cudaGive"}},
 		{"other spellings", "/**\n * @returns cudaSuccess\n * @see cudaTake */", []string{"cudaSuccess"}, []string{"cudaTake"}},
 		{"each once", "/** \\sa cuTake, ::cuTake\n * \\sa cuTake */", nil, []string{"cuTake"}},
+		{"continued by a reference", "/**\n * \\return\n * - A_DONE if\n * \\a size is 0\n * - A_LOST\n * \\sa cuTake,\n * \\ref ::cuGive(cuBox_t box), cuPut */", []string{"A_DONE", "A_LOST"}, []string{"cuTake", "cuGive", "cuPut"}},
+		{"a code each", "/** \\retval A_DONE if so\n * \\retval A_LOST otherwise\n * \\param x cuNot */", []string{"A_DONE", "A_LOST"}, nil},
+		{"links", "/** \\return\n * - \\link #aResult A_DONE \\endlink */", []string{"aResult", "A_DONE"}, nil},
 		{"management library", "/** @return\n * - \\ref NVML_SUCCESS if so\n * @see nvmlTake */", []string{"NVML_SUCCESS"}, []string{"nvmlTake"}},
 		{"both", "/**\n * \\return ::CUDA_SUCCESS\n * \\sa cuTake\n * \\param x - cuNot\n */", []string{"CUDA_SUCCESS"}, []string{"cuTake"}},
 	} {
@@ -83,7 +86,6 @@ func FuzzReferences(f *testing.F) {
 			seen := map[string]bool{}
 			for _, name := range list {
 				assert.Contains(t, comment, name)
-				assert.Regexp(t, `^(cu|CU|nvml|NVML)`, name)
 				assert.False(t, seen[name], name)
 				seen[name] = true
 			}

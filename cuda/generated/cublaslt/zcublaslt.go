@@ -30,6 +30,12 @@ import (
 // choose the device, then call. Use the handle only while the same device is current. Any goroutine
 // may use it, and several may at once, since a handle has no settings that calls could change.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: CUDA cannot start; measured, there is no GPU or no
+//     driver, or the driver is too old. The log says which, see [CublasLtLoggerSetLevel]
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: there is too little memory
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: lightHandle is nil
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtCreate(lightHandle *CublasLtHandle_t) error {
 	args := &struct {
@@ -60,6 +66,10 @@ func CublasLtCreate(lightHandle *CublasLtHandle_t) error {
 // From Go: no other call may use the handle at this moment. Measured, nothing checks the handle: an
 // address that is none may be accepted without an error. Do not destroy a handle that belongs to a
 // cuBLAS handle.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: lightHandle is nil
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: the library is not set up
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtDestroy(lightHandle CublasLtHandle_t) error {
@@ -189,6 +199,9 @@ func CublasLtGetCudartVersion() (uint64, error) {
 //
 // From Go: any thread; needs neither a GPU nor a handle.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: another type, or value is nil
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) error {
 	args := &struct {
@@ -216,6 +229,9 @@ func CublasLtGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) e
 //   - capacity: receives the number of entries; 0 means that the cache is off
 //
 // From Go: any thread; needs neither a GPU nor a handle.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: capacity is nil
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtHeuristicsCacheGetCapacity(capacity *uint64) error {
@@ -343,6 +359,16 @@ func CublasLtHeuristicsCacheSetCapacity(capacity uint64) error {
 // also of the stack. Device memory must outlive the work: wait on the stream or an event before
 // freeing it. Do not change a descriptor while another goroutine passes it to a call.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: arguments contradict each other: shapes do not fit, a
+//     pointer is nil, or the workspace is smaller than the algorithm needs
+//   - [cublas.CUBLAS_STATUS_NOT_SUPPORTED]: no kernel for these types, orders, alignments or this
+//     epilogue on the device
+//   - [cublas.CUBLAS_STATUS_ARCH_MISMATCH]: the algorithm is not for this device
+//   - [cublas.CUBLAS_STATUS_EXECUTION_FAILED]: the launch failed, or CUDA reports an error of
+//     earlier work
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: lightHandle is nil or not set up
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmul(lightHandle CublasLtHandle_t, computeDesc CublasLtMatmulDesc_t, alpha unsafe.Pointer, A unsafe.Pointer, Adesc CublasLtMatrixLayout_t, B unsafe.Pointer, Bdesc CublasLtMatrixLayout_t, beta unsafe.Pointer, C unsafe.Pointer, Cdesc CublasLtMatrixLayout_t, D unsafe.Pointer, Ddesc CublasLtMatrixLayout_t, algo *CublasLtMatmulAlgo_t, workspace unsafe.Pointer, workspaceSizeInBytes uint64, stream driver.CUstream) error {
 	args := &struct {
@@ -403,6 +429,15 @@ func CublasLtMatmul(lightHandle CublasLtHandle_t, computeDesc CublasLtMatmulDesc
 // factors may be Go memory, as the call reads them before it returns. Keep A, B and C until the
 // stream has done the work.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: the arguments contradict each other, such as a matrix
+//     without its layout
+//   - [cublas.CUBLAS_STATUS_NOT_SUPPORTED]: no kernel for these types and orders on the device
+//   - [cublas.CUBLAS_STATUS_ARCH_MISMATCH]: the device cannot do it
+//   - [cublas.CUBLAS_STATUS_EXECUTION_FAILED]: the launch failed, or CUDA reports an error of
+//     earlier work
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: lightHandle is nil or not set up
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixTransform(lightHandle CublasLtHandle_t, transformDesc CublasLtMatrixTransformDesc_t, alpha unsafe.Pointer, A unsafe.Pointer, Adesc CublasLtMatrixLayout_t, beta unsafe.Pointer, B unsafe.Pointer, Bdesc CublasLtMatrixLayout_t, C unsafe.Pointer, Cdesc CublasLtMatrixLayout_t, stream driver.CUstream) error {
 	args := &struct {
@@ -444,6 +479,10 @@ func CublasLtMatrixTransform(lightHandle CublasLtHandle_t, transformDesc CublasL
 // From Go: a Go variable will do, since it contains no pointers and calls read it only while they
 // run.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: size is too small; measured, 56 bytes pass
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matLayout is nil (measured)
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, size uint64, type_ librarytypes.CudaDataType, rows uint64, cols uint64, ld int64) error {
 	args := &struct {
@@ -481,6 +520,10 @@ func CublasLtMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, size ui
 //   - ld_array: leading dimensions, in device memory
 //
 // From Go: a Go variable will do; the three arrays are device addresses and must outlive the work.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: size is too small
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matLayout is nil (measured)
 //
 // Since CUDA 13.1. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtGroupedMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, size uint64, type_ librarytypes.CudaDataType, groupCount int32, rows_array unsafe.Pointer, cols_array unsafe.Pointer, ld_array unsafe.Pointer) error {
@@ -525,6 +568,10 @@ func CublasLtGroupedMatrixLayoutInit_internal(matLayout CublasLtMatrixLayout_t, 
 // From Go: any thread; measured, needs neither a GPU nor a driver nor a handle. The layout lies in
 // C memory, which the garbage collector does not free.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matLayout is nil
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: there is no host memory left
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ librarytypes.CudaDataType, rows uint64, cols uint64, ld int64) error {
 	args := &struct {
@@ -568,6 +615,10 @@ func CublasLtMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ library
 //
 // From Go: measured, a count of 0 and nil arrays are accepted here. The arrays must stay allocated
 // until the work that uses the layout has ended.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matLayout is nil
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: there is no host memory left
 //
 // Since CUDA 13.1. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtGroupedMatrixLayoutCreate(matLayout *CublasLtMatrixLayout_t, type_ librarytypes.CudaDataType, groupCount int32, rows_array unsafe.Pointer, cols_array unsafe.Pointer, ld_array unsafe.Pointer) error {
@@ -631,6 +682,10 @@ func CublasLtMatrixLayoutDestroy(matLayout CublasLtMatrixLayout_t) error {
 // From Go: use a variable of the exact type, such as int32; a Go int has 8 bytes and is refused for
 // attributes of 4. No other goroutine may use the layout meanwhile.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matLayout or buf is nil, attr is unknown, or the size
+//     is another than the attribute's
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixLayoutSetAttribute(matLayout CublasLtMatrixLayout_t, attr CublasLtMatrixLayoutAttribute_t, buf unsafe.Pointer, sizeInBytes uint64) error {
 	args := &struct {
@@ -661,6 +716,11 @@ func CublasLtMatrixLayoutSetAttribute(matLayout CublasLtMatrixLayout_t, attr Cub
 //     otherwise
 //
 // From Go: any thread; needs no GPU.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matLayout is nil, attr is unknown, sizeInBytes is
+//     neither 0 nor the attribute's size (measured, a larger buffer is refused, too), or buf is nil
+//     where it is needed
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixLayoutGetAttribute(matLayout CublasLtMatrixLayout_t, attr CublasLtMatrixLayoutAttribute_t, buf unsafe.Pointer, sizeInBytes uint64, sizeWritten *uint64) error {
@@ -698,6 +758,9 @@ func CublasLtMatrixLayoutGetAttribute(matLayout CublasLtMatrixLayout_t, attr Cub
 // From Go: a Go variable will do. If an attribute is the address of an emulation descriptor, make
 // that one with [CublasLtEmulationDescCreate], so that no Go pointer is stored.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: size is too small; measured, 56 bytes pass
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulDescInit_internal(matmulDesc CublasLtMatmulDesc_t, size uint64, computeType cublas.CublasComputeType_t, scaleType librarytypes.CudaDataType) error {
 	args := &struct {
@@ -733,6 +796,10 @@ func CublasLtMatmulDescInit_internal(matmulDesc CublasLtMatmulDesc_t, size uint6
 //
 // From Go: any thread; measured, needs no GPU. The descriptor lies in C memory. Many calls may
 // share it as long as none changes it.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matmulDesc is nil
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: there is no host memory left
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulDescCreate(matmulDesc *CublasLtMatmulDesc_t, computeType cublas.CublasComputeType_t, scaleType librarytypes.CudaDataType) error {
@@ -795,6 +862,11 @@ func CublasLtMatmulDescDestroy(matmulDesc CublasLtMatmulDesc_t) error {
 // From Go: the value is copied, so buf may be on the stack. An address stored this way keeps
 // nothing alive. No other goroutine may use the descriptor meanwhile.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matmulDesc or buf is nil, attr is unknown, or the size
+//     is not the attribute's: 4 bytes for [CUBLASLT_MATMUL_DESC_FAST_ACCUM], which has 1, are
+//     refused (measured)
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulDescSetAttribute(matmulDesc CublasLtMatmulDesc_t, attr CublasLtMatmulDescAttributes_t, buf unsafe.Pointer, sizeInBytes uint64) error {
 	args := &struct {
@@ -825,6 +897,10 @@ func CublasLtMatmulDescSetAttribute(matmulDesc CublasLtMatmulDesc_t, attr Cublas
 //     optional unless sizeInBytes is 0
 //
 // From Go: any thread, also while others read the descriptor.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: matmulDesc is nil, attr is unknown, or the size of buf
+//     is wrong
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulDescGetAttribute(matmulDesc CublasLtMatmulDesc_t, attr CublasLtMatmulDescAttributes_t, buf unsafe.Pointer, sizeInBytes uint64, sizeWritten *uint64) error {
@@ -859,6 +935,10 @@ func CublasLtMatmulDescGetAttribute(matmulDesc CublasLtMatmulDesc_t, attr Cublas
 //
 // From Go: a Go variable will do.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: size is less than 64
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: transformDesc is nil (measured)
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixTransformDescInit_internal(transformDesc CublasLtMatrixTransformDesc_t, size uint64, scaleType librarytypes.CudaDataType) error {
 	args := &struct {
@@ -888,6 +968,10 @@ func CublasLtMatrixTransformDescInit_internal(transformDesc CublasLtMatrixTransf
 //   - scaleType: the type of the factors, in which values are computed, such as CUDA_R_32F
 //
 // From Go: any thread; measured, needs no GPU.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: transformDesc is nil
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: there is no host memory left
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixTransformDescCreate(transformDesc *CublasLtMatrixTransformDesc_t, scaleType librarytypes.CudaDataType) error {
@@ -940,6 +1024,10 @@ func CublasLtMatrixTransformDescDestroy(transformDesc CublasLtMatrixTransformDes
 //
 // From Go: not while another goroutine uses the descriptor.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: transformDesc or buf is nil, attr is unknown, or the
+//     size is not 4
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixTransformDescSetAttribute(transformDesc CublasLtMatrixTransformDesc_t, attr CublasLtMatrixTransformDescAttributes_t, buf unsafe.Pointer, sizeInBytes uint64) error {
 	args := &struct {
@@ -969,6 +1057,10 @@ func CublasLtMatrixTransformDescSetAttribute(transformDesc CublasLtMatrixTransfo
 //   - sizeWritten: receives the size; may be nil if sizeInBytes is not 0
 //
 // From Go: any thread.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: transformDesc is nil, attr is unknown, or the size is
+//     wrong
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatrixTransformDescGetAttribute(transformDesc CublasLtMatrixTransformDesc_t, attr CublasLtMatrixTransformDescAttributes_t, buf unsafe.Pointer, sizeInBytes uint64, sizeWritten *uint64) error {
@@ -1002,6 +1094,9 @@ func CublasLtMatrixTransformDescGetAttribute(transformDesc CublasLtMatrixTransfo
 // From Go: an operation stores the address of the settings, so a Go variable must be pinned with a
 // runtime.Pinner for as long; [CublasLtEmulationDescCreate] is simpler.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: size is less than 64
+//
 // Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtEmulationDescInit_internal(emulationDesc CublasLtEmulationDesc_t, size uint64) error {
 	args := &struct {
@@ -1029,6 +1124,10 @@ func CublasLtEmulationDescInit_internal(emulationDesc CublasLtEmulationDesc_t, s
 //   - emulationDesc: receives the settings; [CublasLtEmulationDescDestroy] frees them
 //
 // From Go: any thread; measured, needs no GPU.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: emulationDesc is nil
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: there is no host memory left
 //
 // Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtEmulationDescCreate(emulationDesc *CublasLtEmulationDesc_t) error {
@@ -1081,6 +1180,10 @@ func CublasLtEmulationDescDestroy(emulationDesc CublasLtEmulationDesc_t) error {
 //
 // From Go: not while another goroutine multiplies with these settings.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: emulationDesc or buf is nil, attr is unknown, or the
+//     size is wrong
+//
 // Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtEmulationDescSetAttribute(emulationDesc CublasLtEmulationDesc_t, attr CublasLtEmulationDescAttributes_t, buf unsafe.Pointer, sizeInBytes uint64) error {
 	args := &struct {
@@ -1110,6 +1213,10 @@ func CublasLtEmulationDescSetAttribute(emulationDesc CublasLtEmulationDesc_t, at
 //   - sizeWritten: receives the size; may be nil if sizeInBytes is not 0
 //
 // From Go: any thread.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: emulationDesc is nil, attr is unknown, or the size is
+//     wrong
 //
 // Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtEmulationDescGetAttribute(emulationDesc CublasLtEmulationDesc_t, attr CublasLtEmulationDescAttributes_t, buf unsafe.Pointer, sizeInBytes uint64, sizeWritten *uint64) error {
@@ -1142,6 +1249,10 @@ func CublasLtEmulationDescGetAttribute(emulationDesc CublasLtEmulationDesc_t, at
 //
 // From Go: a Go variable will do.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: size is too small; measured, 64 bytes pass
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: pref is nil (measured)
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulPreferenceInit_internal(pref CublasLtMatmulPreference_t, size uint64) error {
 	args := &struct {
@@ -1169,6 +1280,10 @@ func CublasLtMatmulPreferenceInit_internal(pref CublasLtMatmulPreference_t, size
 //   - pref: receives the preferences; [CublasLtMatmulPreferenceDestroy] frees them
 //
 // From Go: any thread; measured, needs no GPU. Searches may share preferences that none changes.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: pref is nil
+//   - [cublas.CUBLAS_STATUS_ALLOC_FAILED]: there is no host memory left
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulPreferenceCreate(pref *CublasLtMatmulPreference_t) error {
@@ -1221,6 +1336,10 @@ func CublasLtMatmulPreferenceDestroy(pref CublasLtMatmulPreference_t) error {
 // From Go: the workspace is a uint64, alignments are uint32: mind the size of the variable. Not
 // while another goroutine searches with these preferences.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: pref or buf is nil, attr is unknown, or the size is
+//     wrong
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulPreferenceSetAttribute(pref CublasLtMatmulPreference_t, attr CublasLtMatmulPreferenceAttributes_t, buf unsafe.Pointer, sizeInBytes uint64) error {
 	args := &struct {
@@ -1250,6 +1369,9 @@ func CublasLtMatmulPreferenceSetAttribute(pref CublasLtMatmulPreference_t, attr 
 //   - sizeWritten: receives the size; may be nil if sizeInBytes is not 0
 //
 // From Go: any thread.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: pref is nil, attr is unknown, or the size is wrong
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulPreferenceGetAttribute(pref CublasLtMatmulPreference_t, attr CublasLtMatmulPreferenceAttributes_t, buf unsafe.Pointer, sizeInBytes uint64, sizeWritten *uint64) error {
@@ -1308,6 +1430,13 @@ func CublasLtMatmulPreferenceGetAttribute(pref CublasLtMatmulPreference_t, attr 
 // results. They are values without pointers: copy and store them as you like. Check that
 // returnAlgoCount is not 0 before you use the first.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_NOT_SUPPORTED]: nothing fits; allow more workspace, and check types,
+//     leading dimensions and alignment
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: requestedAlgoCount is not positive, or the arguments
+//     contradict each other
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: lightHandle is nil (measured) or not set up
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoGetHeuristic(lightHandle CublasLtHandle_t, operationDesc CublasLtMatmulDesc_t, Adesc CublasLtMatrixLayout_t, Bdesc CublasLtMatrixLayout_t, Cdesc CublasLtMatrixLayout_t, Ddesc CublasLtMatrixLayout_t, preference CublasLtMatmulPreference_t, requestedAlgoCount int32, heuristicResultsArray *CublasLtMatmulHeuristicResult_t, returnAlgoCount *int32) error {
 	args := &struct {
@@ -1356,6 +1485,12 @@ func CublasLtMatmulAlgoGetHeuristic(lightHandle CublasLtHandle_t, operationDesc 
 //
 // From Go: keep the stream alive during the call, and its device current: lock the goroutine.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_NOT_SUPPORTED]: nothing fits the operation and the preferences
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: requestedAlgoCount is not positive, or the arguments
+//     contradict each other
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: lightHandle is not set up
+//
 // Since CUDA 13.3. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoGetHeuristicForStream(lightHandle CublasLtHandle_t, operationDesc CublasLtMatmulDesc_t, Adesc CublasLtMatrixLayout_t, Bdesc CublasLtMatrixLayout_t, Cdesc CublasLtMatrixLayout_t, Ddesc CublasLtMatrixLayout_t, preference CublasLtMatmulPreference_t, requestedAlgoCount int32, heuristicResultsArray *CublasLtMatmulHeuristicResult_t, returnAlgoCount *int32, stream driver.CUstream) error {
 	args := &struct {
@@ -1403,6 +1538,10 @@ func CublasLtMatmulAlgoGetHeuristicForStream(lightHandle CublasLtHandle_t, opera
 //
 // From Go: the array is a slice of int32. The handle's device must be current.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: requestedAlgoCount is not positive
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: lightHandle is nil (measured) or not set up
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoGetIds(lightHandle CublasLtHandle_t, computeType cublas.CublasComputeType_t, scaleType librarytypes.CudaDataType, Atype librarytypes.CudaDataType, Btype librarytypes.CudaDataType, Ctype librarytypes.CudaDataType, Dtype librarytypes.CudaDataType, requestedAlgoCount int32, algoIdsArray *int32, returnAlgoCount *int32) error {
 	args := &struct {
@@ -1447,6 +1586,11 @@ func CublasLtMatmulAlgoGetIds(lightHandle CublasLtHandle_t, computeType cublas.C
 //   - algo: receives the algorithm, 64 bytes in host memory
 //
 // From Go: the algorithm is a plain value; nothing has to be freed.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: algo is nil, or there is no such number
+//   - [cublas.CUBLAS_STATUS_NOT_SUPPORTED]: the algorithm does not take these types
+//   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: lightHandle is nil (measured) or not set up
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoInit(lightHandle CublasLtHandle_t, computeType cublas.CublasComputeType_t, scaleType librarytypes.CudaDataType, Atype librarytypes.CudaDataType, Btype librarytypes.CudaDataType, Ctype librarytypes.CudaDataType, Dtype librarytypes.CudaDataType, algoId int32, algo *CublasLtMatmulAlgo_t) error {
@@ -1498,6 +1642,11 @@ func CublasLtMatmulAlgoInit(lightHandle CublasLtHandle_t, computeType cublas.Cub
 //
 // From Go: the handle's device must be current. algo and result may be Go memory.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: the algorithm does not fit the layouts or the operation
+//   - [cublas.CUBLAS_STATUS_NOT_SUPPORTED]: this configuration, or these types, are not supported
+//   - [cublas.CUBLAS_STATUS_ARCH_MISMATCH]: the device cannot run this configuration
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoCheck(lightHandle CublasLtHandle_t, operationDesc CublasLtMatmulDesc_t, Adesc CublasLtMatrixLayout_t, Bdesc CublasLtMatrixLayout_t, Cdesc CublasLtMatrixLayout_t, Ddesc CublasLtMatrixLayout_t, algo *CublasLtMatmulAlgo_t, result *CublasLtMatmulHeuristicResult_t) error {
 	args := &struct {
@@ -1541,6 +1690,11 @@ func CublasLtMatmulAlgoCheck(lightHandle CublasLtHandle_t, operationDesc CublasL
 //
 // From Go: lock the goroutine while the device is current. algo and result may be Go memory.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: the algorithm does not fit the layouts or the operation
+//   - [cublas.CUBLAS_STATUS_NOT_SUPPORTED]: this configuration, or these types, are not supported
+//   - [cublas.CUBLAS_STATUS_ARCH_MISMATCH]: the device cannot run this configuration
+//
 // Since CUDA 13.3. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoCheckForStream(lightHandle CublasLtHandle_t, operationDesc CublasLtMatmulDesc_t, Adesc CublasLtMatrixLayout_t, Bdesc CublasLtMatrixLayout_t, Cdesc CublasLtMatrixLayout_t, Ddesc CublasLtMatrixLayout_t, algo *CublasLtMatmulAlgo_t, result *CublasLtMatmulHeuristicResult_t, stream driver.CUstream) error {
 	args := &struct {
@@ -1578,6 +1732,10 @@ func CublasLtMatmulAlgoCheckForStream(lightHandle CublasLtHandle_t, operationDes
 //
 // From Go: any thread; for an array pass the address of a slice's first element.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: attr is unknown, the size is wrong, or algo is not
+//     initialized (measured for a zeroed one)
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoCapGetAttribute(algo *CublasLtMatmulAlgo_t, attr CublasLtMatmulAlgoCapAttributes_t, buf unsafe.Pointer, sizeInBytes uint64, sizeWritten *uint64) error {
 	args := &struct {
@@ -1612,6 +1770,10 @@ func CublasLtMatmulAlgoCapGetAttribute(algo *CublasLtMatmulAlgo_t, attr CublasLt
 //
 // From Go: measured, needs no GPU. Not while another goroutine uses the same variable.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: buf is nil, attr is unknown, the size is wrong, or attr
+//     is [CUBLASLT_ALGO_CONFIG_ID], which cannot be set (measured)
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoConfigSetAttribute(algo *CublasLtMatmulAlgo_t, attr CublasLtMatmulAlgoConfigAttributes_t, buf unsafe.Pointer, sizeInBytes uint64) error {
 	args := &struct {
@@ -1642,6 +1804,10 @@ func CublasLtMatmulAlgoConfigSetAttribute(algo *CublasLtMatmulAlgo_t, attr Cubla
 //   - sizeWritten: receives the size; may be nil if sizeInBytes is not 0
 //
 // From Go: any thread; measured, needs no GPU.
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: algo is nil (measured), attr is unknown, or the size is
+//     wrong
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtMatmulAlgoConfigGetAttribute(algo *CublasLtMatmulAlgo_t, attr CublasLtMatmulAlgoConfigAttributes_t, buf unsafe.Pointer, sizeInBytes uint64, sizeWritten *uint64) error {
@@ -1728,6 +1894,9 @@ func CublasLtLoggerSetFile(file unsafe.Pointer) error {
 //
 // From Go: the setting belongs to the process.
 //
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: the file cannot be opened (measured)
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtLoggerOpenFile(logFile *byte) error {
 	args := &struct {
@@ -1754,6 +1923,9 @@ func CublasLtLoggerOpenFile(logFile *byte) error {
 //   - level: from 0 to 5
 //
 // From Go: the level belongs to the process; messages go to stdout unless a file is set (measured).
+//
+// Errors:
+//   - [cublas.CUBLAS_STATUS_INVALID_VALUE]: another level
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasLtLoggerSetLevel(level int32) error {

@@ -2644,7 +2644,7 @@ func (v CublasLtMatrixLayoutAttribute_t) String() string {
 // for each matrix.
 //
 // A scale of A, B, C, D or the auxiliary buffer that the types do not allow makes [CublasLtMatmul]
-// return CUBLAS_STATUS_INVALID_VALUE.
+// return [cublas.CUBLAS_STATUS_INVALID_VALUE].
 type CublasLtMatmulDescAttributes_t uint32
 
 const (

@@ -17,6 +17,9 @@ import "unsafe"
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceSetCacheConfig], [CudaDeviceGetCacheConfig], [CudaDeviceSetSharedMemConfig],
 // [CudaFuncSetCacheConfig]; in the driver API [cuCtxGetSharedMemConfig].
 //
@@ -49,6 +52,9 @@ func CudaDeviceGetSharedMemConfig(pConfig *CudaSharedMemConfig) error {
 //   - config: the width
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceSetCacheConfig], [CudaDeviceGetCacheConfig], [CudaDeviceGetSharedMemConfig],
 // [CudaFuncSetCacheConfig]; in the driver API [cuCtxSetSharedMemConfig].

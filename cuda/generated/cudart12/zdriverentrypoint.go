@@ -96,6 +96,9 @@ func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_
 //
 // Returns nil, [CudaErrorInvalidValue], [CudaErrorNotSupported], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also, in the driver API, [cuGetProcAddress].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -139,6 +142,9 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64
 //   - [CudaErrorInvalidValue]: an argument is nil, or there are unknown flags
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also, in the driver API, [cuGetProcAddress].
 //

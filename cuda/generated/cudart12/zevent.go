@@ -27,9 +27,12 @@ import "unsafe"
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
-// See also [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventRecord], [CudaEventQuery],
-// [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent]; in the
-// driver API [cuEventCreate].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreateWithFlags], [CudaEventRecord], [CudaEventQuery], [CudaEventSynchronize],
+// [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent]; in the driver API
+// [cuEventCreate].
 //
 // Safe counterpart: [safe.NewEvent].
 //
@@ -78,8 +81,11 @@ func CudaEventCreate(event *CudaEvent_t) error {
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
-// See also [CudaEventCreate], [CudaEvent_t], [CudaEventSynchronize], [CudaEventDestroy],
-// [CudaEventElapsedTime], [CudaStreamWaitEvent]; in the driver API [cuEventCreate].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreate], [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime],
+// [CudaStreamWaitEvent]; in the driver API [cuEventCreate].
 //
 // Safe counterpart: [safe.NewEvent].
 //
@@ -184,7 +190,10 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
-// See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventRecord],
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreate], [CudaEventCreateWithFlags], [CudaEventRecord],
 // [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime]; in the driver API
 // [cuEventQuery].
 //
@@ -236,9 +245,11 @@ func CudaEventQuery(event CudaEvent_t) error {
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
-// See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventRecord],
-// [CudaEventQuery], [CudaEventDestroy], [CudaEventElapsedTime]; in the driver API
-// [cuEventSynchronize].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreate], [CudaEventCreateWithFlags], [CudaEventRecord], [CudaEventQuery],
+// [CudaEventDestroy], [CudaEventElapsedTime]; in the driver API [cuEventSynchronize].
 //
 // Safe counterpart: [safe.Event.Wait], [safe.Event.Synchronize].
 //
@@ -285,9 +296,11 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 //
 // Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], or the error of earlier work.
 //
-// See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
-// [CudaEventSynchronize], [CudaEventRecord], [CudaEventElapsedTime]; in the driver API
-// [cuEventDestroy].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreate], [CudaEventCreateWithFlags], [CudaEventQuery], [CudaEventSynchronize],
+// [CudaEventRecord], [CudaEventElapsedTime]; in the driver API [cuEventDestroy].
 //
 // Safe counterpart: [safe.Event.Close].
 //
@@ -341,9 +354,11 @@ func CudaEventDestroy(event CudaEvent_t) error {
 // Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], [CudaErrorUnknown], or the error of
 // earlier work.
 //
-// See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
-// [CudaEventSynchronize], [CudaEventDestroy], [CudaEventRecord]; in the driver API
-// [cuEventElapsedTime].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreate], [CudaEventCreateWithFlags], [CudaEventQuery], [CudaEventSynchronize],
+// [CudaEventDestroy], [CudaEventRecord]; in the driver API [cuEventElapsedTime].
 //
 // Safe counterpart: [safe.Event.Since].
 //
@@ -422,9 +437,12 @@ func CudaEventElapsedTime_v2(ms *float32, start CudaEvent_t, end CudaEvent_t) er
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
-// See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
-// [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent],
-// [CudaEventRecordWithFlags]; in the driver API [cuEventRecord].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreate], [CudaEventCreateWithFlags], [CudaEventQuery], [CudaEventSynchronize],
+// [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent], [CudaEventRecordWithFlags]; in
+// the driver API [cuEventRecord].
 //
 // Safe counterpart: [safe.Stream.Record].
 //
@@ -476,9 +494,12 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
-// See also [CudaEventCreate], [CudaEvent_t], [CudaEventCreateWithFlags], [CudaEventQuery],
-// [CudaEventSynchronize], [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent],
-// [CudaEventRecord]; in the driver API [cuEventRecord].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaEventCreate], [CudaEventCreateWithFlags], [CudaEventQuery], [CudaEventSynchronize],
+// [CudaEventDestroy], [CudaEventElapsedTime], [CudaStreamWaitEvent], [CudaEventRecord]; in the
+// driver API [cuEventRecord].
 //
 // Safe counterpart: [safe.Stream.RecordExternal].
 //

@@ -120,10 +120,17 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 // [CudaErrorLaunchTimeout], [CudaErrorLaunchOutOfResources], [CudaErrorSharedObjectInitFailed], or
 // the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaLaunchCooperativeKernel]; in the driver API [cuLaunchCooperativeKernelMultiDevice].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 12.9.
+//
+// [cuLaunchCooperativeKernelMultiDevice]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchCooperativeKernelMultiDevice
 func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, numDevices uint32, flags uint32) error {
 	args := &struct {
 		launchParamsList *CudaLaunchParams
@@ -160,11 +167,17 @@ func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, 
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncGetAttributes], [CudaLaunchKernel]; in the driver API [cuFuncSetCacheConfig].
+//
 // Safe counterpart: [safe.Kernel.SetCacheConfig].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuFuncSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetCacheConfig
 // [safe.Kernel.SetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetCacheConfig
 func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) error {
 	args := &struct {
@@ -196,11 +209,17 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 //   - [CudaErrorInvalidDeviceFunction]: func is nil
 //   - [CudaErrorInvalidResourceHandle]: it is neither a stub nor a kernel handle
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncSetCacheConfig], [CudaLaunchKernel]; in the driver API [cuFuncGetAttribute].
+//
 // Safe counterpart: [safe.Kernel.Attributes].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuFuncGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncGetAttribute
 // [safe.Kernel.Attributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attributes
 func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error {
 	args := &struct {
@@ -241,6 +260,9 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // Safe counterpart: [safe.Kernel.SetAttribute].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -277,6 +299,9 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 //   - [CudaErrorInvalidValue]: name is nil
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // Safe counterpart: [safe.Kernel.Name].
 //
@@ -348,6 +373,11 @@ func CudaFuncGetParamInfo(func_ unsafe.Pointer, paramIndex uint64, paramOffset *
 // Parameters:
 //   - d: the number, read and written
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncSetCacheConfig], [CudaFuncGetAttributes], [CudaSetDoubleForHost].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
@@ -373,6 +403,11 @@ func CudaSetDoubleForDevice(d *float64) error {
 //
 // Parameters:
 //   - d: the number, changed in place
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncSetCacheConfig], [CudaFuncGetAttributes], [CudaSetDoubleForDevice].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
@@ -454,11 +489,17 @@ func CudaLaunchHostFunc_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData uint
 // [CudaErrorNoKernelImageForDevice], [CudaErrorJitCompilerNotFound],
 // [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also, in the driver API, [cuLaunchKernel].
+//
 // Safe counterpart: [safe.Kernel.Launch].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchKernel
 // [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
 	args := &struct {
@@ -511,11 +552,17 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 // [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
 // [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also, in the driver API, [cuLaunchKernelEx].
+//
 // Safe counterpart: [safe.Kernel.Launch].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuLaunchKernelEx]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchKernelEx
 // [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_ *unsafe.Pointer) error {
 	args := &struct {
@@ -564,8 +611,15 @@ func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_
 // Also [CudaErrorInvalidConfiguration], [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout],
 // [CudaErrorLaunchOutOfResources], [CudaErrorSharedObjectInitFailed], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaLaunchCooperativeKernelMultiDevice]; in the driver API [cuLaunchCooperativeKernel].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [cuLaunchCooperativeKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchCooperativeKernel
 func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
 	args := &struct {
 		func_     unsafe.Pointer
@@ -632,6 +686,9 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 //   - [CudaErrorInvalidValue]: fn is 0
 //   - [CudaErrorNotSupported]: not possible in this stream, as while it records for a graphics API
 //   - [CudaErrorInvalidResourceHandle]: no such stream
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamQuery], [CudaStreamSynchronize], [CudaStreamWaitEvent],
 // [CudaStreamDestroy], [CudaMallocManaged], [CudaStreamAttachMemAsync], [CudaStreamAddCallback]; in

@@ -21,6 +21,9 @@ import "unsafe"
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceSetSharedMemConfig], [CudaDeviceGetSharedMemConfig],
 // [CudaDeviceSetCacheConfig], [CudaDeviceGetCacheConfig], [CudaFuncSetCacheConfig]; in the driver
 // API [cuFuncSetSharedMemConfig].

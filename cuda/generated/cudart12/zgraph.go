@@ -34,6 +34,9 @@ import "unsafe"
 //
 // Also [CudaErrorMemoryAllocation], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode],
 // [CudaGraphInstantiate], [CudaGraphDestroy], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
@@ -88,6 +91,9 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaLaunchKernel], [CudaGraphKernelNodeGetParams],
 // [CudaGraphKernelNodeSetParams], [CudaGraphCreate], [CudaGraphDestroyNode],
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddHostNode],
@@ -136,6 +142,9 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaLaunchKernel], [CudaGraphAddKernelNode], [CudaGraphKernelNodeSetParams].
 //
 // Safe counterpart: [safe.Node.KernelParams].
@@ -178,6 +187,9 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 //     at once; the node keeps the old ones
 //
 // Also [CudaErrorInvalidResourceHandle], [CudaErrorMemoryAllocation], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeGetParams].
@@ -347,6 +359,9 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 // Errors:
 //   - [CudaErrorInvalidValue]: memory that does not exist, an extent of 0, or a bad dependency
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaMemcpy3D], [CudaGraphAddMemcpyNodeToSymbol],
 // [CudaGraphAddMemcpyNodeFromSymbol], [CudaGraphAddMemcpyNode1D], [CudaGraphMemcpyNodeGetParams],
 // [CudaGraphMemcpyNodeSetParams], [CudaGraphCreate], [CudaGraphDestroyNode],
@@ -396,6 +411,9 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Errors:
 //   - [CudaErrorInvalidSymbol]: the shadow is not registered
 //   - [CudaErrorInvalidValue]: beyond the variable's end, or a bad dependency
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpyToSymbol], [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeFromSymbol],
 // [CudaGraphMemcpyNodeGetParams], [CudaGraphMemcpyNodeSetParams],
@@ -449,6 +467,9 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 // Errors:
 //   - [CudaErrorInvalidSymbol]: the shadow is not registered
 //   - [CudaErrorInvalidValue]: beyond the variable's end, or a bad dependency
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpyFromSymbol], [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeToSymbol],
 // [CudaGraphMemcpyNodeGetParams], [CudaGraphMemcpyNodeSetParams],
@@ -504,6 +525,9 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 //   - [CudaErrorInvalidValue]: a bad address or length, or a bad dependency
 //   - [CudaErrorInvalidMemcpyDirection]: kind is none
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeGetParams],
 // [CudaGraphMemcpyNodeSetParams], [CudaGraphMemcpyNodeSetParams1D], [CudaGraphCreate],
 // [CudaGraphDestroyNode], [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode],
@@ -546,6 +570,9 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Errors:
 //   - [CudaErrorInvalidValue]: it is no memcpy node; batches of copies are another type
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy3D], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeSetParams].
 //
 // Safe counterpart: [safe.Node.CopyParams].
@@ -583,6 +610,9 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no memcpy node, or memory that does not exist
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaMemcpy3D], [CudaGraphMemcpyNodeSetParamsToSymbol],
 // [CudaGraphMemcpyNodeSetParamsFromSymbol], [CudaGraphMemcpyNodeSetParams1D],
@@ -632,6 +662,9 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpyToSymbol], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphMemcpyNodeSetParamsFromSymbol], [CudaGraphAddMemcpyNode],
 // [CudaGraphMemcpyNodeGetParams].
@@ -678,6 +711,9 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpyFromSymbol], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphMemcpyNodeSetParamsToSymbol], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeGetParams].
 //
@@ -718,6 +754,9 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a copy node, or a bad address or length
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaGraphMemcpyNodeSetParams], [CudaGraphAddMemcpyNode],
 // [CudaGraphMemcpyNodeGetParams].
@@ -766,6 +805,9 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaMemset2D], [CudaGraphMemsetNodeGetParams],
 // [CudaGraphMemsetNodeSetParams], [CudaGraphCreate], [CudaGraphDestroyNode],
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
@@ -802,6 +844,9 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Errors:
 //   - [CudaErrorInvalidValue]: the node is of another type
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemset2D], [CudaGraphAddMemsetNode], [CudaGraphMemsetNodeSetParams].
 //
 // Safe counterpart: [safe.Node.FillParams].
@@ -837,6 +882,9 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Errors:
 //   - [CudaErrorInvalidValue]: not a memset node, an element size other than 1, 2 or 4, or an empty
 //     area
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeGetParams].
@@ -889,6 +937,9 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //   - [CudaErrorInvalidValue]: no function, or a bad dependency
 //   - [CudaErrorNotSupported]: the device cannot do it
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaLaunchHostFunc], [CudaGraphHostNodeGetParams],
 // [CudaGraphHostNodeSetParams], [CudaGraphCreate], [CudaGraphDestroyNode],
 // [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
@@ -930,6 +981,9 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 // Errors:
 //   - [CudaErrorInvalidValue]: it is not a host node
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaLaunchHostFunc], [CudaGraphAddHostNode], [CudaGraphHostNodeSetParams].
 //
 // Safe counterpart: [safe.Node.Params].
@@ -966,6 +1020,9 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no function, or not a host node
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaLaunchHostFunc], [CudaGraphAddHostNode],
 // [CudaGraphHostNodeGetParams].
@@ -1016,6 +1073,9 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 //   - [CudaErrorNotSupported]: it contains allocation, free, conditional or device-updatable nodes
 //   - [CudaErrorInvalidValue]: no graph, or a bad dependency
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaGraphChildGraphNodeGetGraph], [CudaGraphCreate],
 // [CudaGraphDestroyNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode], [CudaGraphClone].
@@ -1061,6 +1121,9 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 // Errors:
 //   - [CudaErrorInvalidValue]: it is not a child graph node
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddChildGraphNode], [CudaGraphNodeFindInClone].
 //
 // Safe counterpart: [safe.Node.ChildGraph].
@@ -1101,6 +1164,9 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 // Errors:
 //   - [CudaErrorInvalidValue]: a dependency of another graph, twice, or an array that is nil with a
 //     length
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphAddNode], [CudaGraphCreate], [CudaGraphDestroyNode],
 // [CudaGraphAddChildGraphNode], [CudaGraphAddKernelNode], [CudaGraphAddHostNode],
@@ -1153,6 +1219,9 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 //   - [CudaErrorInvalidValue]: no event, or a bad dependency
 //   - [CudaErrorInvalidResourceHandle]: the event was destroyed
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaGraphAddEventWaitNode], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent], [CudaGraphCreate], [CudaGraphDestroyNode], [CudaGraphAddChildGraphNode],
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
@@ -1194,6 +1263,9 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // Errors:
 //   - [CudaErrorInvalidValue]: the node is no record node
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
@@ -1231,6 +1303,9 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no event, or not a record node
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddEventRecordNode],
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
@@ -1279,6 +1354,9 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 //   - [CudaErrorInvalidValue]: no event, or a bad dependency
 //   - [CudaErrorInvalidResourceHandle]: the event was destroyed
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaGraphAddEventRecordNode], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent], [CudaGraphCreate], [CudaGraphDestroyNode], [CudaGraphAddChildGraphNode],
 // [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode], [CudaGraphAddMemcpyNode],
@@ -1320,6 +1398,9 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // Errors:
 //   - [CudaErrorInvalidValue]: the node is no event wait node
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
@@ -1356,6 +1437,9 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no event, or not an event wait node
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeGetEvent],
 // [CudaGraphEventRecordNodeSetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
@@ -1403,6 +1487,9 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 // Errors:
 //   - [CudaErrorNotSupported]: this kind of semaphore cannot be in a graph, or not on this device
 //   - [CudaErrorInvalidValue]: no semaphores, or a bad dependency
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphAddNode], [CudaGraphExternalSemaphoresSignalNodeGetParams],
 // [CudaGraphExternalSemaphoresSignalNodeSetParams],
@@ -1452,6 +1539,9 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 // Errors:
 //   - [CudaErrorInvalidValue]: not a signal node
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaLaunchKernel], [CudaGraphAddExternalSemaphoresSignalNode],
 // [CudaGraphExternalSemaphoresSignalNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaSignalExternalSemaphoresAsync], [CudaWaitExternalSemaphoresAsync].
@@ -1485,6 +1575,9 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a signal node, or no semaphores
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddExternalSemaphoresSignalNode],
 // [CudaGraphAddExternalSemaphoresWaitNode], [CudaSignalExternalSemaphoresAsync],
@@ -1533,6 +1626,9 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 //   - [CudaErrorNotSupported]: semaphores of this kind cannot be waited for in a graph
 //   - [CudaErrorInvalidValue]: no semaphores, or a bad dependency
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaGraphExternalSemaphoresWaitNodeGetParams],
 // [CudaGraphExternalSemaphoresWaitNodeSetParams],
 // [CudaGraphExecExternalSemaphoresWaitNodeSetParams], [CudaGraphAddExternalSemaphoresSignalNode],
@@ -1579,6 +1675,9 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 // Errors:
 //   - [CudaErrorInvalidValue]: not a semaphore wait node
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaLaunchKernel], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaGraphExternalSemaphoresWaitNodeSetParams], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
@@ -1612,6 +1711,9 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a semaphore wait node, or no semaphores
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaSignalExternalSemaphoresAsync], [CudaWaitExternalSemaphoresAsync].
@@ -1722,6 +1824,9 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Errors:
 //   - [CudaErrorInvalidValue]: not an allocation node
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
 // Safe counterpart: [safe.Node.AllocParams].
@@ -1814,6 +1919,9 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 // Errors:
 //   - [CudaErrorInvalidValue]: the node is of another type
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddMemFreeNode].
 //
 // Safe counterpart: [safe.Node.FreeParams].
@@ -1860,6 +1968,9 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 //   - [CudaErrorInvalidDevice]: there is no such device
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode], [CudaDeviceGetGraphMemAttribute],
 // [CudaDeviceSetGraphMemAttribute], [CudaMallocAsync], [CudaFreeAsync].
@@ -1908,6 +2019,9 @@ func CudaDeviceGraphMemTrim(device int32) error {
 //   - [CudaErrorInvalidValue]: unknown attribute, or value is nil
 //   - [CudaErrorInvalidDevice]: there is no such device
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceSetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
@@ -1955,6 +2069,9 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // Errors:
 //   - [CudaErrorInvalidValue]: another attribute, or a value other than 0
 //   - [CudaErrorInvalidDevice]: there is no such device
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceGetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
@@ -2009,6 +2126,9 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphCreate], [CudaGraphNodeFindInClone].
 //
 // Safe counterpart: [safe.Graph.Clone].
@@ -2049,6 +2169,9 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 //   - [CudaErrorInvalidValue]: the clone has no such node: added to the original later, removed
 //     from the clone, or the original is gone
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphClone].
 //
 // Safe counterpart: [safe.Graph.Clone].
@@ -2087,6 +2210,9 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the node is 0 or known to be none
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphChildGraphNodeGetGraph],
 // [CudaGraphKernelNodeGetParams], [CudaGraphKernelNodeSetParams], [CudaGraphHostNodeGetParams],
@@ -2132,6 +2258,9 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 // Errors:
 //   - [CudaErrorInvalidValue]: an array with 0 places, or no graph
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphCreate], [CudaGraphGetRootNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
 //
@@ -2172,6 +2301,9 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: an array with 0 places, or no graph
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphCreate], [CudaGraphGetNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -2220,6 +2352,9 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 // Errors:
 //   - [CudaErrorLossyQuery]: edgeData is nil and an edge carries data: pass edgeData
 //   - [CudaErrorInvalidValue]: from without to, or a length of 0 with arrays
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphGetNodes], [CudaGraphGetRootNodes], [CudaGraphAddDependencies],
 // [CudaGraphRemoveDependencies], [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
@@ -2290,6 +2425,9 @@ func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGrap
 //   - [CudaErrorLossyQuery]: an edge carries data and edgeData is nil
 //   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or 0 places
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphNodeGetDependentNodes], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
 //
@@ -2356,6 +2494,9 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 // Errors:
 //   - [CudaErrorLossyQuery]: an edge carries data and edgeData is nil
 //   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or 0 places
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeGetDependencies], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
@@ -2424,6 +2565,9 @@ func CudaGraphNodeGetDependentNodes_v2(node CudaGraphNode_t, pDependentNodes *Cu
 // Errors:
 //   - [CudaErrorInvalidValue]: an edge that exists, one to the node itself, a node of another
 //     graph, or edge data on nodes that have no such port
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphRemoveDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
@@ -2496,6 +2640,9 @@ func CudaGraphAddDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 //   - [CudaErrorInvalidValue]: an edge that is not there, or not with this data
 //   - [CudaErrorNotSupported]: the graph has allocation or free nodes (measured)
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddDependencies], [CudaGraphGetEdges], [CudaGraphNodeGetDependencies],
 // [CudaGraphNodeGetDependentNodes].
 //
@@ -2565,6 +2712,9 @@ func CudaGraphRemoveDependencies_v2(graph CudaGraph_t, from *CudaGraphNode_t, to
 //   - [CudaErrorNotSupported]: the graph has allocation or free nodes, or the node is a
 //     device-updatable kernel (measured)
 //   - [CudaErrorInvalidValue]: no node
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphAddChildGraphNode], [CudaGraphAddEmptyNode], [CudaGraphAddKernelNode],
 // [CudaGraphAddHostNode], [CudaGraphAddMemcpyNode], [CudaGraphAddMemsetNode].
@@ -2644,6 +2794,9 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 //   - [CudaErrorDeviceUninitialized]: no context is current
 //   - [CudaErrorMemoryAllocation]: not enough device or host memory for the prepared form. Memory
 //     of allocation nodes is not taken yet: its lack shows at upload or launch
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphInstantiateWithFlags], [CudaGraphCreate], [CudaGraphUpload],
 // [CudaGraphLaunch], [CudaGraphExecDestroy].
@@ -2727,6 +2880,9 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 //   - [CudaErrorMemoryAllocation]: not enough device or host memory for the prepared form. Memory
 //     of allocation nodes is not taken yet: its lack shows at upload or launch
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphInstantiate], [CudaGraphCreate], [CudaGraphUpload], [CudaGraphLaunch],
 // [CudaGraphExecDestroy].
 //
@@ -2799,6 +2955,9 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 // Errors:
 //   - [CudaErrorInvalidValue]: flags is nil or the executable was destroyed
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphInstantiateWithParams].
 //
@@ -2847,6 +3006,9 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 // Errors:
 //   - [CudaErrorInvalidValue]: a change that is not allowed, a node of another graph, or one whose
 //     graph is gone
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddKernelNode], [CudaGraphKernelNodeSetParams],
 // [CudaGraphExecMemcpyNodeSetParams], [CudaGraphExecMemsetNodeSetParams],
@@ -2901,6 +3063,9 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //   - [CudaErrorInvalidValue]: an empty copy, one of several rows, memory of another kind, or a
 //     node whose graph is gone
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphExecMemcpyNodeSetParamsToSymbol], [CudaGraphExecMemcpyNodeSetParamsFromSymbol],
 // [CudaGraphExecMemcpyNodeSetParams1D], [CudaGraphExecKernelNodeSetParams],
@@ -2950,6 +3115,9 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //   - [CudaErrorInvalidSymbol]: the shadow is not known: not from nvcc, or not in this process
 //   - [CudaErrorInvalidValue]: the memory changed its kind or device, or the node is not in the
 //     original graph
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeToSymbol],
 // [CudaGraphMemcpyNodeSetParams], [CudaGraphMemcpyNodeSetParamsToSymbol],
@@ -3008,6 +3176,9 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 //   - [CudaErrorInvalidValue]: the destination is another kind of memory than before, or the node
 //     is unknown
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNodeFromSymbol],
 // [CudaGraphMemcpyNodeSetParams], [CudaGraphMemcpyNodeSetParamsFromSymbol],
 // [CudaGraphExecMemcpyNodeSetParams], [CudaGraphExecMemcpyNodeSetParamsToSymbol],
@@ -3065,6 +3236,9 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 //   - [CudaErrorInvalidValue]: one of the limits above, or a node that the original graph no longer
 //     has
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddMemcpyNode], [CudaGraphAddMemcpyNode1D], [CudaGraphMemcpyNodeSetParams],
 // [CudaGraphMemcpyNodeSetParams1D], [CudaGraphExecMemcpyNodeSetParams],
 // [CudaGraphExecKernelNodeSetParams], [CudaGraphExecMemsetNodeSetParams],
@@ -3116,6 +3290,9 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 //   - [CudaErrorInvalidValue]: measures that may not change, an empty memset, or a node whose graph
 //     is gone: instantiate anew
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddMemsetNode], [CudaGraphMemsetNodeSetParams],
 // [CudaGraphExecKernelNodeSetParams], [CudaGraphExecMemcpyNodeSetParams],
 // [CudaGraphExecHostNodeSetParams], [CudaGraphExecChildGraphNodeSetParams],
@@ -3161,6 +3338,9 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no function, or a node that is not in the original graph
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddHostNode], [CudaGraphHostNodeSetParams],
 // [CudaGraphExecKernelNodeSetParams], [CudaGraphExecMemcpyNodeSetParams],
@@ -3214,6 +3394,9 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 //   - [CudaErrorInvalidValue]: another shape, another order, or a change that some node does not
 //     allow; no detail is given, so use [CudaGraphExecUpdate] on the whole to learn which
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddChildGraphNode],
 // [CudaGraphChildGraphNodeGetGraph], [CudaGraphExecKernelNodeSetParams],
 // [CudaGraphExecMemcpyNodeSetParams], [CudaGraphExecMemsetNodeSetParams],
@@ -3264,6 +3447,9 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 //   - [CudaErrorInvalidValue]: no event, another context's, or not a record node of the original
 //     graph
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddEventRecordNode],
 // [CudaGraphEventRecordNodeGetEvent], [CudaGraphEventWaitNodeSetEvent], [CudaEventRecordWithFlags],
 // [CudaStreamWaitEvent], [CudaGraphExecKernelNodeSetParams], [CudaGraphExecMemcpyNodeSetParams],
@@ -3313,6 +3499,9 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no event, or not a wait node of the original graph
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddEventWaitNode],
 // [CudaGraphEventWaitNodeGetEvent], [CudaGraphEventRecordNodeSetEvent], [CudaEventRecordWithFlags],
@@ -3366,6 +3555,9 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 //   - [CudaErrorInvalidValue]: another number of semaphores, or a node that is not in the original
 //     graph
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddExternalSemaphoresSignalNode],
 // [CudaImportExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync], [CudaGraphExecKernelNodeSetParams],
@@ -3416,6 +3608,9 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 // Errors:
 //   - [CudaErrorInvalidValue]: the number of semaphores differs, or the node is not in the original
 //     graph
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphExecNodeSetParams], [CudaGraphAddExternalSemaphoresWaitNode],
 // [CudaImportExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
@@ -3470,6 +3665,9 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 //   - [CudaErrorInvalidValue]: a host, event, empty or other node that cannot be switched, or a
 //     node that its graph no longer has
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphNodeGetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
 //
@@ -3511,6 +3709,9 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // Errors:
 //   - [CudaErrorInvalidValue]: the node's type cannot be switched at all, or the node is not in the
 //     original graph
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphNodeSetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
@@ -3594,6 +3795,9 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 //     read the result, then instantiate anew
 //   - [CudaErrorNotSupported]: device-updatable nodes; the result struct is not meaningful
 //   - [CudaErrorInvalidValue]: a handle is nil or was destroyed
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphInstantiate].
 //
@@ -3694,6 +3898,9 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 //   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see Capture. The executable still
 //     exists: destroy it again later
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphLaunch].
 //
 // Safe counterpart: [safe.GraphExec.Close].
@@ -3745,6 +3952,9 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 //   - [CudaErrorInvalidValue]: nil, destroyed already, or owned by a node of another graph, which
 //     also owns what [CudaGraphChildGraphNodeGetGraph] returns. After a capture into the graph was
 //     invalidated CUDA has destroyed it itself, and this comes too
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphCreate].
 //
@@ -4112,6 +4322,9 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphCreate], [CudaGraphNodeSetParams], [CudaGraphExecNodeSetParams].
 //
 // Safe counterpart: [safe.Graph.Add], [safe.Graph.AddIf], [safe.Graph.AddWhile],
@@ -4191,6 +4404,9 @@ func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepend
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphAddNode], [CudaGraphExecNodeSetParams].
 //
 // Safe counterpart: [safe.Node.Set].
@@ -4256,6 +4472,9 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //     conditional nodes, measured)
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphAddNode], [CudaGraphNodeSetParams], [CudaGraphExecUpdate],
 // [CudaGraphInstantiate].
@@ -4381,6 +4600,9 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 //   - [CudaErrorNotSupported]: a second executable of a graph that allows one
 //   - [CudaErrorDeviceUninitialized]: no current context; the result tells nothing then
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphCreate], [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphExecDestroy].
 //
@@ -4440,6 +4662,9 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 //     nodes; trim with [CudaDeviceGraphMemTrim] and try again
 //   - [CudaErrorInvalidValue]: the executable was destroyed, or is nil
 //   - [CudaErrorDeviceUninitialized]: the stream is 0, 1 or 2 and no context is current
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphInstantiate], [CudaGraphLaunch], [CudaGraphExecDestroy].
 //
@@ -4511,6 +4736,9 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 //   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //   - [CudaErrorLaunchFailure]: or another sticky code: earlier work failed, not this launch.
 //     Errors of the graph's own nodes come from later calls too
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphInstantiate], [CudaGraphUpload], [CudaGraphExecDestroy].
 //

@@ -19,6 +19,9 @@ import "unsafe"
 //
 // Returns nil, [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphicsGLRegisterBuffer], [CudaGraphicsGLRegisterImage]; in the driver API
 // [cuGraphicsUnregisterResource].
 //
@@ -57,6 +60,9 @@ func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 //   - [CudaErrorInvalidValue]: flags is none of the three values; they do not combine
 //
 // Also [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphicsMapResources]; in the driver API [cuGraphicsResourceSetMapFlags].
 //
@@ -117,6 +123,9 @@ func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint
 //
 // Also [CudaErrorUnknown], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphicsResourceGetMappedPointer], [CudaGraphicsSubResourceGetMappedArray],
 // [CudaGraphicsUnmapResources]; in the driver API [cuGraphicsMapResources].
 //
@@ -170,6 +179,9 @@ func CudaGraphicsMapResources(count int32, resources *CudaGraphicsResource_t, st
 //
 // Also [CudaErrorUnknown], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphicsMapResources]; in the driver API [cuGraphicsUnmapResources].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -208,6 +220,9 @@ func CudaGraphicsUnmapResources(count int32, resources *CudaGraphicsResource_t, 
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error
 // of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphicsMapResources], [CudaGraphicsSubResourceGetMappedArray]; in the driver API
 // [cuGraphicsResourceGetMappedPointer].
@@ -250,6 +265,9 @@ func CudaGraphicsResourceGetMappedPointer(devPtr *unsafe.Pointer, size *uint64, 
 //
 // Also [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGraphicsResourceGetMappedPointer]; in the driver API
 // [cuGraphicsSubResourceGetMappedArray].
 //
@@ -290,6 +308,9 @@ func CudaGraphicsSubResourceGetMappedArray(array *CudaArray_t, resource CudaGrap
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], [CudaErrorUnknown], or the error
 // of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGraphicsResourceGetMappedPointer]; in the driver API
 // [cuGraphicsResourceGetMappedMipmappedArray].

@@ -43,14 +43,19 @@ import "unsafe"
 //   - [CudaErrorMemoryAllocation]: neither device nor host can back it
 //   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
-// [CudaMalloc3DArray].
+// [CudaMalloc3DArray], [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc], [CudaDeviceGetAttribute],
+// [CudaStreamAttachMemAsync]; in the driver API [cuMemAllocManaged].
 //
 // Safe counterpart: [safe.NewManagedBuffer].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemAllocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocManaged
 // [safe.NewManagedBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewManagedBuffer
 func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
@@ -104,14 +109,19 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 //   - [CudaErrorInvalidValue]: devPtr is nil
 //   - [CudaErrorDeviceUninitialized]: the device could not be initialised for this thread
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
-// [CudaMalloc3DArray].
+// [CudaMalloc3DArray], [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API
+// [cuMemAlloc].
 //
 // Safe counterpart: [safe.NewBuffer], [safe.NewBufferWith].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAlloc
 // [safe.NewBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBuffer
 // [safe.NewBufferWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferWith
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
@@ -159,14 +169,18 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocArray], [CudaMalloc3D], [CudaMalloc3DArray],
-// [CudaHostAlloc], [CudaFree], [CudaFreeArray].
+// [CudaHostAlloc], [CudaFree], [CudaFreeArray], [CudaFreeHost]; in the driver API [cuMemAllocHost].
 //
 // Safe counterpart: [safe.NewPinned].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemAllocHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocHost
 // [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
@@ -207,7 +221,12 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also [CudaMalloc], [CudaFree], [CudaMallocArray], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaMalloc3D], [CudaMalloc3DArray], [CudaHostAlloc]; in the driver API
+// [cuMemAllocPitch].
 //
 // Safe counterpart: [safe.NewPitched].
 //
@@ -252,10 +271,17 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 //   - [CudaErrorMemoryAllocation]: the device has no room for it
 //   - [CudaErrorInvalidValue]: an element type that textures do not have, such as 3 components
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaMalloc3D], [CudaMalloc3DArray], [CudaHostAlloc]; in the driver API
+// [cuArrayCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuArrayCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayCreate
 func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint64, height uint64, flags uint32) error {
 	args := &struct {
 		array  *CudaArray_t
@@ -306,14 +332,20 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 //   - [CudaErrorIllegalAddress]: earlier work crashed, and this call only reports it. The process
 //     cannot use CUDA any more; the memory is gone with it
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocManaged], [CudaMallocArray],
-// [CudaFreeArray], [CudaMallocAsync], [CudaMallocFromPoolAsync].
+// [CudaFreeArray], [CudaMallocAsync], [CudaMallocFromPoolAsync], [CudaMallocHost], [CudaFreeHost],
+// [CudaMalloc3D], [CudaMalloc3DArray], [CudaFreeAsync], [CudaHostAlloc]; in the driver API
+// [cuMemFree].
 //
 // Safe counterpart: [safe.Buffer.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemFree]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFree
 // [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
@@ -352,13 +384,19 @@ func CudaFree(devPtr unsafe.Pointer) error {
 //   - [CudaErrorIllegalAddress]: not this call's fault: earlier work crashed. The memory is not
 //     freed then
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray],
+// [CudaMallocHost], [CudaMalloc3D], [CudaMalloc3DArray], [CudaHostAlloc]; in the driver API
+// [cuMemFreeHost].
 //
 // Safe counterpart: [safe.Pinned.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeHost
 // [safe.Pinned.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Close
 func CudaFreeHost(ptr unsafe.Pointer) error {
 	args := &struct {
@@ -392,13 +430,18 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuArrayDestroy].
 //
 // Safe counterpart: [safe.Array.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuArrayDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayDestroy
 // [safe.Array.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Array.Close
 func CudaFreeArray(array CudaArray_t) error {
 	args := &struct {
@@ -428,10 +471,16 @@ func CudaFreeArray(array CudaArray_t) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuMipmappedArrayDestroy].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMipmappedArrayDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMipmappedArrayDestroy
 func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	args := &struct {
 		mipmappedArray CudaMipmappedArray_t
@@ -475,13 +524,18 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 //   - [CudaErrorInvalidValue]: an unknown flag
 //   - [CudaErrorDeviceUninitialized]: no usable device for this thread
 //
-// See also [CudaSetDeviceFlags].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaSetDeviceFlags], [CudaMallocHost], [CudaFreeHost], [CudaGetDeviceFlags]; in the
+// driver API [cuMemHostAlloc].
 //
 // Safe counterpart: [safe.NewPinned].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemHostAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostAlloc
 // [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
@@ -544,6 +598,9 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 //   - [CudaErrorNotPermitted]: I/O memory, and the process is not privileged
 //   - [CudaErrorMemoryAllocation]: the limit of pinnable memory is reached
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaHostUnregister], [CudaHostGetFlags], [CudaHostGetDevicePointer]; in the driver API
 // [cuMemHostRegister].
 //
@@ -589,6 +646,9 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 // Errors:
 //   - [CudaErrorHostMemoryNotRegistered]: nothing is registered around that address
 //   - [CudaErrorInvalidValue]: an address inside a registered range (measured)
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also, in the driver API, [cuMemHostUnregister].
 //
@@ -636,6 +696,9 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 //
 // Also [CudaErrorMemoryAllocation], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaSetDeviceFlags], [CudaHostAlloc]; in the driver API [cuMemHostGetDevicePointer].
 //
 // Safe counterpart: [safe.Pinned.Arg].
@@ -676,6 +739,9 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 // Errors:
 //   - [CudaErrorInvalidValue]: the address is not pinned memory
 //   - [CudaErrorDeviceUninitialized]: no device could be initialised
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaHostAlloc]; in the driver API [cuMemHostGetFlags].
 //
@@ -721,11 +787,17 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMallocPitch], [CudaFree], [CudaMemcpy3D], [CudaMemset3D], [CudaMalloc3DArray],
-// [CudaMallocArray], [CudaFreeArray].
+// [CudaMallocArray], [CudaFreeArray], [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the
+// driver API [cuMemAllocPitch].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMemAllocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocPitch
 func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 	args := &struct {
 		pitchedDevPtr *CudaPitchedPtr
@@ -758,10 +830,16 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 //     array of three dimensions
 //   - [CudaErrorMemoryAllocation]: too large for what is free
 //
-// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray],
+// [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuArray3DCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuArray3DCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArray3DCreate
 func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, flags uint32) error {
 	args := &struct {
 		array  *CudaArray_t
@@ -796,10 +874,16 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 //   - [CudaErrorInvalidValue]: a shape that cannot have levels
 //   - [CudaErrorMemoryAllocation]: no room for the levels together
 //
-// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray],
+// [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuMipmappedArrayCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMipmappedArrayCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMipmappedArrayCreate
 func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, numLevels uint32, flags uint32) error {
 	args := &struct {
 		mipmappedArray *CudaMipmappedArray_t
@@ -837,10 +921,16 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
-// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray],
+// [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuMipmappedArrayGetLevel].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMipmappedArrayGetLevel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMipmappedArrayGetLevel
 func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipmappedArray_const_t, level uint32) error {
 	args := &struct {
 		levelArray     *CudaArray_t
@@ -973,6 +1063,9 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 //
 // Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also, in the driver API, [cuMemGetInfo].
 //
 // Safe counterpart: [safe.Context.MemoryInfo].
@@ -1011,6 +1104,9 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 //   - [CudaErrorInvalidResourceHandle]: no such array
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also, in the driver API, [cuArrayGetDescriptor], [cuArray3DGetDescriptor].
 //
@@ -1271,6 +1367,9 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpyAsync], [CudaMemcpyPeerAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeer].
 //
@@ -1522,6 +1621,9 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 //   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeerAsync].
@@ -1914,8 +2016,15 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 //
 // Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaGetSymbolSize]; in the driver API [cuModuleGetGlobal].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuModuleGetGlobal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuModuleGetGlobal
 func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -1944,8 +2053,15 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 //
 // Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaGetSymbolAddress]; in the driver API [cuModuleGetGlobal].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuModuleGetGlobal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuModuleGetGlobal
 func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 	args := &struct {
 		size   *uint64
@@ -2047,6 +2163,9 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 //   - [CudaErrorInvalidDevice]: a device without [CudaDevAttrConcurrentManagedAccess]
 //   - [CudaErrorDeviceUninitialized]: the thread's device is unusable
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemPrefetchAsync]; in the driver API [cuMemAdvise].
 //
@@ -2123,6 +2242,9 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 //     data
 //   - [CudaErrorDeviceUninitialized]: no usable device on this thread
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemRangeGetAttributes], [CudaMemPrefetchAsync], [CudaMemAdvise]; in the driver API
 // [cuMemRangeGetAttribute].
 //
@@ -2166,6 +2288,9 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a place of the wrong size, or memory that is not managed
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemRangeGetAttribute], [CudaMemAdvise], [CudaMemPrefetchAsync]; in the driver API
 // [cuMemRangeGetAttributes].
@@ -2220,6 +2345,9 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 //   - [CudaErrorInvalidValue]: leaves an allocation, or a kind that the addresses contradict
 //   - [CudaErrorInvalidMemcpyDirection]: kind is none of the enumerators
 //   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device is capturing
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2283,6 +2411,9 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -2335,6 +2466,9 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -2390,6 +2524,9 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 //   - [CudaErrorInvalidValue]: the last row leaves its allocation
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2447,6 +2584,9 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -2502,6 +2642,9 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -2556,6 +2699,9 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 //   - [CudaErrorInvalidValue]: a rectangle leaves its array, or the elements differ in size
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -2615,6 +2761,9 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc3D], [CudaMalloc3DArray], [CudaMemset3D], [CudaMemcpy3DAsync], [CudaMemcpy],
 // [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -2660,6 +2809,9 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 //   - [CudaErrorInvalidValue]: an end does not belong to the device given for it
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync],
 // [CudaMemcpy3DPeerAsync]; in the driver API [cuMemcpy3DPeer].
@@ -2821,6 +2973,9 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 //   - [CudaErrorInvalidValue]: not memory of CUDA's, or too little of it
 //   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device captures
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also, in the driver API, [cuMemsetD8], [cuMemsetD16], [cuMemsetD32].
 //
 // Safe counterpart: [safe.Buffer.Fill], [safe.Buffer.Zero].
@@ -2869,6 +3024,9 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 //   - [CudaErrorInvalidPitchValue]: the pitch is smaller than width
 //   - [CudaErrorInvalidValue]: the rectangle leaves the allocation
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemset], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMemset3DAsync]; in the driver API [cuMemsetD2D8], [cuMemsetD2D16], [cuMemsetD2D32].
 //
@@ -2913,6 +3071,9 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 // Errors:
 //   - [CudaErrorInvalidValue]: the box is larger than the memory
 //   - [CudaErrorInvalidPitchValue]: the pitch is less than the width
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMemset3DAsync], [CudaMalloc3D].
@@ -2962,6 +3123,9 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 //   - [CudaErrorInvalidValue]: wrong range, or a kind that does not fit
 //   - [CudaErrorInvalidMemcpyDirection]: kind is no enumerator
 //   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpy2DAsync],
@@ -3025,6 +3189,9 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
 // [CudaMemcpy2DAsync], [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync],
@@ -3080,6 +3247,9 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -3138,6 +3308,9 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -3194,6 +3367,9 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 //
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -3253,6 +3429,9 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
 // [CudaMemcpy2DAsync], [CudaMemcpy2DToArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -3308,6 +3487,9 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc3D], [CudaMalloc3DArray], [CudaMemset3D], [CudaMemcpy3D], [CudaMemcpy],
 // [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -3356,6 +3538,9 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync]; in the driver
 // API [cuMemcpy3DPeerAsync].
 //
@@ -3402,6 +3587,9 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 // Errors:
 //   - [CudaErrorInvalidValue]: the range does not lie in one allocation
 //   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemset2DAsync], [CudaMemset3DAsync];
 // in the driver API [cuMemsetD8Async], [cuMemsetD16Async], [cuMemsetD32Async].
@@ -3456,6 +3644,9 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset3DAsync]; in
 // the driver API [cuMemsetD2D8Async], [cuMemsetD2D16Async], [cuMemsetD2D32Async].
 //
@@ -3508,6 +3699,9 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 //   - [CudaErrorInvalidValue]: the box does not fit
 //   - [CudaErrorInvalidResourceHandle]: the stream is not alive
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMalloc3D].
 //
@@ -3559,6 +3753,9 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 //   - [CudaErrorInvalidDevice]: the target device, or the stream's, lacks
 //     [CudaDevAttrConcurrentManagedAccess]
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemAdvise], [CudaMemAdvise_v2]; in the driver API [cuMemPrefetchAsync].

@@ -29,13 +29,19 @@ import "unsafe"
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidDeviceFunction], [CudaErrorUnknown], or the error
 // of earlier work.
 //
-// See also [CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags],
+// [CudaOccupancyAvailableDynamicSMemPerBlock]; in the driver API
+// [cuOccupancyMaxActiveBlocksPerMultiprocessor].
 //
 // Safe counterpart: [safe.Kernel.MaxBlocksPerMultiprocessor].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 //
+// [cuOccupancyMaxActiveBlocksPerMultiprocessor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuOccupancyMaxActiveBlocksPerMultiprocessor
 // [safe.Kernel.MaxBlocksPerMultiprocessor]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxBlocksPerMultiprocessor
 func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsafe.Pointer, blockSize int32, dynamicSMemSize uint64) error {
 	args := &struct {
@@ -69,6 +75,9 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 //
 // Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue],
 // [CudaErrorUnknown], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
 //
@@ -115,10 +124,17 @@ func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ un
 // Returns nil, [CudaErrorInvalidDevice], [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue],
 // [CudaErrorUnknown], or the error of earlier work.
 //
-// See also [CudaOccupancyMaxActiveBlocksPerMultiprocessor].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaOccupancyMaxActiveBlocksPerMultiprocessor],
+// [CudaOccupancyAvailableDynamicSMemPerBlock]; in the driver API
+// [cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
+//
+// [cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func_ unsafe.Pointer, blockSize int32, dynamicSMemSize uint64, flags uint32) error {
 	args := &struct {
 		numBlocks       *int32
@@ -157,13 +173,17 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, fu
 // Returns nil, [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], [CudaErrorUnknown], or
 // the error of earlier work.
 //
-// See also [CudaFuncGetAttributes].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncGetAttributes]; in the driver API [cuOccupancyMaxPotentialClusterSize].
 //
 // Safe counterpart: [safe.Kernel.MaxPotentialClusterSize].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 //
+// [cuOccupancyMaxPotentialClusterSize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuOccupancyMaxPotentialClusterSize
 // [safe.Kernel.MaxPotentialClusterSize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxPotentialClusterSize
 func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Pointer, launchConfig *CudaLaunchConfig_t) error {
 	args := &struct {
@@ -202,13 +222,17 @@ func CudaOccupancyMaxPotentialClusterSize(clusterSize *int32, func_ unsafe.Point
 // Also [CudaErrorInvalidDeviceFunction], [CudaErrorInvalidValue], [CudaErrorUnknown], or the error
 // of earlier work.
 //
-// See also [CudaFuncGetAttributes].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncGetAttributes]; in the driver API [cuOccupancyMaxActiveClusters].
 //
 // Safe counterpart: [safe.Kernel.MaxActiveClusters].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
 //
+// [cuOccupancyMaxActiveClusters]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuOccupancyMaxActiveClusters
 // [safe.Kernel.MaxActiveClusters]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.MaxActiveClusters
 func CudaOccupancyMaxActiveClusters(numClusters *int32, func_ unsafe.Pointer, launchConfig *CudaLaunchConfig_t) error {
 	args := &struct {

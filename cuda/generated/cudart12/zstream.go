@@ -28,6 +28,9 @@ import "unsafe"
 //   - [CudaErrorInvalidValue]: pStream is nil
 //   - [CudaErrorMemoryAllocation]: no room for another queue on the device
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetFlags], [CudaStreamGetDevice], [CudaStreamQuery], [CudaStreamSynchronize],
 // [CudaStreamWaitEvent], [CudaStreamAddCallback], [CudaSetDevice], [CudaStreamDestroy]; in the
@@ -91,6 +94,9 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 //     function is the first
 //   - [CudaErrorCudartUnloading]: the process is about to exit, and CUDA has shut down already
 //
+// A call that has to set up the runtime may also return [CudaErrorInsufficientDriver] or
+// [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithPriority], [CudaStreamGetFlags],
 // [CudaStreamGetDevice], [CudaStreamQuery], [CudaStreamSynchronize], [CudaStreamWaitEvent],
 // [CudaStreamAddCallback], [CudaSetDevice], [CudaStreamDestroy]; in the driver API
@@ -151,6 +157,9 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 //   - [CudaErrorInvalidValue]: the pointer is nil or a flag is unknown; never the priority
 //   - [CudaErrorDeviceUninitialized]: the thread's current context was destroyed
 //   - [CudaErrorMemoryAllocation]: no room for the stream
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaDeviceGetStreamPriorityRange],
 // [CudaStreamGetPriority], [CudaStreamQuery], [CudaStreamWaitEvent], [CudaStreamAddCallback],
@@ -411,6 +420,9 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 //     destroyed before it: the stream has leaked; destroy streams first
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamWaitEvent], [CudaStreamSynchronize], [CudaStreamAddCallback]; in the driver API
@@ -865,6 +877,9 @@ func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependenci
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures, or the thread may not ask now
 //     because of a capture
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamWaitEvent],
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
 // [cuStreamQuery].
@@ -912,6 +927,9 @@ func CudaStreamQuery(stream CudaStream_t) error {
 //   - [CudaErrorDeviceUninitialized]: a default stream, and the thread's context is gone
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaSetDevice], [CudaGetDevice], [CudaStreamCreate], [CudaStreamGetPriority],
 // [CudaStreamGetFlags]; in the driver API [cuStreamGetId].
@@ -962,6 +980,9 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures, see Capture
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetDevice]; in the driver API [cuStreamGetFlags].
@@ -1014,6 +1035,9 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetFlags]; in the driver API [cuStreamGetId].
 //
@@ -1062,6 +1086,9 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 //   - [CudaErrorDeviceUninitialized]: stream 0, while a destroyed context is current
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreateWithPriority], [CudaDeviceGetStreamPriorityRange],
 // [CudaStreamGetFlags], [CudaStreamGetDevice]; in the driver API [cuStreamGetPriority].
@@ -1127,6 +1154,9 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 //     a capture; use the external flag, or wait before the capture begins
 //   - [CudaErrorStreamCaptureMerge]: the event belongs to another capture than the one the stream
 //     is in
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
@@ -1211,6 +1241,9 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamSynchronize], [CudaStreamWaitEvent], [CudaStreamDestroy], [CudaMallocManaged],
 // [CudaStreamAttachMemAsync], [CudaLaunchHostFunc]; in the driver API [cuStreamAddCallback].
@@ -1286,6 +1319,9 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 //
 // Also [CudaErrorNotReady], [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamWaitEvent],
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy], [CudaMallocManaged]; in
 // the driver API [cuStreamAttachMemAsync].
@@ -1346,6 +1382,9 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures, or a capture of another thread
 //     forbids waiting
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamWaitEvent], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
@@ -1640,7 +1679,7 @@ func CudaStreamGetCaptureInfo_v1(stream CudaStream_t, captureStatus_out *CudaStr
 //
 //	cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out)
 //
-// It is the variant of CudaStreamGetCaptureInfo_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CudaStreamGetCaptureInfo_v1] for which stream 0 is the calling thread's own
 // default stream, [CudaStreamPerThread], and not the legacy one.
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at

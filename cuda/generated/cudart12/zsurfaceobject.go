@@ -23,6 +23,9 @@ import "unsafe"
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDestroySurfaceObject]; in the driver API [cuSurfObjectCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -52,6 +55,9 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaCreateSurfaceObject]; in the driver API [cuSurfObjectDestroy].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -79,6 +85,9 @@ func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
 //   - surfObject: the surface
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaCreateSurfaceObject]; in the driver API [cuSurfObjectGetResourceDesc].
 //

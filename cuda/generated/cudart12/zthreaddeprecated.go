@@ -13,6 +13,9 @@ import "unsafe"
 //
 // From Go: the current device belongs to the OS thread.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceReset].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -46,6 +49,9 @@ func CudaThreadExit() error {
 // Errors:
 //   - [CudaErrorStreamCaptureUnsupported]: a stream captures; that capture is lost
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceSynchronize].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -74,6 +80,9 @@ func CudaThreadSynchronize() error {
 //   - value: bytes, or a number
 //
 // Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceSetLimit].
 //
@@ -106,6 +115,9 @@ func CudaThreadSetLimit(limit CudaLimit, value uint64) error {
 //
 // Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceGetLimit].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -134,6 +146,9 @@ func CudaThreadGetLimit(pValue *uint64, limit CudaLimit) error {
 // Parameters:
 //   - pCacheConfig: receives the preference
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceGetCacheConfig].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -159,6 +174,9 @@ func CudaThreadGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 //
 // Parameters:
 //   - cacheConfig: the preference
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceSetCacheConfig].
 //

@@ -24,6 +24,9 @@ import "unsafe"
 // Errors:
 //   - [CudaErrorInvalidValue]: driverVersion is nil
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaRuntimeGetVersion]; in the driver API [cuDriverGetVersion].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -57,6 +60,9 @@ func CudaDriverGetVersion(driverVersion *int32) error {
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: runtimeVersion is nil
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDriverGetVersion]; in the driver API [cuDriverGetVersion].
 //

@@ -21,6 +21,9 @@ import "unsafe"
 //   - [CudaErrorIllegalAddress]: like other fatal codes: a broken process stays broken even after a
 //     reset (measured through the driver API); start a new one
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceSynchronize].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -59,6 +62,9 @@ func CudaDeviceReset() error {
 //   - [CudaErrorDevicesUnavailable]: there was no context yet, and none can be created now
 //   - [CudaErrorLaunchFailure]: like every other fatal code: work that was enqueued earlier failed,
 //     perhaps by another goroutine, and the process has to be restarted
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceReset]; in the driver API [cuCtxSynchronize].
 //
@@ -116,6 +122,9 @@ func CudaDeviceSynchronize() error {
 //     them has been launched in the context
 //   - [CudaErrorMemoryAllocation]: no room to reserve so much
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceGetLimit]; in the driver API [cuCtxSetLimit].
 //
 // Safe counterpart: [safe.Context.SetLimit], [safe.Context.SetPersistingL2].
@@ -156,6 +165,9 @@ func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceSetLimit]; in the driver API [cuCtxGetLimit].
 //
 // Safe counterpart: [safe.Context.Limit], [safe.Context.PersistingL2].
@@ -192,6 +204,9 @@ func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
 //
 // Returns nil, [CudaErrorUnsupportedLimit], [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also, in the driver API, [cuDeviceGetTexture1DLinearMaxWidth].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -223,10 +238,16 @@ func CudaDeviceGetTexture1DLinearMaxWidth(maxWidthInElements *uint64, fmtDesc *C
 // Parameters:
 //   - pCacheConfig: receives the preference
 //
-// See also [CudaDeviceSetCacheConfig].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaDeviceSetCacheConfig], [CudaFuncSetCacheConfig]; in the driver API
+// [cuCtxGetCacheConfig].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
+//
+// [cuCtxGetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetCacheConfig
 func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	args := &struct {
 		pCacheConfig *CudaFuncCache
@@ -262,6 +283,9 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 //
 // Errors:
 //   - [CudaErrorDeviceUninitialized]: the thread's context cannot be used
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreateWithPriority], [CudaStreamGetPriority]; in the driver API
 // [cuCtxGetStreamPriorityRange].
@@ -299,10 +323,16 @@ func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *in
 // Parameters:
 //   - cacheConfig: the preference
 //
-// See also [CudaDeviceGetCacheConfig].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaDeviceGetCacheConfig], [CudaFuncSetCacheConfig]; in the driver API
+// [cuCtxSetCacheConfig].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
+//
+// [cuCtxSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetCacheConfig
 func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 	args := &struct {
 		cacheConfig CudaFuncCache
@@ -336,6 +366,9 @@ func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 //   - [CudaErrorInvalidDevice]: no visible device is there
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceGetPCIBusId]; in the driver API [cuDeviceGetByPCIBusId].
 //
@@ -376,6 +409,9 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 //   - [CudaErrorInvalidValue]: the buffer is too short, or nil
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceGetByPCIBusId]; in the driver API [cuDeviceGetPCIBusId].
 //
@@ -421,6 +457,9 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 // Also [CudaErrorMemoryAllocation], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error
 // of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaEventCreate], [CudaEventDestroy], [CudaEventSynchronize], [CudaEventQuery],
 // [CudaStreamWaitEvent], [CudaIpcOpenEventHandle], [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle],
 // [CudaIpcCloseMemHandle]; in the driver API [cuIpcGetEventHandle].
@@ -465,6 +504,9 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 //
 // Also [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the
 // error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaEventCreate], [CudaEventDestroy], [CudaEventSynchronize], [CudaEventQuery],
 // [CudaStreamWaitEvent], [CudaIpcGetEventHandle], [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle],
@@ -515,6 +557,9 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 //
 // Also [CudaErrorMemoryAllocation], [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], or
 // the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcOpenMemHandle], [CudaIpcCloseMemHandle]; in the driver API [cuIpcGetMemHandle].
@@ -567,6 +612,9 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 // Also [CudaErrorTooManyPeers], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error of
 // earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcGetMemHandle], [CudaIpcCloseMemHandle], [CudaDeviceEnablePeerAccess],
 // [CudaDeviceCanAccessPeer]; in the driver API [cuIpcOpenMemHandle].
@@ -615,6 +663,9 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc], [CudaFree], [CudaIpcGetEventHandle], [CudaIpcOpenEventHandle],
 // [CudaIpcGetMemHandle], [CudaIpcOpenMemHandle]; in the driver API [cuIpcCloseMemHandle].
 //
@@ -657,6 +708,9 @@ func CudaIpcCloseMemHandle(devPtr unsafe.Pointer) error {
 // Errors:
 //   - [CudaErrorNotSupported]: not on this platform; the attribute may still allow a flush by a
 //     stream memory operation
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also, in the driver API, [cuFlushGPUDirectRDMAWrites].
 //
@@ -783,6 +837,8 @@ func CudaDeviceUnregisterAsyncNotification(device int32, callback CudaAsyncCallb
 //   - [CudaErrorNoDevice]: there is none, and count is 0
 //   - [CudaErrorInsufficientDriver]: there is no driver, or one that is older than the runtime
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError].
+//
 // See also [CudaGetDevice], [CudaSetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuDeviceGetCount].
 //
@@ -820,6 +876,9 @@ func CudaGetDeviceCount(count *int32) error {
 //
 // Errors:
 //   - [CudaErrorInvalidDevice]: no device has this number
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaChooseDevice],
 // [CudaDeviceGetAttribute], [CudaInitDevice]; in the driver API [cuDeviceGetAttribute],
@@ -866,6 +925,9 @@ func CudaGetDeviceProperties(prop *CudaDeviceProp, device int32) error {
 //     supported" take that as no
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaChooseDevice],
 // [CudaGetDeviceProperties], [CudaInitDevice]; in the driver API [cuDeviceGetAttribute].
@@ -953,6 +1015,9 @@ func CudaDeviceGetHostAtomicCapabilities(capabilities *uint32, operations *CudaA
 //     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMallocAsync], [CudaMemPoolTrimTo], [CudaMemPoolGetAttribute],
 // [CudaDeviceSetMemPool], [CudaMemPoolSetAttribute], [CudaMemPoolSetAccess]; in the driver API
@@ -1043,6 +1108,9 @@ func CudaDeviceSetMemPool(device int32, memPool CudaMemPool_t) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceGetDefaultMemPool], [CudaDeviceSetMemPool]; in the driver API
 // [cuDeviceGetMemPool].
 //
@@ -1126,6 +1194,9 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 //   - [CudaErrorInvalidDevice]: no such device, or twice the same (measured)
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceEnablePeerAccess], [CudaDeviceDisablePeerAccess], [CudaDeviceCanAccessPeer],
 // [CudaDeviceGetP2PAtomicCapabilities]; in the driver API [cuDeviceGetP2PAttribute].
@@ -1216,6 +1287,9 @@ func CudaDeviceGetP2PAtomicCapabilities(capabilities *uint32, operations *CudaAt
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaGetDeviceProperties],
 // [CudaInitDevice].
 //
@@ -1254,6 +1328,9 @@ func CudaChooseDevice(device *int32, prop *CudaDeviceProp) error {
 //     mode forbids contexts
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaSetDevice]; in the driver API [cuCtxSetCurrent].
@@ -1300,6 +1377,9 @@ func CudaInitDevice(device int32, deviceFlags uint32, flags uint32) error {
 //   - [CudaErrorDevicesUnavailable]: another process uses the device exclusively, or its compute
 //     mode forbids contexts
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaGetDeviceProperties], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuCtxSetCurrent].
 //
@@ -1338,6 +1418,9 @@ func CudaSetDevice(device int32) error {
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGetDeviceCount], [CudaSetDevice], [CudaGetDeviceProperties], [CudaChooseDevice]; in
 // the driver API [cuCtxGetCurrent].
 //
@@ -1373,6 +1456,9 @@ func CudaGetDevice(device *int32) error {
 // [CudaSetDevice] under runtime.LockOSThread is the clearer way.
 //
 // Returns nil, [CudaErrorInvalidValue], [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGetDeviceCount], [CudaSetDevice], [CudaGetDeviceProperties], [CudaSetDeviceFlags],
 // [CudaChooseDevice].
@@ -1412,6 +1498,9 @@ func CudaSetValidDevices(device_arr *int32, len int32) error {
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGetDeviceFlags], [CudaGetDeviceCount], [CudaGetDevice], [CudaGetDeviceProperties],
 // [CudaSetDevice], [CudaSetValidDevices], [CudaInitDevice], [CudaChooseDevice]; in the driver API
 // [cuDevicePrimaryCtxSetFlags].
@@ -1444,6 +1533,9 @@ func CudaSetDeviceFlags(flags uint32) error {
 //   - flags: receives the bits; [CudaDeviceMapHost] may be among them although it need not be set
 //
 // Returns nil, [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGetDevice], [CudaGetDeviceProperties], [CudaSetDevice], [CudaSetDeviceFlags],
 // [CudaInitDevice]; in the driver API [cuCtxGetFlags], [cuDevicePrimaryCtxGetState].

@@ -37,6 +37,9 @@ import "unsafe"
 // [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
 // [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaPeekAtLastError], [CudaGetErrorName], [CudaGetErrorString], [CudaError_t].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -74,6 +77,9 @@ func CudaGetLastError() error {
 // [CudaErrorSetOnActiveProcess], [CudaErrorStartupFailure], [CudaErrorInvalidPtx],
 // [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
 // [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaGetLastError], [CudaGetErrorName], [CudaGetErrorString], [CudaError_t].
 //

@@ -104,11 +104,17 @@ func CudaLaunchCooperativeKernel_ptsz(func_ unsafe.Pointer, gridDim Dim3, blockD
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncGetAttributes], [CudaLaunchKernel]; in the driver API [cuFuncSetCacheConfig].
+//
 // Safe counterpart: [safe.Kernel.SetCacheConfig].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuFuncSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetCacheConfig
 // [safe.Kernel.SetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetCacheConfig
 func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) error {
 	args := &struct {
@@ -140,11 +146,17 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 //   - [CudaErrorInvalidDeviceFunction]: func is nil
 //   - [CudaErrorInvalidResourceHandle]: it is neither a stub nor a kernel handle
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaFuncSetCacheConfig], [CudaLaunchKernel]; in the driver API [cuFuncGetAttribute].
+//
 // Safe counterpart: [safe.Kernel.Attributes].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuFuncGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncGetAttribute
 // [safe.Kernel.Attributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attributes
 func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error {
 	args := &struct {
@@ -185,6 +197,9 @@ func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // Safe counterpart: [safe.Kernel.SetAttribute].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -221,6 +236,9 @@ func CudaFuncSetAttribute(func_ unsafe.Pointer, attr CudaFuncAttribute, value in
 //   - [CudaErrorInvalidValue]: name is nil
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // Safe counterpart: [safe.Kernel.Name].
 //
@@ -404,11 +422,17 @@ func CudaLaunchHostFunc_v2_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData u
 // [CudaErrorNoKernelImageForDevice], [CudaErrorJitCompilerNotFound],
 // [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also, in the driver API, [cuLaunchKernel].
+//
 // Safe counterpart: [safe.Kernel.Launch].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchKernel
 // [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
 	args := &struct {
@@ -461,11 +485,17 @@ func CudaLaunchKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *
 // [CudaErrorUnsupportedPtxVersion], [CudaErrorNoKernelImageForDevice],
 // [CudaErrorJitCompilerNotFound], [CudaErrorJitCompilationDisabled], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also, in the driver API, [cuLaunchKernelEx].
+//
 // Safe counterpart: [safe.Kernel.Launch].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
+// [cuLaunchKernelEx]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchKernelEx
 // [safe.Kernel.Launch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Launch
 func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_ *unsafe.Pointer) error {
 	args := &struct {
@@ -514,8 +544,15 @@ func CudaLaunchKernelExC(config *CudaLaunchConfig_t, func_ unsafe.Pointer, args_
 // Also [CudaErrorInvalidConfiguration], [CudaErrorLaunchFailure], [CudaErrorLaunchTimeout],
 // [CudaErrorLaunchOutOfResources], [CudaErrorSharedObjectInitFailed], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also, in the driver API, [cuLaunchCooperativeKernel].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
+//
+// [cuLaunchCooperativeKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchCooperativeKernel
 func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Dim3, args_ *unsafe.Pointer, sharedMem uint64, stream CudaStream_t) error {
 	args := &struct {
 		func_     unsafe.Pointer
@@ -583,6 +620,9 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 //   - [CudaErrorNotSupported]: not possible in this stream, as while it records for a graphics API
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamQuery], [CudaStreamSynchronize], [CudaStreamWaitEvent],
 // [CudaStreamDestroy], [CudaMallocManaged], [CudaStreamAttachMemAsync], [CudaStreamAddCallback]; in
 // the driver API [cuLaunchHostFunc].
@@ -639,6 +679,9 @@ func CudaLaunchHostFunc(stream CudaStream_t, fn CudaHostFn_t, userData uintptr) 
 //   - [CudaErrorNotSupported]: the device, driver or stream cannot do it
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamQuery], [CudaStreamSynchronize], [CudaStreamWaitEvent],
 // [CudaStreamDestroy], [CudaMallocManaged], [CudaStreamAttachMemAsync], [CudaStreamAddCallback]; in

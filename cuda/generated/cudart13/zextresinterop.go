@@ -42,6 +42,9 @@ import "unsafe"
 //
 // Also [CudaErrorOperatingSystem], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDestroyExternalMemory], [CudaExternalMemoryGetMappedBuffer],
 // [CudaExternalMemoryGetMappedMipmappedArray].
 //
@@ -84,6 +87,9 @@ func CudaImportExternalMemory(extMem_out *CudaExternalMemory_t, memHandleDesc *C
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: no such import
 //   - [CudaErrorInvalidValue]: the piece is not inside the memory
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaImportExternalMemory], [CudaDestroyExternalMemory],
 // [CudaExternalMemoryGetMappedMipmappedArray].
@@ -130,6 +136,9 @@ func CudaExternalMemoryGetMappedBuffer(devPtr *unsafe.Pointer, extMem CudaExtern
 //   - [CudaErrorInvalidValue]: the description is not possible
 //   - [CudaErrorInvalidResourceHandle]: no such import
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaImportExternalMemory], [CudaDestroyExternalMemory],
 // [CudaExternalMemoryGetMappedBuffer].
 //
@@ -164,6 +173,9 @@ func CudaExternalMemoryGetMappedMipmappedArray(mipmap *CudaMipmappedArray_t, ext
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: no such import
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaImportExternalMemory], [CudaExternalMemoryGetMappedBuffer],
 // [CudaExternalMemoryGetMappedMipmappedArray].
@@ -217,6 +229,9 @@ func CudaDestroyExternalMemory(extMem CudaExternalMemory_t) error {
 //     [CudaDevAttrTimelineSemaphoreInteropSupported]
 //
 // Also [CudaErrorOperatingSystem], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDestroyExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
@@ -305,6 +320,9 @@ func CudaWaitExternalSemaphoresAsync_ptsz(extSemArray *CudaExternalSemaphore_t, 
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: no such semaphore
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaImportExternalSemaphore], [CudaSignalExternalSemaphoresAsync],
 // [CudaWaitExternalSemaphoresAsync].
 //
@@ -354,6 +372,9 @@ func CudaDestroyExternalSemaphore(extSem CudaExternalSemaphore_t) error {
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: a semaphore or the stream is not alive
 //   - [CudaErrorNotSupported]: a type that the device of the stream cannot signal
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaImportExternalSemaphore], [CudaDestroyExternalSemaphore],
 // [CudaWaitExternalSemaphoresAsync].
@@ -409,6 +430,9 @@ func CudaSignalExternalSemaphoresAsync(extSemArray *CudaExternalSemaphore_t, par
 //   - [CudaErrorInvalidResourceHandle]: a semaphore or the stream does not exist
 //   - [CudaErrorTimeout]: a keyed mutex was not to be had in time
 //   - [CudaErrorNotSupported]: the device cannot wait for this type
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaImportExternalSemaphore], [CudaDestroyExternalSemaphore],
 // [CudaSignalExternalSemaphoresAsync].

@@ -43,14 +43,19 @@ import "unsafe"
 //   - [CudaErrorMemoryAllocation]: neither device nor host can back it
 //   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
-// [CudaMalloc3DArray].
+// [CudaMalloc3DArray], [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc], [CudaDeviceGetAttribute],
+// [CudaStreamAttachMemAsync]; in the driver API [cuMemAllocManaged].
 //
 // Safe counterpart: [safe.NewManagedBuffer].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemAllocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocManaged
 // [safe.NewManagedBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewManagedBuffer
 func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
@@ -106,14 +111,19 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMalloc3D],
-// [CudaMalloc3DArray].
+// [CudaMalloc3DArray], [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API
+// [cuMemAlloc].
 //
 // Safe counterpart: [safe.NewBuffer], [safe.NewBufferWith].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAlloc
 // [safe.NewBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBuffer
 // [safe.NewBufferWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewBufferWith
 func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
@@ -161,14 +171,18 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 //
 // Also [CudaErrorInvalidValue], [CudaErrorExternalDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocArray], [CudaMalloc3D], [CudaMalloc3DArray],
-// [CudaHostAlloc], [CudaFree], [CudaFreeArray].
+// [CudaHostAlloc], [CudaFree], [CudaFreeArray], [CudaFreeHost]; in the driver API [cuMemAllocHost].
 //
 // Safe counterpart: [safe.NewPinned].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemAllocHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocHost
 // [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	args := &struct {
@@ -209,7 +223,12 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also [CudaMalloc], [CudaFree], [CudaMallocArray], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaFree], [CudaMallocArray], [CudaFreeArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaMalloc3D], [CudaMalloc3DArray], [CudaHostAlloc]; in the driver API
+// [cuMemAllocPitch].
 //
 // Safe counterpart: [safe.NewPitched].
 //
@@ -254,10 +273,17 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 //   - [CudaErrorMemoryAllocation]: the device has no room for it
 //   - [CudaErrorInvalidValue]: an element type that textures do not have, such as 3 components
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaMalloc3D], [CudaMalloc3DArray], [CudaHostAlloc]; in the driver API
+// [cuArrayCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuArrayCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayCreate
 func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint64, height uint64, flags uint32) error {
 	args := &struct {
 		array  *CudaArray_t
@@ -308,14 +334,20 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 //   - [CudaErrorIllegalAddress]: earlier work crashed, and this call only reports it. The process
 //     cannot use CUDA any more; the memory is gone with it
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc], [CudaMallocPitch], [CudaMallocManaged], [CudaMallocArray],
-// [CudaFreeArray], [CudaMallocAsync], [CudaMallocFromPoolAsync].
+// [CudaFreeArray], [CudaMallocAsync], [CudaMallocFromPoolAsync], [CudaMallocHost], [CudaFreeHost],
+// [CudaMalloc3D], [CudaMalloc3DArray], [CudaFreeAsync], [CudaHostAlloc]; in the driver API
+// [cuMemFree].
 //
 // Safe counterpart: [safe.Buffer.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemFree]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFree
 // [safe.Buffer.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Close
 func CudaFree(devPtr unsafe.Pointer) error {
 	args := &struct {
@@ -354,13 +386,19 @@ func CudaFree(devPtr unsafe.Pointer) error {
 //   - [CudaErrorIllegalAddress]: not this call's fault: earlier work crashed. The memory is not
 //     freed then
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaFreeArray],
+// [CudaMallocHost], [CudaMalloc3D], [CudaMalloc3DArray], [CudaHostAlloc]; in the driver API
+// [cuMemFreeHost].
 //
 // Safe counterpart: [safe.Pinned.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemFreeHost]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemFreeHost
 // [safe.Pinned.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pinned.Close
 func CudaFreeHost(ptr unsafe.Pointer) error {
 	args := &struct {
@@ -394,13 +432,18 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuArrayDestroy].
 //
 // Safe counterpart: [safe.Array.Close].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuArrayDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArrayDestroy
 // [safe.Array.Close]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Array.Close
 func CudaFreeArray(array CudaArray_t) error {
 	args := &struct {
@@ -430,10 +473,16 @@ func CudaFreeArray(array CudaArray_t) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaMallocArray], [CudaMallocHost],
+// [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuMipmappedArrayDestroy].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMipmappedArrayDestroy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMipmappedArrayDestroy
 func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	args := &struct {
 		mipmappedArray CudaMipmappedArray_t
@@ -479,13 +528,18 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
 //
-// See also [CudaSetDeviceFlags].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaSetDeviceFlags], [CudaMallocHost], [CudaFreeHost], [CudaGetDeviceFlags]; in the
+// driver API [cuMemHostAlloc].
 //
 // Safe counterpart: [safe.NewPinned].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
+// [cuMemHostAlloc]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemHostAlloc
 // [safe.NewPinned]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewPinned
 func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 	args := &struct {
@@ -550,6 +604,9 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaHostUnregister], [CudaHostGetFlags], [CudaHostGetDevicePointer]; in the driver API
 // [cuMemHostRegister].
 //
@@ -595,6 +652,9 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 // Errors:
 //   - [CudaErrorHostMemoryNotRegistered]: nothing is registered around that address
 //   - [CudaErrorInvalidValue]: an address inside a registered range (measured)
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also, in the driver API, [cuMemHostUnregister].
 //
@@ -642,6 +702,9 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 //
 // Also [CudaErrorMemoryAllocation], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaSetDeviceFlags], [CudaHostAlloc]; in the driver API [cuMemHostGetDevicePointer].
 //
 // Safe counterpart: [safe.Pinned.Arg].
@@ -682,6 +745,9 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 // Errors:
 //   - [CudaErrorInvalidValue]: the address is not pinned memory
 //   - [CudaErrorDeviceUninitialized]: no device could be initialised
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaHostAlloc]; in the driver API [cuMemHostGetFlags].
 //
@@ -727,11 +793,17 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMallocPitch], [CudaFree], [CudaMemcpy3D], [CudaMemset3D], [CudaMalloc3DArray],
-// [CudaMallocArray], [CudaFreeArray].
+// [CudaMallocArray], [CudaFreeArray], [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the
+// driver API [cuMemAllocPitch].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMemAllocPitch]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemAllocPitch
 func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 	args := &struct {
 		pitchedDevPtr *CudaPitchedPtr
@@ -764,10 +836,16 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 //     array of three dimensions
 //   - [CudaErrorMemoryAllocation]: too large for what is free
 //
-// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray],
+// [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuArray3DCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuArray3DCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuArray3DCreate
 func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, flags uint32) error {
 	args := &struct {
 		array  *CudaArray_t
@@ -802,10 +880,16 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 //   - [CudaErrorInvalidValue]: a shape that cannot have levels
 //   - [CudaErrorMemoryAllocation]: no room for the levels together
 //
-// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray],
+// [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuMipmappedArrayCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMipmappedArrayCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMipmappedArrayCreate
 func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaChannelFormatDesc, extent CudaExtent, numLevels uint32, flags uint32) error {
 	args := &struct {
 		mipmappedArray *CudaMipmappedArray_t
@@ -843,10 +927,16 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
-// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMalloc3D], [CudaMalloc], [CudaMallocPitch], [CudaFree], [CudaFreeArray],
+// [CudaMallocHost], [CudaFreeHost], [CudaHostAlloc]; in the driver API [cuMipmappedArrayGetLevel].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuMipmappedArrayGetLevel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMipmappedArrayGetLevel
 func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipmappedArray_const_t, level uint32) error {
 	args := &struct {
 		levelArray     *CudaArray_t
@@ -979,6 +1069,9 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 //
 // Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also, in the driver API, [cuMemGetInfo].
 //
 // Safe counterpart: [safe.Context.MemoryInfo].
@@ -1017,6 +1110,9 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 //   - [CudaErrorInvalidResourceHandle]: no such array
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also, in the driver API, [cuArrayGetDescriptor], [cuArray3DGetDescriptor].
 //
@@ -1277,6 +1373,9 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpyAsync], [CudaMemcpyPeerAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeer].
 //
@@ -1528,6 +1627,9 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 //   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync]; in the
 // driver API [cuMemcpyPeerAsync].
@@ -1968,8 +2070,15 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 //
 // Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaGetSymbolSize]; in the driver API [cuModuleGetGlobal].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuModuleGetGlobal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuModuleGetGlobal
 func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 	args := &struct {
 		devPtr *unsafe.Pointer
@@ -1998,8 +2107,15 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 //
 // Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaGetSymbolAddress]; in the driver API [cuModuleGetGlobal].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
+//
+// [cuModuleGetGlobal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuModuleGetGlobal
 func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 	args := &struct {
 		size   *uint64
@@ -2201,6 +2317,9 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemPrefetchAsync]; in the driver API [cuMemAdvise].
 //
@@ -2251,6 +2370,9 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 //     data
 //   - [CudaErrorDeviceUninitialized]: no usable device on this thread
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemRangeGetAttributes], [CudaMemPrefetchAsync], [CudaMemAdvise]; in the driver API
 // [cuMemRangeGetAttribute].
 //
@@ -2294,6 +2416,9 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a place of the wrong size, or memory that is not managed
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemRangeGetAttribute], [CudaMemAdvise], [CudaMemPrefetchAsync]; in the driver API
 // [cuMemRangeGetAttributes].
@@ -2348,6 +2473,9 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 //   - [CudaErrorInvalidValue]: leaves an allocation, or a kind that the addresses contradict
 //   - [CudaErrorInvalidMemcpyDirection]: kind is none of the enumerators
 //   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device is capturing
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2411,6 +2539,9 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -2463,6 +2594,9 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -2518,6 +2652,9 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 //   - [CudaErrorInvalidValue]: the last row leaves its allocation
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -2575,6 +2712,9 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -2630,6 +2770,9 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -2684,6 +2827,9 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 //   - [CudaErrorInvalidValue]: a rectangle leaves its array, or the elements differ in size
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -2743,6 +2889,9 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc3D], [CudaMalloc3DArray], [CudaMemset3D], [CudaMemcpy3DAsync], [CudaMemcpy],
 // [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -2788,6 +2937,9 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 //   - [CudaErrorInvalidValue]: an end does not belong to the device given for it
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync],
 // [CudaMemcpy3DPeerAsync]; in the driver API [cuMemcpy3DPeer].
@@ -3031,6 +3183,9 @@ func CudaMemcpy3DWithAttributesAsync(op *CudaMemcpy3DBatchOp, flags uint64, stre
 //   - [CudaErrorInvalidValue]: not memory of CUDA's, or too little of it
 //   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device captures
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also, in the driver API, [cuMemsetD8], [cuMemsetD16], [cuMemsetD32].
 //
 // Safe counterpart: [safe.Buffer.Fill], [safe.Buffer.Zero].
@@ -3079,6 +3234,9 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 //   - [CudaErrorInvalidPitchValue]: the pitch is smaller than width
 //   - [CudaErrorInvalidValue]: the rectangle leaves the allocation
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemset], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMemset3DAsync]; in the driver API [cuMemsetD2D8], [cuMemsetD2D16], [cuMemsetD2D32].
 //
@@ -3123,6 +3281,9 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 // Errors:
 //   - [CudaErrorInvalidValue]: the box is larger than the memory
 //   - [CudaErrorInvalidPitchValue]: the pitch is less than the width
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMemset3DAsync], [CudaMalloc3D].
@@ -3172,6 +3333,9 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 //   - [CudaErrorInvalidValue]: wrong range, or a kind that does not fit
 //   - [CudaErrorInvalidMemcpyDirection]: kind is no enumerator
 //   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpy2DAsync],
@@ -3235,6 +3399,9 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
 // [CudaMemcpy2DAsync], [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync],
@@ -3290,6 +3457,9 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -3348,6 +3518,9 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
 // [CudaMemcpy2DToArrayAsync], [CudaMemcpy2DFromArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -3404,6 +3577,9 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 //
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -3463,6 +3639,9 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
 // [CudaMemcpy2DAsync], [CudaMemcpy2DToArrayAsync], [CudaMemcpyToSymbolAsync],
@@ -3518,6 +3697,9 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMalloc3D], [CudaMalloc3DArray], [CudaMemset3D], [CudaMemcpy3D], [CudaMemcpy],
 // [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -3566,6 +3748,9 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpyPeerAsync]; in the driver
 // API [cuMemcpy3DPeerAsync].
 //
@@ -3612,6 +3797,9 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 // Errors:
 //   - [CudaErrorInvalidValue]: the range does not lie in one allocation
 //   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemset2DAsync], [CudaMemset3DAsync];
 // in the driver API [cuMemsetD8Async], [cuMemsetD16Async], [cuMemsetD32Async].
@@ -3666,6 +3854,9 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset3DAsync]; in
 // the driver API [cuMemsetD2D8Async], [cuMemsetD2D16Async], [cuMemsetD2D32Async].
 //
@@ -3717,6 +3908,9 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 // Errors:
 //   - [CudaErrorInvalidValue]: the box does not fit
 //   - [CudaErrorInvalidResourceHandle]: the stream is not alive
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset2DAsync],
 // [CudaMalloc3D].
@@ -3773,6 +3967,9 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpyPeer], [CudaMemcpyAsync], [CudaMemcpy3DPeerAsync],
 // [CudaMemAdvise]; in the driver API [cuMemPrefetchAsync].

@@ -180,6 +180,9 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpy2DToArray], [CudaMemcpyFromArray],
 // [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray], [CudaMemcpy2DArrayToArray],
 // [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync], [CudaMemcpy2DAsync],
@@ -236,6 +239,9 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 //   - [CudaErrorInvalidValue]: fewer bytes are left in the array
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray], [CudaMemcpy2DArrayToArray],
@@ -295,6 +301,9 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 //   - [CudaErrorInvalidValue]: one of the arrays ends too early
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpyFromArray], [CudaMemcpy2DFromArray], [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol],
@@ -357,6 +366,9 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpyFromArray], [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray],
 // [CudaMemcpy2DArrayToArray], [CudaMemcpyToSymbol], [CudaMemcpyFromSymbol], [CudaMemcpyAsync],
@@ -416,6 +428,9 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 //   - [CudaErrorInvalidResourceHandle]: no live stream or array
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMemcpy], [CudaMemcpy2D], [CudaMemcpyToArray], [CudaMemcpy2DToArray],
 // [CudaMemcpyFromArray], [CudaMemcpy2DFromArray], [CudaMemcpyArrayToArray],

@@ -793,7 +793,12 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also, in the driver API, [cuMemAllocAsync].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaMallocFromPoolAsync], [CudaFreeAsync], [CudaDeviceSetMemPool],
+// [CudaDeviceGetDefaultMemPool], [CudaDeviceGetMemPool], [CudaMemPoolSetAccess],
+// [CudaMemPoolSetAttribute], [CudaMemPoolGetAttribute]; in the driver API [cuMemAllocAsync].
 //
 // Safe counterpart: [safe.NewBufferAsync].
 //
@@ -843,6 +848,9 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 //     told apart only by luck, and were seen to crash the process when [CudaFree] was one of them
 //   - [CudaErrorNotSupported]: managed memory (measured)
 //   - [CudaErrorDeviceUninitialized]: the device is not usable
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaMallocAsync]; in the driver API [cuMemFreeAsync].
 //
@@ -895,7 +903,8 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
 //
-// See also, in the driver API, [cuMemAllocFromPoolAsync].
+// See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool], [CudaMemPoolCreate],
+// [CudaMemPoolSetAccess], [CudaMemPoolSetAttribute]; in the driver API [cuMemAllocFromPoolAsync].
 //
 // Safe counterpart: [safe.NewBufferFrom].
 //

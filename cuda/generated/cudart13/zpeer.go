@@ -22,6 +22,9 @@ import "unsafe"
 // Errors:
 //   - [CudaErrorInvalidDevice]: no such device
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceEnablePeerAccess], [CudaDeviceDisablePeerAccess]; in the driver API
 // [cuDeviceCanAccessPeer].
 //
@@ -71,6 +74,9 @@ func CudaDeviceCanAccessPeer(canAccessPeer *int32, device int32, peerDevice int3
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDeviceCanAccessPeer], [CudaDeviceDisablePeerAccess]; in the driver API
 // [cuCtxEnablePeerAccess].
 //
@@ -110,6 +116,9 @@ func CudaDeviceEnablePeerAccess(peerDevice int32, flags uint32) error {
 //   - [CudaErrorPeerAccessNotEnabled]: it was not open
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaDeviceCanAccessPeer], [CudaDeviceEnablePeerAccess]; in the driver API
 // [cuCtxDisablePeerAccess].

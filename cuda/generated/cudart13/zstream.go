@@ -30,6 +30,9 @@ import "unsafe"
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetFlags], [CudaStreamGetDevice], [CudaStreamGetDevResource], [CudaStreamQuery],
 // [CudaStreamSynchronize], [CudaStreamWaitEvent], [CudaStreamAddCallback], [CudaSetDevice],
@@ -95,6 +98,9 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInsufficientDriver] or
+// [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithPriority], [CudaStreamGetFlags],
 // [CudaStreamGetDevice], [CudaStreamGetDevResource], [CudaStreamQuery], [CudaStreamSynchronize],
 // [CudaStreamWaitEvent], [CudaStreamAddCallback], [CudaSetDevice], [CudaStreamDestroy]; in the
@@ -157,6 +163,9 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 //   - [CudaErrorMemoryAllocation]: no room for the stream
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaDeviceGetStreamPriorityRange],
 // [CudaStreamGetPriority], [CudaStreamQuery], [CudaStreamWaitEvent], [CudaStreamAddCallback],
@@ -417,6 +426,9 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 //     destroyed before it: the stream has leaked; destroy streams first
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamWaitEvent], [CudaStreamSynchronize], [CudaStreamAddCallback]; in the driver API
@@ -844,6 +856,9 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures, or the thread may not ask now
 //     because of a capture
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamWaitEvent],
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
 // [cuStreamQuery].
@@ -891,6 +906,9 @@ func CudaStreamQuery(stream CudaStream_t) error {
 //   - [CudaErrorDeviceUninitialized]: a default stream, and the thread's context is gone
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaSetDevice], [CudaGetDevice], [CudaStreamCreate], [CudaStreamGetPriority],
 // [CudaStreamGetFlags]; in the driver API [cuStreamGetId].
@@ -941,6 +959,9 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures, see Capture
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetDevice]; in the driver API [cuStreamGetFlags].
@@ -993,6 +1014,9 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreateWithPriority], [CudaStreamCreateWithFlags], [CudaStreamGetPriority],
 // [CudaStreamGetFlags]; in the driver API [cuStreamGetId].
 //
@@ -1041,6 +1065,9 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 //   - [CudaErrorDeviceUninitialized]: stream 0, while a destroyed context is current
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreateWithPriority], [CudaDeviceGetStreamPriorityRange],
 // [CudaStreamGetFlags], [CudaStreamGetDevice], [CudaStreamGetDevResource]; in the driver API
@@ -1107,6 +1134,9 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 //     a capture; use the external flag, or wait before the capture begins
 //   - [CudaErrorStreamCaptureMerge]: the event belongs to another capture than the one the stream
 //     is in
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API
@@ -1191,6 +1221,9 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamSynchronize], [CudaStreamWaitEvent], [CudaStreamDestroy], [CudaMallocManaged],
 // [CudaStreamAttachMemAsync], [CudaLaunchHostFunc]; in the driver API [cuStreamAddCallback].
@@ -1266,6 +1299,9 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 //
 // Also [CudaErrorNotReady], [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamWaitEvent],
 // [CudaStreamSynchronize], [CudaStreamAddCallback], [CudaStreamDestroy], [CudaMallocManaged]; in
 // the driver API [cuStreamAttachMemAsync].
@@ -1326,6 +1362,9 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures, or a capture of another thread
 //     forbids waiting
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaStreamCreate], [CudaStreamCreateWithFlags], [CudaStreamQuery],
 // [CudaStreamWaitEvent], [CudaStreamAddCallback], [CudaStreamDestroy]; in the driver API

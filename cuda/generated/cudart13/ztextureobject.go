@@ -15,8 +15,10 @@ import "unsafe"
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
-// See also [CudaCreateChannelDesc], [CudaChannelFormatKind], [CudaCreateTextureObject],
-// [CudaCreateSurfaceObject].
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
+// See also [CudaCreateChannelDesc], [CudaCreateTextureObject], [CudaCreateSurfaceObject].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TEXTURE__OBJECT.html.
@@ -99,6 +101,9 @@ func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelForm
 //   - [CudaErrorInvalidValue]: mostly a combination that does not exist, as a view of linear memory
 //   - [CudaErrorInvalidFilterSetting]: linear filtering of integers that are read as integers
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaDestroyTextureObject]; in the driver API [cuTexObjectCreate].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -130,6 +135,9 @@ func CudaCreateTextureObject(pTexObject *CudaTextureObject_t, pResDesc *CudaReso
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaCreateTextureObject]; in the driver API [cuTexObjectDestroy].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -159,6 +167,9 @@ func CudaDestroyTextureObject(texObject CudaTextureObject_t) error {
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaCreateTextureObject]; in the driver API [cuTexObjectGetResourceDesc].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
@@ -187,6 +198,9 @@ func CudaGetTextureObjectResourceDesc(pResDesc *CudaResourceDesc, texObject Cuda
 //   - texObject: the texture
 //
 // Returns nil, [CudaErrorInvalidValue], or the error of earlier work.
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaCreateTextureObject]; in the driver API [cuTexObjectGetTextureDesc].
 //
@@ -218,6 +232,9 @@ func CudaGetTextureObjectTextureDesc(pTexDesc *CudaTextureDesc, texObject CudaTe
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: also if there is no view
+//
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
 //
 // See also [CudaCreateTextureObject]; in the driver API [cuTexObjectGetResourceViewDesc].
 //

@@ -23,6 +23,9 @@ import "unsafe"
 //   - [CudaErrorInvalidValue]: attributes is nil
 //   - [CudaErrorInvalidDevice]: the memory is of a device that this process cannot see
 //
+// A call that has to set up the runtime may also return [CudaErrorInitializationError],
+// [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
+//
 // See also [CudaGetDeviceCount], [CudaGetDevice], [CudaSetDevice], [CudaChooseDevice],
 // [CudaInitDevice]; in the driver API [cuPointerGetAttributes].
 //

@@ -876,6 +876,8 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot set L2 aside (before compute capability 8.0)
 //
+// See also [CUaccessPolicyWindow].
+//
 // Safe counterpart: [safe.Context.ResetPersistingL2].
 //
 // Since CUDA 11.0. NVIDIA describes it at
@@ -909,6 +911,8 @@ func CuCtxResetPersistingL2Cache() error {
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
+//
+// See also [CUexecAffinityParam].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.

@@ -22,7 +22,7 @@ import "unsafe"
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the driver does not know the code
 //
-// See also, in the runtime API, [cudaGetErrorString].
+// See also [CUresult]; in the runtime API [cudaGetErrorString].
 //
 // Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__ERROR.html.
@@ -57,7 +57,7 @@ func CuGetErrorString(error_ CUresult, pStr **byte) error {
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no such code in this driver; pStr has been set to nil
 //
-// See also, in the runtime API, [cudaGetErrorName].
+// See also [CUresult]; in the runtime API [cudaGetErrorName].
 //
 // Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__ERROR.html.

@@ -3775,6 +3775,8 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 //   - [CUDA_ERROR_INVALID_VALUE]: no kernel nodes, another context, or one of them is
 //     device-updatable
 //
+// See also [CUaccessPolicyWindow].
+//
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
@@ -3809,6 +3811,8 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 //   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, or an attribute that nodes do not have
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+//
+// See also [CUaccessPolicyWindow].
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -3850,6 +3854,8 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 //     value it does not take
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
+//
+// See also [CUaccessPolicyWindow].
 //
 // Safe counterpart: [safe.KernelNode].
 //
@@ -4338,6 +4344,8 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //	CUresult cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
 // It is another form of [CuGraphNodeSetParams], where the rest is said.
+//
+// It may also return [CUDA_ERROR_INVALID_CONTEXT].
 //
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.

@@ -5942,8 +5942,8 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 //
 //	CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
-// It is the variant of CuMemcpyBatchAsync_v1 for which stream 0 is the calling thread's own default
-// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
+// It is the variant of [CuMemcpyBatchAsync_v1] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -5970,7 +5970,7 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 //
 //	CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
-// It is the variant of CuMemcpy3DBatchAsync_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CuMemcpy3DBatchAsync_v1] for which stream 0 is the calling thread's own
 // default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 12.8. NVIDIA describes it at

@@ -263,7 +263,7 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 //
 //	CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// It is the variant of CuStreamWriteValue32_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CuStreamWriteValue32_v1] for which stream 0 is the calling thread's own
 // default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 8.0. NVIDIA describes it at
@@ -289,7 +289,7 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 //
 //	CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// It is the variant of CuStreamWaitValue32_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CuStreamWaitValue32_v1] for which stream 0 is the calling thread's own
 // default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 8.0. NVIDIA describes it at
@@ -315,7 +315,7 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 //
 //	CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// It is the variant of CuStreamWriteValue64_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CuStreamWriteValue64_v1] for which stream 0 is the calling thread's own
 // default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 9.0. NVIDIA describes it at
@@ -340,7 +340,7 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 //
 //	CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// It is the variant of CuStreamWaitValue64_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CuStreamWaitValue64_v1] for which stream 0 is the calling thread's own
 // default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 9.0. NVIDIA describes it at
@@ -366,8 +366,8 @@ func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, f
 //
 //	CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
-// It is the variant of CuStreamBatchMemOp_v1 for which stream 0 is the calling thread's own default
-// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
+// It is the variant of [CuStreamBatchMemOp_v1] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.

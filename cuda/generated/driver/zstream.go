@@ -1521,7 +1521,7 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 //
 //	CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
 //
-// It is the variant of CuStreamBeginCapture_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CuStreamBeginCapture_v1] for which stream 0 is the calling thread's own
 // default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 10.0. NVIDIA describes it at
@@ -1891,7 +1891,7 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 //
 //	CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
-// It is the variant of CuStreamGetCaptureInfo_v1 for which stream 0 is the calling thread's own
+// It is the variant of [CuStreamGetCaptureInfo_v1] for which stream 0 is the calling thread's own
 // default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 10.1. NVIDIA describes it at
@@ -2071,6 +2071,8 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the streams belong to different contexts
 //
+// See also [CUaccessPolicyWindow].
+//
 // Safe counterpart: [safe.Stream.CopyAttributes].
 //
 // Since CUDA 11.0. NVIDIA describes it at
@@ -2116,6 +2118,8 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: streams have no such attribute, or value_out is nil
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
+//
+// See also [CUaccessPolicyWindow].
 //
 // Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow],
 // [safe.Stream.SynchronizationPolicy], [safe.Stream.MemSyncDomain], [safe.Stream.MemSyncDomainMap].
@@ -2178,6 +2182,8 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 //     policy
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
+// See also [CUaccessPolicyWindow].
+//
 // Safe counterpart: [safe.Stream.SetAttribute], [safe.Stream.SetAccessPolicyWindow],
 // [safe.Stream.SetSynchronizationPolicy], [safe.Stream.SetPriority],
 // [safe.Stream.SetMemSyncDomain], [safe.Stream.SetMemSyncDomainMap].
@@ -2236,7 +2242,7 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 //
 //	CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
-// It is the variant of CuStreamUpdateCaptureDependencies_v1 for which stream 0 is the calling
+// It is the variant of [CuStreamUpdateCaptureDependencies_v1] for which stream 0 is the calling
 // thread's own default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 11.3. NVIDIA describes it at

@@ -503,8 +503,8 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 //
 //	CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 //
-// It is the variant of CuMemPrefetchAsync_v1 for which stream 0 is the calling thread's own default
-// stream, [CU_STREAM_PER_THREAD], and not the legacy one.
+// It is the variant of [CuMemPrefetchAsync_v1] for which stream 0 is the calling thread's own
+// default stream, [CU_STREAM_PER_THREAD], and not the legacy one.
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.

@@ -60,6 +60,10 @@ import "unsafe"
 //     library is too old; measured, 12.9 returns [NVJITLINK_ERROR_INTERNAL] and 12.0 nil
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle, options or one of the strings is nil
 //
+// Also [NVJITLINK_ERROR_INVALID_INPUT], [NVJITLINK_ERROR_INTERNAL].
+//
+// See also [NvJitLinkDestroy].
+//
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 //
 // [cuInit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuInit
@@ -91,6 +95,10 @@ func NvJitLinkCreate(handle *NvJitLinkHandle, numOptions uint32, options **byte)
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or the handle in it is nil, so destroying it again
 //     through the same variable is harmless (measured)
+//
+// Also [NVJITLINK_ERROR_INVALID_INPUT], [NVJITLINK_ERROR_INTERNAL].
+//
+// See also [NvJitLinkCreate].
 //
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkDestroy(handle *NvJitLinkHandle) error {
@@ -198,6 +206,8 @@ func NvJitLinkAddData(handle NvJitLinkHandle, inputType NvJitLinkInputType, data
 //   - [NVJITLINK_ERROR_PTX_COMPILE]: ptxas refused the PTX in the file
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or fileName is nil
 //
+// Also [NVJITLINK_ERROR_INTERNAL].
+//
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, fileName *byte) error {
 	args := &struct {
@@ -250,6 +260,8 @@ func NvJitLinkAddFile(handle NvJitLinkHandle, inputType NvJitLinkInputType, file
 //   - [NVJITLINK_ERROR_FINALIZE]: the machine code could not be finished for the architecture
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle is nil
 //
+// Also [NVJITLINK_ERROR_INVALID_INPUT].
+//
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkComplete(handle NvJitLinkHandle) error {
 	args := &struct {
@@ -280,6 +292,10 @@ func NvJitLinkComplete(handle NvJitLinkHandle) error {
 //   - [NVJITLINK_ERROR_INTERNAL]: there is no cubin: the link is not complete, failed, or has the
 //     option -ptx (all measured)
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
+//
+// Also [NVJITLINK_ERROR_INVALID_INPUT].
+//
+// See also [NvJitLinkGetLinkedCubin].
 //
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetLinkedCubinSize(handle NvJitLinkHandle, size *uint64) error {
@@ -313,6 +329,10 @@ func NvJitLinkGetLinkedCubinSize(handle NvJitLinkHandle, size *uint64) error {
 //   - [NVJITLINK_ERROR_INTERNAL]: there is no cubin (measured)
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or cubin is nil
 //
+// Also [NVJITLINK_ERROR_INVALID_INPUT].
+//
+// See also [NvJitLinkGetLinkedCubinSize].
+//
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
@@ -344,6 +364,8 @@ func NvJitLinkGetLinkedCubin(handle NvJitLinkHandle, cubin unsafe.Pointer) error
 //   - [NVJITLINK_ERROR_INVALID_INPUT]: the link has no -ptx (measured)
 //   - [NVJITLINK_ERROR_INTERNAL]: the link is not complete, or failed (measured)
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
+//
+// See also [NvJitLinkGetLinkedPtx].
 //
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetLinkedPtxSize(handle NvJitLinkHandle, size *uint64) error {
@@ -377,6 +399,8 @@ func NvJitLinkGetLinkedPtxSize(handle NvJitLinkHandle, size *uint64) error {
 //   - [NVJITLINK_ERROR_INVALID_INPUT]: the link has no -ptx (measured)
 //   - [NVJITLINK_ERROR_INTERNAL]: there is no PTX: the link is not complete, or failed
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or ptx is nil
+//
+// See also [NvJitLinkGetLinkedPtxSize].
 //
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 //
@@ -412,6 +436,8 @@ func NvJitLinkGetLinkedPtx(handle NvJitLinkHandle, ptx *byte) error {
 //     was linked
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
 //
+// See also [NvJitLinkGetLinkedLTOIR].
+//
 // Since CUDA 13.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetLinkedLTOIRSize(handle NvJitLinkHandle, size *uint64) error {
 	args := &struct {
@@ -446,6 +472,8 @@ func NvJitLinkGetLinkedLTOIRSize(handle NvJitLinkHandle, size *uint64) error {
 //   - [NVJITLINK_ERROR_INTERNAL]: there is no LTO IR
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or ltoir is nil
 //
+// See also [NvJitLinkGetLinkedLTOIRSize].
+//
 // Since CUDA 13.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetLinkedLTOIR(handle NvJitLinkHandle, ltoir unsafe.Pointer) error {
 	args := &struct {
@@ -473,6 +501,10 @@ func NvJitLinkGetLinkedLTOIR(handle NvJitLinkHandle, ltoir unsafe.Pointer) error
 //
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
+//
+// Also [NVJITLINK_ERROR_INVALID_INPUT], [NVJITLINK_ERROR_INTERNAL].
+//
+// See also [NvJitLinkGetErrorLog].
 //
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetErrorLogSize(handle NvJitLinkHandle, size *uint64) error {
@@ -510,6 +542,10 @@ func NvJitLinkGetErrorLogSize(handle NvJitLinkHandle, size *uint64) error {
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or log is nil
 //
+// Also [NVJITLINK_ERROR_INVALID_INPUT], [NVJITLINK_ERROR_INTERNAL].
+//
+// See also [NvJitLinkGetErrorLogSize].
+//
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetErrorLog(handle NvJitLinkHandle, log *byte) error {
 	args := &struct {
@@ -537,6 +573,10 @@ func NvJitLinkGetErrorLog(handle NvJitLinkHandle, log *byte) error {
 //
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or size is nil
+//
+// Also [NVJITLINK_ERROR_INVALID_INPUT], [NVJITLINK_ERROR_INTERNAL].
+//
+// See also [NvJitLinkGetInfoLog].
 //
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetInfoLogSize(handle NvJitLinkHandle, size *uint64) error {
@@ -570,6 +610,10 @@ func NvJitLinkGetInfoLogSize(handle NvJitLinkHandle, size *uint64) error {
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: handle or log is nil
 //
+// Also [NVJITLINK_ERROR_INVALID_INPUT], [NVJITLINK_ERROR_INTERNAL].
+//
+// See also [NvJitLinkGetInfoLogSize].
+//
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkGetInfoLog(handle NvJitLinkHandle, log *byte) error {
 	args := &struct {
@@ -599,6 +643,8 @@ func NvJitLinkGetInfoLog(handle NvJitLinkHandle, log *byte) error {
 //
 // Errors:
 //   - [NVJITLINK_ERROR_NULL_INPUT]: major or minor is nil
+//
+// Also [NVJITLINK_ERROR_INVALID_INPUT], [NVJITLINK_ERROR_INTERNAL].
 //
 // Since CUDA 12.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvjitlink.
 func NvJitLinkVersion(major *uint32, minor *uint32) error {

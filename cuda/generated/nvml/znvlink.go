@@ -377,7 +377,8 @@ func NvmlDeviceResetNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, c
 // Errors:
 //   - [NVML_ERROR_NOT_SUPPORTED]: the GPU has no NVLink
 //
-// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT].
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_GPU_IS_LOST],
+// [NVML_ERROR_UNKNOWN].
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlDeviceGetNvLinkRemoteDeviceType(device NvmlDevice_t, link uint32, pNvLinkDeviceType *NvmlIntNvLinkDeviceType_t) error {

@@ -3783,7 +3783,8 @@ func NvmlDeviceGetMPSComputeRunningProcesses_v3(device NvmlDevice_t, infoCount *
 //   - [NVML_ERROR_NO_PERMISSION]: with MIG, the process may not see the whole GPU
 //   - [NVML_ERROR_NOT_SUPPORTED]: not on this device
 //
-// Also [NVML_ERROR_UNINITIALIZED].
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_GPU_IS_LOST],
+// [NVML_ERROR_UNKNOWN].
 //
 // Since CUDA 12.2. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlDeviceGetRunningProcessDetailList(device NvmlDevice_t, plist *NvmlProcessDetailList_t) error {
@@ -4815,7 +4816,8 @@ func NvmlDeviceSetPowerManagementLimit_v2(device NvmlDevice_t, powerValue *NvmlP
 //   - [NVML_ERROR_INSUFFICIENT_SIZE]: addresses is too short; pageCount has the length needed
 //   - [NVML_ERROR_NOT_SUPPORTED]: not on this device
 //
-// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT].
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_GPU_IS_LOST],
+// [NVML_ERROR_UNKNOWN].
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlDeviceGetRetiredPages(device NvmlDevice_t, cause NvmlPageRetirementCause_t, pageCount *uint32, addresses *uint64) error {
@@ -4852,7 +4854,8 @@ func NvmlDeviceGetRetiredPages(device NvmlDevice_t, cause NvmlPageRetirementCaus
 //   - [NVML_ERROR_INSUFFICIENT_SIZE]: the arrays are too short; pageCount has the length needed
 //   - [NVML_ERROR_NOT_SUPPORTED]: not on this device
 //
-// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT].
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_GPU_IS_LOST],
+// [NVML_ERROR_UNKNOWN].
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlDeviceGetRetiredPages_v2(device NvmlDevice_t, cause NvmlPageRetirementCause_t, pageCount *uint32, addresses *uint64, timestamps *uint64) error {
@@ -5540,7 +5543,8 @@ func NvmlDeviceGetAttributes(device NvmlDevice_t, attributes *NvmlDeviceAttribut
 //   - [NVML_ERROR_NO_PERMISSION]: with MIG, the process may not see the whole GPU
 //   - [NVML_ERROR_NOT_SUPPORTED]: not on this device, as for MIG devices on a vGPU host
 //
-// Also [NVML_ERROR_UNINITIALIZED].
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_GPU_IS_LOST],
+// [NVML_ERROR_UNKNOWN].
 //
 // See also [NvmlSystemGetProcessName].
 //
@@ -5599,7 +5603,8 @@ func NvmlDeviceGetComputeRunningProcesses_v2(device NvmlDevice_t, infoCount *uin
 //   - [NVML_ERROR_NO_PERMISSION]: with MIG, the process may not see the whole GPU
 //   - [NVML_ERROR_NOT_SUPPORTED]: not on this device
 //
-// Also [NVML_ERROR_UNINITIALIZED].
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_GPU_IS_LOST],
+// [NVML_ERROR_UNKNOWN].
 //
 // See also [NvmlSystemGetProcessName].
 //
@@ -5656,7 +5661,8 @@ func NvmlDeviceGetGraphicsRunningProcesses_v2(device NvmlDevice_t, infoCount *ui
 //   - [NVML_ERROR_INSUFFICIENT_SIZE]: infos is too short; infoCount has the length needed
 //   - [NVML_ERROR_NOT_SUPPORTED]: not on this device
 //
-// Also [NVML_ERROR_UNINITIALIZED].
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_GPU_IS_LOST],
+// [NVML_ERROR_UNKNOWN].
 //
 // See also [NvmlSystemGetProcessName].
 //

@@ -10,6 +10,8 @@ import "unsafe"
 //
 // It is another form of [NvmlInit], where the rest is said.
 //
+// It may also return [NVML_ERROR_UNKNOWN].
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlInit_v2() error {
 	args := &struct {

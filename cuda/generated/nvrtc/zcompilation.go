@@ -32,6 +32,10 @@ import "unsafe"
 //     entries is missing
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: measured if prog is nil
 //
+// Also [NVRTC_ERROR_OUT_OF_MEMORY], [NVRTC_ERROR_PROGRAM_CREATION_FAILURE].
+//
+// See also [NvrtcDestroyProgram].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcCreateProgram(prog *NvrtcProgram, src *byte, name *byte, numHeaders int32, headers **byte, includeNames **byte) error {
 	args := &struct {
@@ -65,6 +69,8 @@ func NvrtcCreateProgram(prog *NvrtcProgram, src *byte, name *byte, numHeaders in
 // Errors:
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog or the handle is nil, so destroying it again through the
 //     same variable is harmless
+//
+// See also [NvrtcCreateProgram].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcDestroyProgram(prog *NvrtcProgram) error {
@@ -127,6 +133,8 @@ func NvrtcDestroyProgram(prog *NvrtcProgram) error {
 //     there all the same (measured)
 //   - [NVRTC_ERROR_CANCELLED]: the function of [NvrtcSetFlowCallback] returned 1
 //
+// Also [NVRTC_ERROR_OUT_OF_MEMORY].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcCompileProgram(prog NvrtcProgram, numOptions int32, options **byte) error {
 	args := &struct {
@@ -162,6 +170,8 @@ func NvrtcCompileProgram(prog NvrtcProgram, numOptions int32, options **byte) er
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: ptxSizeRet is nil
 //
+// See also [NvrtcGetPTX].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetPTXSize(prog NvrtcProgram, ptxSizeRet *uint64) error {
 	args := &struct {
@@ -194,6 +204,8 @@ func NvrtcGetPTXSize(prog NvrtcProgram, ptxSizeRet *uint64) error {
 // Errors:
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: ptx is nil
+//
+// See also [NvrtcGetPTXSize].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 //
@@ -230,6 +242,8 @@ func NvrtcGetPTX(prog NvrtcProgram, ptx *byte) error {
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: cubinSizeRet is nil
 //
+// See also [NvrtcGetCUBIN].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetCUBINSize(prog NvrtcProgram, cubinSizeRet *uint64) error {
 	args := &struct {
@@ -263,6 +277,8 @@ func NvrtcGetCUBINSize(prog NvrtcProgram, cubinSizeRet *uint64) error {
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: cubin is nil
 //
+// See also [NvrtcGetCUBINSize].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 //
 // [cuLibraryLoadData]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryLoadData
@@ -295,6 +311,8 @@ func NvrtcGetCUBIN(prog NvrtcProgram, cubin *byte) error {
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: LTOIRSizeRet is nil
 //
+// See also [NvrtcGetLTOIR].
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetLTOIRSize(prog NvrtcProgram, LTOIRSizeRet *uint64) error {
 	args := &struct {
@@ -325,6 +343,8 @@ func NvrtcGetLTOIRSize(prog NvrtcProgram, LTOIRSizeRet *uint64) error {
 // Errors:
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: LTOIR is nil
+//
+// See also [NvrtcGetLTOIRSize].
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetLTOIR(prog NvrtcProgram, LTOIR *byte) error {
@@ -358,6 +378,8 @@ func NvrtcGetLTOIR(prog NvrtcProgram, LTOIR *byte) error {
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: optixirSizeRet is nil
 //
+// See also [NvrtcGetOptiXIR].
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetOptiXIRSize(prog NvrtcProgram, optixirSizeRet *uint64) error {
 	args := &struct {
@@ -388,6 +410,8 @@ func NvrtcGetOptiXIRSize(prog NvrtcProgram, optixirSizeRet *uint64) error {
 // Errors:
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: optixir is nil
+//
+// See also [NvrtcGetOptiXIRSize].
 //
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetOptiXIR(prog NvrtcProgram, optixir *byte) error {
@@ -420,6 +444,8 @@ func NvrtcGetOptiXIR(prog NvrtcProgram, optixir *byte) error {
 // Errors:
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: logSizeRet is nil
+//
+// See also [NvrtcGetProgramLog].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetProgramLogSize(prog NvrtcProgram, logSizeRet *uint64) error {
@@ -457,6 +483,8 @@ func NvrtcGetProgramLogSize(prog NvrtcProgram, logSizeRet *uint64) error {
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: log is nil
 //
+// See also [NvrtcGetProgramLogSize].
+//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetProgramLog(prog NvrtcProgram, log *byte) error {
 	args := &struct {
@@ -493,6 +521,8 @@ func NvrtcGetProgramLog(prog NvrtcProgram, log *byte) error {
 //     (measured)
 //   - [NVRTC_ERROR_INVALID_INPUT]: name_expression is nil; measured, 12.0 ends the process instead
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
+//
+// See also [NvrtcGetLoweredName].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcAddNameExpression(prog NvrtcProgram, name_expression *byte) error {
@@ -532,6 +562,8 @@ func NvrtcAddNameExpression(prog NvrtcProgram, name_expression *byte) error {
 //     success
 //   - [NVRTC_ERROR_INVALID_INPUT]: name_expression or lowered_name is nil
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
+//
+// See also [NvrtcAddNameExpression].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 //
@@ -613,6 +645,8 @@ func NvrtcSetFlowCallback(prog NvrtcProgram, callback NvrtcSetFlowCallback_callb
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: TileIRSizeRet is nil
 //
+// See also [NvrtcGetTileIR].
+//
 // Since CUDA 13.2. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetTileIRSize(prog NvrtcProgram, TileIRSizeRet *uint64) error {
 	args := &struct {
@@ -641,6 +675,8 @@ func NvrtcGetTileIRSize(prog NvrtcProgram, TileIRSizeRet *uint64) error {
 // Errors:
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: TileIR is nil
+//
+// See also [NvrtcGetTileIRSize].
 //
 // Since CUDA 13.2. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetTileIR(prog NvrtcProgram, TileIR *byte) error {

@@ -118,6 +118,8 @@ func NvrtcGetPCHCreateStatus(prog NvrtcProgram) error {
 //   - [NVRTC_ERROR_INVALID_PROGRAM]: prog is nil
 //   - [NVRTC_ERROR_INVALID_INPUT]: size is nil
 //
+// Also [NVRTC_ERROR_PCH_CREATE_HEAP_EXHAUSTED].
+//
 // Since CUDA 12.8. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcGetPCHHeapSizeRequired(prog NvrtcProgram, size *uint64) error {
 	args := &struct {

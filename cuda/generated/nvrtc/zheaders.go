@@ -37,6 +37,8 @@ import "unsafe"
 //   - [NVRTC_ERROR_BUSY]: measured while another process holds the lock file and
 //     [NVRTC_INSTALL_HEADERS_NO_WAIT] is set; without it the call waits
 //
+// See also [NvrtcCompileProgram].
+//
 // Since CUDA 13.3. NVIDIA describes it at https://docs.nvidia.com/cuda/nvrtc.
 func NvrtcInstallBundledHeaders(installPath *byte, flags uint32, errorLog **byte) error {
 	args := &struct {
