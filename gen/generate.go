@@ -54,6 +54,9 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	if longs := model.Longs(api); len(longs) > 0 {
 		fmt.Fprintf(stderr, "gen: otherwise in C on Windows, where long has 32 bits: %s\n", list(longs))
 	}
+	if len(api.Inlines) > 0 {
+		fmt.Fprintf(stderr, "gen: left out, as the header defines them and no library exports them: %s\n", list(inlines(api)))
+	}
 	other, err := otherAPI(dir, api.Row)
 	if err != nil {
 		return nil, nil, err
@@ -78,6 +81,15 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 		return nil, nil, err
 	}
 	return files, model.PlainNames(api), nil
+}
+
+// inlines are the names of the functions that the header defines.
+func inlines(a *model.API) []string {
+	var names []string
+	for _, in := range a.Inlines {
+		names = append(names, in.C)
+	}
+	return names
 }
 
 // readQuirks reads the user's quirks, none if there is no file.

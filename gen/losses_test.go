@@ -28,9 +28,10 @@ func TestLosses(t *testing.T) {
 		"nothing was there before")
 	require.NoError(t, os.WriteFile(filepath.Join(out, "own.go"), []byte("package small\n\nfunc Own() {}\n"), 0o666))
 
-	got := gen(kept + "#define cuTake cuTake_v3\nint cuTake(int x);\nint cuRenamed(int x);\n#define CU_MAKE(x) ((x) + 1)\n#define _HIDDEN(x) x\n")
+	got := gen(kept + "#define cuTake cuTake_v3\nint cuTake(int x);\nint cuRenamed(int x);\n#define CU_MAKE(x) ((x) + 1)\n#define _HIDDEN(x) x\nstatic inline int cuMake(void) { return cuKeep(1); }\n")
 	assert.Equal(t, []string{
 		"gen: left out, as they are no constants: CU_MAKE",
+		"gen: left out, as the header defines them and no library exports them: cuMake",
 		"gen: the package in " + out + " loses functions that this header does not declare: CuGone, CuTake_v2",
 		"gen: the package in " + out + " loses types that this header does not declare: CUgone",
 		"gen: the package in " + out + " loses values that this header does not declare: CU_GONE",

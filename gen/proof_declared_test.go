@@ -250,7 +250,7 @@ func (p *proof) preprocessed(t *testing.T, source string) (funcs, macros []strin
 		switch {
 		case !ours:
 		case strings.HasPrefix(line, "#define "):
-			if m := constantMacro.FindStringSubmatch(line); m != nil {
+			if m := constantMacro.FindStringSubmatch(line); m != nil && m[2] != "__attribute__" {
 				macros = append(macros, m[1])
 			}
 		case strings.HasPrefix(line, "#undef "):
@@ -276,7 +276,7 @@ func (p *proof) preprocessed(t *testing.T, source string) (funcs, macros []strin
 
 var (
 	lineMarker    = regexp.MustCompile(`^# \d+ "(.*?)"`)
-	constantMacro = regexp.MustCompile(`^#define ([A-Za-z]\w*) \S`)
+	constantMacro = regexp.MustCompile(`^#define ([A-Za-z]\w*) (\S+)`)
 )
 
 // knownMacros checks that every macro with a body is in the model as a

@@ -28,7 +28,7 @@ const published = "https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generate
 
 func newLinks(a, other *model.API, all map[string]*entry) *links {
 	l := &links{here: goNames(a), status: map[string]bool{}, there: map[string]bool{}, dangling: map[string]bool{}, chapters: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{},
-		goNames: map[string]bool{"LibraryError": true, "SymbolError": true, "Open": true}}
+		goNames: map[string]bool{"LibraryError": true, "SymbolError": true, "Open": true, "Library": true, "Find": true, "Missing": true}}
 	for _, g := range l.here {
 		l.goNames[g] = true
 	}
@@ -191,6 +191,19 @@ func (l *links) code(c string) string {
 		return c
 	}
 	return l.codes[c]
+}
+
+// goLink is a link to a declaration by its Go name.
+var goLink = regexp.MustCompile(`\[\*?(\w+)\]`)
+
+// unlink takes the brackets off names that this version's package does not declare.
+func (l *links) unlink(text string) string {
+	return goLink.ReplaceAllStringFunc(text, func(m string) string {
+		if name := goLink.FindStringSubmatch(m)[1]; !l.goNames[name] {
+			return name
+		}
+		return m
+	})
 }
 
 // resolve turns a C name in brackets into a link, or into plain text where it

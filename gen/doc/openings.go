@@ -16,6 +16,7 @@ type opening struct {
 	late    string   // of errors that come late, with a space in front
 	earlier bool     // functions return errors of work that was enqueued earlier
 	version string
+	unbound string // what to use in place of what is not bound, and what only C++ has
 }
 
 const (
@@ -39,6 +40,7 @@ var openings = map[string]opening{
 		late:    late,
 		earlier: true,
 		version: "One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls what its comment says, and keeps that meaning in later versions of this package.",
+		unbound: "For programs that are compiled for the threads' own default streams the header defines cuGetProcAddress_v2_ptsz: call [CuGetProcAddress_v2] with [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM].",
 	},
 	"runtime": {
 		start:   "Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] gives a queue to put work in. The runtime sets up a device's primary context at the first call that needs it.",
@@ -59,6 +61,7 @@ var openings = map[string]opening{
 			strs,
 		},
 		version: "One package serves every NVRTC since CUDA 11.8. The version of NVRTC decides which GPUs it compiles for and which language it knows; what it compiles to machine code runs with any driver of the same major version or a later one.",
+		unbound: "nvrtcGetTypeName is a C++ template that spells the name of a type: pass the name as text.",
 	},
 	"nvjitlink": {
 		start:   "[NvJitLinkCreate] begins with the target GPU, [NvJitLinkAddData] adds LTO IR, PTX, cubins, objects or libraries, [NvJitLinkComplete] links them, and [NvJitLinkGetLinkedCubin] returns an image for package driver or package safe to load. Neither a GPU nor a driver is needed.",
@@ -85,6 +88,7 @@ var openings = map[string]opening{
 		},
 		late:    " [NcclInProgress] is no failure: a communicator with blocking = 0 returns it while it works. A broken connection or a rank that died is no error of a call; the operation never completes, and [NcclCommGetAsyncError] tells why: ask it while you wait for a stream, and call [NcclCommAbort] after an error.",
 		version: "One package serves every NCCL 2; the constants [NCCL_MAJOR], [NCCL_MINOR] and [NCCL_PATCH] are the version of the header that it was made from. All ranks of a communicator should load the same version. Structs such as [NcclConfig_t] begin with their size and version, by which older and newer libraries read them; fill these fields in.",
+		unbound: "[NcclConfig_t] and the other structs say which values the initializers set. NCCL_VERSION(2, 32, 3) is 23203, as [NcclGetVersion] returns it; ncclResetDebugInit does nothing.",
 	},
 	"cublas": {
 		purpose: "cuBLAS computes with dense vectors and matrices on the GPU: level 1 works on vectors, level 2 on a matrix and a vector, level 3 on matrices, such as [CublasSgemm], and extensions on batches and mixed types, such as [CublasGemmEx].",
@@ -99,6 +103,7 @@ var openings = map[string]opening{
 		},
 		late:    " A call may also return [CUBLAS_STATUS_EXECUTION_FAILED] for earlier work that failed on the device; after a fault every call of the process fails.",
 		version: "One package serves cuBLAS 12 and 13. Functions are named after the symbols they call; plain names such as [CublasCreate] mean what the header maps them to, the forms ending in _v2. The library also exports symbols with the plain names, for an interface without handles; this package never calls those. cuBLAS has a version of its own: CUDA 13.5 comes with cuBLAS 13.10. It needs libcublasLt of the same version beside it.",
+		unbound: "They name functions that no header declares. For C++ alone there are cublasMigrateComputeType and overloads of functions, which take a type of data in place of a compute type: pass the compute type, such as [CUBLAS_COMPUTE_32F].",
 	},
 	"cublaslt": {
 		purpose: "cuBLASLt computes one operation, D = epilogue(alpha*op(A)*op(B) + beta*C), in all its variants: types from float64 to numbers of 4 bits, row-major and tiled layouts, batches, bias and activation in the same kernel, and a choice among algorithms. For the rest of BLAS, and for a plain product in one call, use package cublas.",
@@ -151,6 +156,7 @@ var openings = map[string]opening{
 			"A struct with a member version must say which version it is before the call: uint32(unsafe.Sizeof(s)) | n<<24 for version n, which is what macros such as nvmlMemory_v2 stand for; otherwise the call returns [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]. An array whose address is in a struct must be C memory, or be pinned with a runtime.Pinner during the call.",
 		},
 		version: "One package serves every driver: functions are named after the symbols they call, with their version in the name, and older versions stay. A driver that is older than a function gives a [*SymbolError]. Whether a device has a figure is another question: expect [NVML_ERROR_NOT_SUPPORTED] anywhere.",
+		unbound: "The versions of structs are constants here, such as [NvmlMemory_v2]; the comments of fields and masks say where their bits are.",
 	},
 }
 

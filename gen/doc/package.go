@@ -3,6 +3,7 @@ package doc
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cudabind/cudabind/gen/model"
@@ -21,11 +22,13 @@ func Package(a *model.API, name string) []string {
 	c.text(fmt.Sprintf("Package %s binds %s: every function that its library exports, as %s declares them.%s", name, a.Row.Title, header(a), further(a)))
 	c.paragraphs(own.purpose)
 	for _, s := range intro(a, own) {
-		if s.title == "" {
-			continue // nothing is known of the library
+		if s.title == "" || strings.Join(s.text, "") == "" {
+			continue // there is nothing to say
 		}
 		c.heading(s.title)
-		c.paragraphs(s.text...)
+		for _, t := range s.text {
+			c.paragraphs(c.links.unlink(t))
+		}
 		if program := programs()[a.Row.API]; s.title == "Start" && program != "" {
 			c.heading("Example")
 			c.code(program)
@@ -138,7 +141,38 @@ func intro(a *model.API, own opening) []packageSection {
 			a.Row.For(a.Version, own.version),
 			"[Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions of this package it lacks.",
 		}},
+		{"Not bound", unbound(a, own)},
 	}
+}
+
+// unbound says what of the headers the package lacks: functions that they define themselves, with
+// those that these call, and macros that are no constants.
+func unbound(a *model.API, own opening) []string {
+	var inlines, macros string
+	if len(a.Inlines) > 0 {
+		inlines = "The header defines functions that the library does not export: " + strings.Join(inlineCalls(a), ", ") + "."
+	}
+	if len(a.Dropped) > 0 {
+		macros = "These macros are no constants: " + strings.Join(slices.Sorted(slices.Values(a.Dropped)), ", ") + "."
+	}
+	return []string{inlines, strings.TrimSpace(macros + " " + own.unbound)}
+}
+
+// inlineCalls are the functions that the header defines, each with the bound functions that it
+// calls.
+func inlineCalls(a *model.API) []string {
+	var out []string
+	for _, in := range a.Inlines {
+		calls := "none that is bound"
+		if len(in.Calls) > 0 {
+			calls = "[" + model.GoName(in.Calls[0]) + "]"
+			for _, c := range in.Calls[1:] {
+				calls += " and [" + model.GoName(c) + "]"
+			}
+		}
+		out = append(out, in.C+" calls "+calls)
+	}
+	return out
 }
 
 var brackets = regexp.MustCompile(`\s*\[DEPRECATED\]\s*`)

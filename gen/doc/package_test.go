@@ -1,6 +1,9 @@
 package doc
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -8,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/gen/model"
+	"github.com/cudabind/cudabind/headers"
 )
 
 // A package speaks of the runtime of its own major version.
@@ -31,6 +35,80 @@ func TestPrograms(t *testing.T) {
 		assert.Contains(t, text, "\n# Example\n\n"+program+"\n\n", api)
 		assert.Contains(t, program, row.Package+"."+model.GoName(row.Prefix), api)
 		assert.NotContains(t, program, "import", api)
+	}
+}
+
+// TestUnbound: the package comment names what the header defines itself.
+func TestUnbound(t *testing.T) {
+	const heading = "# Not bound"
+	keep := &model.Func{Symbol: "cuMake", Go: "CuMake", Result: &model.Type{Kind: model.Void}}
+	for _, tt := range []struct {
+		name    string
+		inlines []model.Inline
+		dropped []string
+		want    string // "" for no section
+	}{
+		{name: "nothing"},
+		{"a function that calls one of the library's", []model.Inline{{C: "cuMakeTwo", Calls: []string{"cuMake"}}}, nil,
+			"The header defines functions that the library does not export: cuMakeTwo calls [CuMake]."},
+		{"functions that call several and none", []model.Inline{{C: "cuMakeTwo", Calls: []string{"cuMake", "cuMakeEx"}}, {C: "cuMakeNone"}}, nil,
+			"The header defines functions that the library does not export: cuMakeTwo calls [CuMake] and CuMakeEx, cuMakeNone calls none that is bound."},
+		{"macros", nil, []string{"CU_TWO", "CU_ONE"}, "These macros are no constants: CU_ONE, CU_TWO."},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &model.API{Row: model.RowOf("driver"), Header: "cuda.h", Version: "13.5", Funcs: []*model.Func{keep}, Inlines: tt.inlines, Dropped: tt.dropped}
+			text := strings.Join(Package(a, "driver"), " ")
+			if tt.want == "" {
+				assert.NotContains(t, text, heading)
+				return
+			}
+			assert.Contains(t, text, heading+"  "+tt.want)
+		})
+	}
+}
+
+// A package of a header that lacks what the texts speak of names it without a link.
+func TestPackageLinksToWhatExists(t *testing.T) {
+	a := complete(t, "cufft", "12.9")
+	require.NoError(t, Fill(a, nil))
+	text := strings.Join(Package(a, "cufft"), " ")
+	assert.Contains(t, text, "cufftXtSetJITCallback calls none that is bound")
+	assert.NotContains(t, text, "[CufftXtSetJITCallback]")
+	assert.Contains(t, text, "[CufftCreate]")
+}
+
+var (
+	macroWithParameters = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+([A-Za-z]\w*)\(`)
+	inlineFunction      = regexp.MustCompile(`\binline\b[^;{}()]*?\b([A-Za-z]\w*)\s*\(`)
+	cComment            = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+)
+
+// TestNothingVanishes reads the headers as text, with what they show to C++ alone: macros with
+// parameters and inline functions are bound, or the package comment names them.
+func TestNothingVanishes(t *testing.T) {
+	for _, p := range committed {
+		t.Run(p.Name, func(t *testing.T) {
+			a := complete(t, p.API, p.Version)
+			dir, err := headers.Find(p.Version)
+			require.NoError(t, err)
+			doc, err := os.ReadFile(filepath.Join("..", "..", "cuda", "generated", p.Name, "zdoc.go"))
+			require.NoError(t, err)
+			bound := goNames(a)
+			prefix := regexp.MustCompile(`(?i)^` + a.Row.Prefix)
+			seen := map[string]bool{}
+			for _, name := range append(a.HeaderNames(), a.Row.Own...) {
+				text, err := os.ReadFile(filepath.Join(dir, name))
+				require.NoError(t, err)
+				code := cComment.ReplaceAllString(string(text), "")
+				for _, m := range append(macroWithParameters.FindAllStringSubmatch(code, -1), inlineFunction.FindAllStringSubmatch(code, -1)...) {
+					if prefix.MatchString(m[1]) && bound[m[1]] == "" {
+						seen[m[1]] = true
+						assert.Truef(t, regexp.MustCompile(`\b`+m[1]+`\b`).Match(doc), "%s of %s is neither bound nor named", m[1], name)
+					}
+				}
+			}
+			t.Logf("%d macros and inline functions that are not bound", len(seen))
+		})
 	}
 }
 

@@ -16,8 +16,9 @@ type API struct {
 	Decls   []*Decl
 	Consts  []*Const // object-like macros and unnamed enumerators
 	Vars    []*Var   // exported variables
-	Dropped []string // macros with parameters, which have no place in Go
+	Dropped []string // macros that are no constants, which have no place in Go
 	LeftOut []string // functions that cannot be called from Go, and why
+	Inlines []Inline // functions that the header defines and the library does not export
 
 	Notice string  // the comment the header begins with
 	Groups []Group // the headers' chapters, in their order
@@ -78,6 +79,12 @@ type Func struct {
 
 	Callbacks []*Decl // the function-pointer types its parameters take
 	Doc       []string
+}
+
+// Inline is a function that the header itself defines.
+type Inline struct {
+	C     string
+	Calls []string // the functions of the API that it calls, by C name
 }
 
 // Param is a parameter of a function or of a callback type.

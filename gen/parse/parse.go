@@ -99,6 +99,7 @@ type unit struct {
 	funcs   []*model.Func
 	consts  []*model.Const
 	vars    []*model.Var
+	inlines []model.Inline
 	pending []func() error                // members of records, resolved last
 	handles map[string]*model.Decl        // by the tag of what they point to
 	nested  map[*model.Decl][]*model.Decl // records defined inside a record
@@ -204,6 +205,7 @@ func (u *unit) external(d *cc.ExternalDeclaration) error {
 			return u.function(d.FunctionDefinition.DeclarationSpecifiers, f, u.leading(d))
 		}
 		if f.IsStatic() || f.IsInline() {
+			u.inlines = append(u.inlines, inline(d.FunctionDefinition))
 			return nil // not exported: the library has no such symbol
 		}
 		return fmt.Errorf("unhandled definition of function %s", f.Name())
@@ -213,6 +215,17 @@ func (u *unit) external(d *cc.ExternalDeclaration) error {
 		return nil
 	}
 	return fmt.Errorf("unhandled declaration: %s", cc.NodeSource(d))
+}
+
+// inline is a function that the header defines. It may call whatever its body names.
+func inline(f *cc.FunctionDefinition) model.Inline {
+	in := model.Inline{C: f.Declarator.Name()}
+	for _, t := range cc.NodeTokens(f.CompoundStatement) {
+		if name := t.SrcStr(); !slices.Contains(in.Calls, name) {
+			in.Calls = append(in.Calls, name)
+		}
+	}
+	return in
 }
 
 func (u *unit) declaration(d *cc.Declaration) error {

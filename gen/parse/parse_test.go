@@ -256,6 +256,12 @@ func TestInlineCallback(t *testing.T) {
 	assert.Equal(t, "int (*x)(int (*)(void *, const char *), void *)", a.Funcs[0].PointerTo("x"))
 }
 
+// Functions that a header defines are kept with the library's functions that they call.
+func TestInlines(t *testing.T) {
+	a := parsed(t, "int cuTake(int x);\nint cuGive(int x);\nstatic inline int cuBoth(int x) { return cuGive(x) + cuTake(x) + cuTake(2); }\nstatic int cuNone(void) { return 0; }")
+	assert.Equal(t, []model.Inline{{C: "cuBoth", Calls: []string{"cuGive", "cuTake"}}, {C: "cuNone", Calls: []string{}}}, a.Inlines)
+}
+
 func TestVersion(t *testing.T) {
 	for define, want := range map[string]string{"11080": "11.8", "13050": "13.5", "13110": "13.11"} {
 		a, err := Parse(fstest.MapFS{

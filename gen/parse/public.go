@@ -90,6 +90,10 @@ func (u *unit) complete(a *model.API) error {
 			known.Comment = f.Comment
 		}
 	}
+	a.Inlines = u.inlines
+	for i, in := range a.Inlines {
+		a.Inlines[i].Calls = slices.DeleteFunc(in.Calls, func(name string) bool { return bySymbol[name] == nil })
+	}
 	u.fromBase(a, lines, headerOf)
 	if u.row.Own != nil {
 		chapters(a, headerOf)
@@ -194,8 +198,8 @@ func find(fs []*model.Func, symbol string) *model.Func {
 }
 
 // macros takes the object-like macros. A macro is a constant when it has a
-// value; empty ones, those with parameters and those that begin with an
-// underscore are the header's own business, renames of functions are plain
+// value; empty ones, attributes, those with parameters and those that begin with
+// an underscore are the header's own business, renames of functions are plain
 // names.
 func (u *unit) macros(a *model.API) error {
 	all := map[string]*model.Decl{}
@@ -227,10 +231,10 @@ func (u *unit) macros(a *model.API) error {
 	for _, m := range u.sortedMacros() {
 		name := m.Name.SrcStr()
 		repl := m.ReplacementList()
-		if m.IsFnLike && strings.HasPrefix(strings.ToLower(name), "cu") {
+		if m.IsFnLike && u.owns(path.Base(m.Position().Filename)) && strings.HasPrefix(strings.ToLower(name), strings.ToLower(u.row.Prefix)) {
 			a.Dropped = append(a.Dropped, name)
 		}
-		if m.IsFnLike || len(repl) == 0 || strings.HasPrefix(name, "_") || !u.owns(path.Base(m.Position().Filename)) {
+		if m.IsFnLike || len(repl) == 0 || repl[0].SrcStr() == "__attribute__" || strings.HasPrefix(name, "_") || !u.owns(path.Base(m.Position().Filename)) {
 			continue
 		}
 		if len(repl) == 1 {

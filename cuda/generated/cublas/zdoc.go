@@ -88,6 +88,13 @@
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
+// # Not bound
+//
+// These macros are no constants: cublasCrotg_64, cublasDrotg_64, cublasDrotmg_64, cublasSrotg_64,
+// cublasSrotmg_64, cublasZrotg_64. They name functions that no header declares. For C++ alone there
+// are cublasMigrateComputeType and overloads of functions, which take a type of data in place of a
+// compute type: pass the compute type, such as [CUBLAS_COMPUTE_32F].
+//
 // # Functions of cublas_api.h
 //
 // One function of each family: [CublasCreate], [CublasDestroy], [CublasGetVersion],

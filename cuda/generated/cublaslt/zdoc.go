@@ -108,6 +108,16 @@
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
+// # Not bound
+//
+// The header defines functions that the library does not export: cublasLtMatrixLayoutInit calls
+// [CublasLtMatrixLayoutInit_internal], cublasLtGroupedMatrixLayoutInit calls
+// [CublasLtGroupedMatrixLayoutInit_internal], cublasLtMatmulDescInit calls
+// [CublasLtMatmulDescInit_internal], cublasLtMatrixTransformDescInit calls
+// [CublasLtMatrixTransformDescInit_internal], cublasLtEmulationDescInit calls
+// [CublasLtEmulationDescInit_internal], cublasLtMatmulPreferenceInit calls
+// [CublasLtMatmulPreferenceInit_internal].
+//
 // # Functions of cublasLt.h
 //
 // [CublasLtCreate], [CublasLtDestroy], [CublasLtGetStatusName], [CublasLtGetStatusString],

@@ -50,6 +50,12 @@
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
+// # Not bound
+//
+// For programs that are compiled for the threads' own default streams the header defines
+// cuGetProcAddress_v2_ptsz: call [CuGetProcAddress_v2] with
+// [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM].
+//
 // # Error Handling
 //
 // [CuGetErrorString], [CuGetErrorName].

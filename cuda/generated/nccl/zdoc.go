@@ -87,6 +87,13 @@
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
+// # Not bound
+//
+// These macros are no constants: NCCL_COLLCONFIG_INITIALIZER, NCCL_CONFIG_INITIALIZER,
+// NCCL_ENCRYPTION_CONFIG_INITIALIZER, NCCL_SIM_INFO_INITIALIZER, NCCL_VERSION, ncclResetDebugInit.
+// [NcclConfig_t] and the other structs say which values the initializers set. NCCL_VERSION(2, 32,
+// 3) is 23203, as [NcclGetVersion] returns it; ncclResetDebugInit does nothing.
+//
 // # Functions of nccl.h
 //
 // [NcclMemAlloc], [NcclMemFree], [NcclGetVersion], [NcclGetUniqueId], [NcclCommInitRankConfig],

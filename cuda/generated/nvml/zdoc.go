@@ -88,6 +88,17 @@
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
+// # Not bound
+//
+// These macros are no constants: NVML_255_MASK_BIT_GET, NVML_255_MASK_BIT_GET_PTR,
+// NVML_255_MASK_BIT_SET, NVML_255_MASK_BIT_SET_PTR, NVML_CUDA_DRIVER_VERSION_MAJOR,
+// NVML_CUDA_DRIVER_VERSION_MINOR, NVML_DEVICE_PCI_BUS_ID_FMT_ARGS, NVML_GPU_FABRIC_HEALTH_GET,
+// NVML_GPU_FABRIC_HEALTH_TEST, NVML_NVLINK_ERROR_COUNTER_BER_GET,
+// NVML_POWER_SMOOTHING_IDX_FROM_FIELD_VAL, NVML_POWER_SMOOTHING_IDX_FROM_FIELD_VAL_DEPRECATED,
+// NVML_STRUCT_VERSION, NVML_VGPU_PGPU_VIRTUALIZATION_CAP_MIGRATION,
+// NVML_VGPU_VIRTUALIZATION_CAP_MIGRATION. The versions of structs are constants here, such as
+// [NvmlMemory_v2]; the comments of fields and masks say where their bits are.
+//
 // # nvmlEvents
 //
 // [NvmlEventSetCreate], [NvmlDeviceRegisterEvents], [NvmlDeviceGetSupportedEventTypes],

@@ -39,6 +39,10 @@
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
+// # Not bound
+//
+// nvrtcGetTypeName is a C++ template that spells the name of a type: pass the name as text.
+//
 // # Error Handling
 //
 // [NvrtcGetErrorString].
