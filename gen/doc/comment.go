@@ -85,7 +85,7 @@ func (c *comment) blocks(blocks []string) {
 	for i, b := range blocks {
 		switch item, isItem := strings.CutPrefix(b, "- "); {
 		case strings.HasPrefix(b, "\t"):
-			c.code(b)
+			c.code(forAPI(b, c.api))
 		case isItem:
 			if i == 0 || !strings.HasPrefix(blocks[i-1], "- ") {
 				c.gap()

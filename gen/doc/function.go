@@ -59,7 +59,8 @@ func (w *writer) full(f *model.Func, name string, e *entry, about string) []stri
 	c.text(name + " " + e.summary)
 	c.code(f.Prototype())
 	c.blocks(e.body)
-	c.items("Parameters", w.params(f, e))
+	c.paragraphs(needed(f.Comment, e))
+	c.items("Parameters", w.params(f.Params, e))
 	c.label("Ordering", e.order)
 	c.label("Capture", e.capture)
 	c.label("From Go", e.golang)
@@ -74,11 +75,10 @@ func (w *writer) full(f *model.Func, name string, e *entry, about string) []stri
 	return c.done()
 }
 
-// params are the entry's words about the parameters that this variant has, in
-// its order.
-func (w *writer) params(f *model.Func, e *entry) []item {
+// params are the entry's words about these parameters, in their order.
+func (w *writer) params(params []*model.Param, e *entry) []item {
 	var out []item
-	for _, p := range f.Params {
+	for _, p := range params {
 		for _, i := range e.params {
 			if forAPI(i.name, w.api.Row.API) == p.C {
 				out = append(out, item{p.Go, i.text})
@@ -189,27 +189,34 @@ func (w *writer) variant(f *model.Func, base, thread string) []string {
 		c.text(fmt.Sprintf("It is what [%s] means; see there.", main))
 	default:
 		c.text(fmt.Sprintf("It is another form of [%s], where the rest is said.", main))
-		if more := w.more(f, base); more != "" {
-			c.text("It may also return " + more + ".")
-		}
+		w.differences(c, f, base)
 	}
 	c.text(w.origin(f))
 	w.deprecated(c, f)
 	return c.done()
 }
 
-// more links to the codes that the header names for a variant, and not for the
-// function that programs call by the base name.
-func (w *writer) more(f *model.Func, base string) string {
+// differences tells of a variant what the comment of the function that programs
+// call by the base name does not: parameters that it has in place of others, and
+// codes that the header names for it alone.
+func (w *writer) differences(c *comment, f *model.Func, base string) {
+	main := w.named(base)
 	e := cmp.Or(w.texts[base], &entry{})
-	codes := w.unsaid(e, w.codes(f))
-	for _, g := range w.api.Funcs {
-		if g.Go == w.main[base] || w.isMeant(g.Symbol, base) {
-			said := w.unsaid(e, w.codes(g))
-			codes = slices.DeleteFunc(codes, func(code string) bool { return slices.Contains(said, code) })
-		}
+	has := func(p *model.Param) bool {
+		return slices.ContainsFunc(main.Params, func(q *model.Param) bool { return q.C == p.C })
 	}
-	return strings.Join(codes, ", ")
+	c.items("Other parameters", w.params(slices.DeleteFunc(slices.Clone(f.Params), has), e))
+	said := w.unsaid(e, w.codes(main))
+	codes := slices.DeleteFunc(w.unsaid(e, w.codes(f)), func(code string) bool { return slices.Contains(said, code) })
+	if len(codes) > 0 {
+		c.text("It may also return " + alternatives(codes) + ".")
+	}
+}
+
+// named is the function that programs call by a base name.
+func (w *writer) named(base string) *model.Func {
+	i := slices.IndexFunc(w.api.Funcs, func(f *model.Func) bool { return f.Go == w.main[base] || w.isMeant(f.Symbol, base) })
+	return w.api.Funcs[i]
 }
 
 // sameWithout is the function that a per-thread variant is the variant of.

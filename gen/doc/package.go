@@ -101,8 +101,8 @@ type packageSection struct {
 	text  []string
 }
 
-// needed says what a program does not need to be built.
-func needed(a *model.API) string {
+// notNeeded says what a program does not need to be built.
+func notNeeded(a *model.API) string {
 	if a.Row.OfCUDA() {
 		return "CUDA"
 	}
@@ -129,7 +129,7 @@ func intro(a *model.API, own opening) []packageSection {
 	}
 	return []packageSection{
 		{"Start", []string{
-			"Nothing of " + needed(a) + " is needed to build a program, and nothing happens when it starts: the library is opened at the first call, or by [Open].",
+			"Nothing of " + notNeeded(a) + " is needed to build a program, and nothing happens when it starts: the library is opened at the first call, or by [Open].",
 			own.start,
 		}},
 		{own.heading, rules},

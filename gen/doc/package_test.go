@@ -56,8 +56,8 @@ func TestUnbound(t *testing.T) {
 		{"macros", nil, []string{"CU_TWO", "CU_ONE"}, "These macros are no constants: CU_ONE, CU_TWO."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &model.API{Row: model.RowOf("driver"), Header: "cuda.h", Version: "13.5", Funcs: []*model.Func{keep}, Inlines: tt.inlines, Dropped: tt.dropped}
-			text := strings.Join(Package(a, "driver"), " ")
+			a := &model.API{Row: model.RowOf("curand"), Header: "curand.h", Version: "13.5", Funcs: []*model.Func{keep}, Inlines: tt.inlines, Dropped: tt.dropped}
+			text := strings.Join(Package(a, "curand"), " ")
 			if tt.want == "" {
 				assert.NotContains(t, text, heading)
 				return

@@ -35,7 +35,38 @@ func TestReturnsCommitted(t *testing.T) {
 	}
 }
 
-// TestReturns does so with the comments of every pinned version.
+// TestParametersCommitted reads the committed packages: what the texts say of a parameter is in the
+// comment of each function that has it, or in those that a variant refers to.
+func TestParametersCommitted(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	for _, p := range committed {
+		t.Run(p.Name, func(t *testing.T) {
+			a := complete(t, p.API, p.Version)
+			told := comments(t, filepath.Join("..", "..", "cuda", "generated", p.Name))
+			main := mainNames(a)
+			n := 0
+			for _, f := range a.Funcs {
+				base, _, _ := model.Base(f.Symbol)
+				e := all[base]
+				if e == nil {
+					continue
+				}
+				text := wholeComment(a, f, main, told)
+				for _, i := range e.params {
+					j := slices.IndexFunc(f.Params, func(q *model.Param) bool { return q.C == forAPI(i.name, p.API) })
+					if j >= 0 {
+						n++
+						assert.Containsf(t, text, "- "+f.Params[j].Go+": ", "%s says nothing of %s", f.Go, f.Params[j].Go)
+					}
+				}
+			}
+			t.Logf("%d parameters with a text", n)
+		})
+	}
+}
+
+// TestReturns looks for the codes in the comments of every pinned version.
 func TestReturns(t *testing.T) {
 	notUnderRace(t)
 	releases := headers.Releases()

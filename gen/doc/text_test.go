@@ -247,3 +247,12 @@ cuB
 	}, got[0])
 	assert.Equal(t, "does that and more.", forAPI(got[0].summary, "runtime"))
 }
+
+// Code in a text picks the reading of the API, too.
+func TestCodeReading(t *testing.T) {
+	for api, want := range map[string]string{"driver": "\tmode := CU_ONE", "runtime": "\tmode := CudaOne"} {
+		c := &comment{links: &links{}, api: api}
+		c.blocks([]string{"\tmode := {CU_ONE|CudaOne}"})
+		assert.Equal(t, []string{want}, c.lines, api)
+	}
+}

@@ -2387,6 +2387,9 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 //
 // It is another form of [CudaGraphGetEdges], where the rest is said.
 //
+// Other parameters:
+//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Needs from and to
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphGetEdges_v2(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNode_t, edgeData *CudaGraphEdgeData, numEdges *uint64) error {
@@ -2458,6 +2461,9 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 //
 // It is another form of [CudaGraphNodeGetDependencies], where the rest is said.
 //
+// Other parameters:
+//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependencies *uint64) error {
@@ -2527,6 +2533,9 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 //	cudaError_t cudaGraphNodeGetDependentNodes_v2(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes, cudaGraphEdgeData *edgeData, size_t *pNumDependentNodes)
 //
 // It is another form of [CudaGraphNodeGetDependentNodes], where the rest is said.
+//
+// Other parameters:
+//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -2599,6 +2608,10 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 //	cudaError_t cudaGraphAddDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies)
 //
 // It is another form of [CudaGraphAddDependencies], where the rest is said.
+//
+// Other parameters:
+//   - edgeData: what each edge carries, for programmatic launches between kernels; nil for ordinary
+//     edges
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -2673,6 +2686,9 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 //	cudaError_t cudaGraphRemoveDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies)
 //
 // It is another form of [CudaGraphRemoveDependencies], where the rest is said.
+//
+// Other parameters:
+//   - edgeData: what each edge carries; nil for ordinary edges
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -4360,6 +4376,10 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 //
 // It is another form of [CudaGraphAddNode], where the rest is said.
 //
+// Other parameters:
+//   - dependencyData: what the edge from each of these nodes carries ([CudaGraphEdgeData]); nil for
+//     ordinary edges
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 func CudaGraphAddNode_v2(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, nodeParams *CudaGraphNodeParams) error {
@@ -4443,9 +4463,10 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //   - kernel: as for [CudaGraphExecKernelNodeSetParams]
 //   - memcpy and memset: as for [cuGraphExecMemcpyNodeSetParams] and
 //     [cuGraphExecMemsetNodeSetParams]
-//   - host function: function and user data, not the context
-//   - event record and wait: the event; for a record one of the same context
-//   - external semaphores: everything but their number and the context
+//   - host function: function and user data
+//   - event wait: the event
+//   - event record: the event
+//   - external semaphores: everything but their number
 //   - child graph: the parameters inside, with the same shape
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
 //   - batch of copies: addresses and sizes

@@ -2140,13 +2140,17 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 // "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
 // processor. A page with a preferred location on a device goes on moving to and fro if both sides
 // use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
-// where the devices can use it ([CudaDevAttrPageableMemoryAccess]).
+// where the devices can use it ([CudaDevAttrPageableMemoryAccess]). On such memory "accessed by"
+// does nothing for a device that uses the host's page tables
+// ([CudaDevAttrPageableMemoryAccessUsesHostPageTables]), and "read mostly" makes no copy there.
+// While a device without concurrent managed access has a context, "read mostly" makes no copies at
+// all.
 //
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page
 //   - count: bytes; the end is rounded up
 //   - advice: what to set or take back
-//   - device: in the older form a device, or [CudaCpuDeviceId] for the host
+//   - device: a device, or [CudaCpuDeviceId] for the host
 //
 // Ordering: takes effect at once, without regard to work that is enqueued. Taking back "read
 // mostly" may move pages before it returns.
@@ -2199,6 +2203,9 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 //	cudaError_t cudaMemAdvise_v2(const void *devPtr, size_t count, enum cudaMemoryAdvise advice, struct cudaMemLocation location)
 //
 // It is another form of [CudaMemAdvise], where the rest is said.
+//
+// Other parameters:
+//   - location: a device, the host or a NUMA node; ignored for "read mostly"
 //
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -3734,7 +3741,7 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page
 //   - count: bytes; the end is rounded up to a page
-//   - dstDevice: in the older form the device, or [CudaCpuDeviceId]
+//   - dstDevice: where to: a device, or [CudaCpuDeviceId] for the host
 //   - stream: the stream; 0 is accepted (measured)
 //
 // Ordering: begins when the stream gets there and later work of the stream waits for it. The move
@@ -3789,6 +3796,11 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, 
 //	cudaError_t cudaMemPrefetchAsync_v2(const void *devPtr, size_t count, struct cudaMemLocation location, unsigned int flags, cudaStream_t stream)
 //
 // It is another form of [CudaMemPrefetchAsync], where the rest is said.
+//
+// Other parameters:
+//   - location: where to: a device, the host, a NUMA node, or the one of the calling OS thread.
+//     Parts of a device are not possible
+//   - flags: 0
 //
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.

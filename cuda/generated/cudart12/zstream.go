@@ -649,9 +649,10 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 //
 // Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
 //
-//	mode := relaxed // the constant of that name
-//	exchange(&mode)
-//	defer exchange(&mode)
+//	mode := CudaStreamCaptureModeRelaxed
+//	err := CudaThreadExchangeStreamCaptureMode(&mode)
+//	// ... and when the calls are done:
+//	err = CudaThreadExchangeStreamCaptureMode(&mode)
 //
 // Parameters:
 //   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
@@ -1118,8 +1119,8 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 //	cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 //
 // What counts is the latest record of the event at the time of this call. Records that come later,
-// and destroying the event, change nothing for this wait. An event that was never recorded is no
-// wait at all, so a missing [CudaEventRecord] shows as a race, not as an error.
+// and destroying the event, change nothing for this wait. For an event that was never recorded
+// nothing waits, so a missing [CudaEventRecord] shows as a race, not as an error.
 //
 // The wait is the device's where that is possible; no host thread is held, and the call returns at
 // once. The event may belong to another context or another device; that is how streams of several
@@ -1138,8 +1139,9 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 // Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
 // capture forks and joins. Every stream that joined must be joined back into the first one before
 // the end. Waiting in the legacy stream while a blocking stream captures returns
-// [CudaErrorStreamCaptureImplicit] and breaks that capture. So do a merge, both captures, and a
-// wait out of isolation (all measured).
+// [CudaErrorStreamCaptureImplicit] and breaks that capture. A wait for an event of another capture
+// breaks both captures, and one for an event from outside of captures breaks that of the stream
+// (all measured).
 //
 // From Go: nothing to keep alive and nothing that blocks: the cheapest way to order the work of
 // goroutines that have a stream each. Record in one and wait in the other must happen in this
@@ -1786,6 +1788,10 @@ func CudaStreamGetCaptureInfo_v2(stream CudaStream_t, captureStatus_out *CudaStr
 //
 // It is another form of [CudaStreamGetCaptureInfo], where the rest is said.
 //
+// Other parameters:
+//   - edgeData_out: receives the address of the matching array of edge data, valid as long; may be
+//     nil, and may be used only together with dependencies_out
+//
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 func CudaStreamGetCaptureInfo_v3(stream CudaStream_t, captureStatus_out *CudaStreamCaptureStatus, id_out *uint64, graph_out *CudaGraph_t, dependencies_out **CudaGraphNode_t, edgeData_out **CudaGraphEdgeData, numDependencies_out *uint64) error {
@@ -1864,6 +1870,10 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 //	cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
 // It is another form of [CudaStreamUpdateCaptureDependencies], where the rest is said.
+//
+// Other parameters:
+//   - dependencyData: one entry of edge data for each node, or nil for ordinary edges; the oldest
+//     form has no such parameter
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.

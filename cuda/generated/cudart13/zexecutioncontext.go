@@ -613,7 +613,7 @@ func CudaStreamGetDevResource_ptsz(hStream CudaStream_t, resource *CudaDevResour
 // Ordering: returns at once; the event is done after the last of that work. Later work is not
 // included.
 //
-// Capture: breaks the captures in the context's streams by being tried.
+// Capture: fails while a stream of the context captures, and breaks that capture.
 //
 // From Go: nothing of the OS thread is used. One event a waiter, since a second record moves it.
 //

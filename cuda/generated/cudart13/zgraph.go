@@ -4660,9 +4660,10 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //   - kernel: as for [CudaGraphExecKernelNodeSetParams]
 //   - memcpy and memset: as for [cuGraphExecMemcpyNodeSetParams] and
 //     [cuGraphExecMemsetNodeSetParams]
-//   - host function: function and user data, not the context
-//   - event record and wait: the event; for a record one of the same context
-//   - external semaphores: everything but their number and the context
+//   - host function: function and user data
+//   - event wait: the event
+//   - event record: the event
+//   - external semaphores: everything but their number
 //   - child graph: the parameters inside, with the same shape
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
 //   - batch of copies: addresses and sizes

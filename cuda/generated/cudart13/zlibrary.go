@@ -378,8 +378,8 @@ func CudaLibraryGetKernelCount(count *uint32, lib CudaLibrary_t) error {
 //
 //	cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t *kernels, unsigned int numKernels, cudaLibrary_t lib)
 //
-// Fewer than asked for are written if there are fewer. The driver's [cuKernelGetName] tells which
-// is which.
+// Fewer than asked for are written if there are fewer. The handles end with the library. The
+// driver's [cuKernelGetName] tells which is which.
 //
 // Parameters:
 //   - kernels: receives at most numKernels handles

@@ -2292,7 +2292,11 @@ func CudaMemGetLocationInfo(devPtr unsafe.Pointer, size uint64, summaryGranulari
 // "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
 // processor. A page with a preferred location on a device goes on moving to and fro if both sides
 // use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
-// where the devices can use it ([CudaDevAttrPageableMemoryAccess]).
+// where the devices can use it ([CudaDevAttrPageableMemoryAccess]). On such memory "accessed by"
+// does nothing for a device that uses the host's page tables
+// ([CudaDevAttrPageableMemoryAccessUsesHostPageTables]), and "read mostly" makes no copy there.
+// While a device without concurrent managed access has a context, "read mostly" makes no copies at
+// all.
 //
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page

@@ -393,13 +393,15 @@ func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 //	cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location, enum cudaMemAllocationType type)
 //
 // Default pools exist by themselves and are shared by all code of the process. For a device's own
-// memory it is the pool of [CudaDeviceGetDefaultMemPool]; the host, NUMA nodes and managed memory
-// have theirs.
+// memory it is the pool of [CudaDeviceGetDefaultMemPool]; the host, NUMA nodes, locality domains of
+// a device and managed memory have theirs.
 //
 // Parameters:
 //   - memPool: receives the pool, which cannot be destroyed
-//   - location: where the memory is; for managed memory "none" means no preference
-//   - type_: pinned, which is all memory that stays where it is, or managed
+//   - location: where the memory is: a device, the host, a NUMA node, or a locality domain of a
+//     device; for managed memory "none" means no preference
+//   - type_: pinned, which is all memory that stays where it is, or managed, which a locality
+//     domain has not
 //
 // Ordering: none; nothing is allocated.
 //

@@ -4420,7 +4420,8 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //   - memcpy and memset: as for [CuGraphExecMemcpyNodeSetParams] and
 //     [CuGraphExecMemsetNodeSetParams]
 //   - host function: function and user data, not the context
-//   - event record and wait: the event; for a record one of the same context
+//   - event wait: the event
+//   - event record: the event, not the context
 //   - external semaphores: everything but their number and the context
 //   - child graph: the parameters inside, with the same shape
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait

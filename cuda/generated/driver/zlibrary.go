@@ -238,7 +238,8 @@ func CuLibraryGetKernelCount(count *uint32, lib CUlibrary) error {
 //
 //	CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 //
-// Fewer than asked for are written if there are fewer. [CuKernelGetName] tells which is which.
+// Fewer than asked for are written if there are fewer. The handles end with the library.
+// [CuKernelGetName] tells which is which.
 //
 // Parameters:
 //   - kernels: receives at most numKernels handles

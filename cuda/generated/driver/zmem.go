@@ -5892,6 +5892,10 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 //
 // It is another form of [CuMemcpyBatchAsync], where the rest is said.
 //
+// Other parameters:
+//   - failIdx: receives the index of the copy that is at fault, or the largest value of its type
+//     when it is none of them. Later forms of the function do not have it
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, hStream CUstream) error {
@@ -5918,6 +5922,10 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 //	CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
 // It is another form of [CuMemcpy3DBatchAsync], where the rest is said.
+//
+// Other parameters:
+//   - failIdx: receives the index of the faulty entry, or the type's largest value. Later forms
+//     lack it
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.

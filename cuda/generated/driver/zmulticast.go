@@ -142,6 +142,9 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 //
 // It is another form of [CuMulticastBindMem], where the rest is said.
 //
+// Other parameters:
+//   - dev: the device of the team for which the binding is
+//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
 func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOffset uint64, memHandle CUmemGenericAllocationHandle, memOffset uint64, size uint64, flags uint64) error {
@@ -214,6 +217,9 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 //	CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 //
 // It is another form of [CuMulticastBindAddr], where the rest is said.
+//
+// Other parameters:
+//   - dev: the device of the team for which the binding is
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.

@@ -473,9 +473,10 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 //
 // Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
 //
-//	mode := relaxed // the constant of that name
-//	exchange(&mode)
-//	defer exchange(&mode)
+//	mode := CU_STREAM_CAPTURE_MODE_RELAXED
+//	err := CuThreadExchangeStreamCaptureMode(&mode)
+//	// ... and when the calls are done:
+//	err = CuThreadExchangeStreamCaptureMode(&mode)
 //
 // Parameters:
 //   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
@@ -1152,8 +1153,8 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 //	CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 //
 // What counts is the latest record of the event at the time of this call. Records that come later,
-// and destroying the event, change nothing for this wait. An event that was never recorded is no
-// wait at all, so a missing [CuEventRecord] shows as a race, not as an error.
+// and destroying the event, change nothing for this wait. For an event that was never recorded
+// nothing waits, so a missing [CuEventRecord] shows as a race, not as an error.
 //
 // The wait is the device's where that is possible; no host thread is held, and the call returns at
 // once. The event may belong to another context or another device; that is how streams of several
@@ -1172,8 +1173,9 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 // Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
 // capture forks and joins. Every stream that joined must be joined back into the first one before
 // the end. Waiting in the legacy stream while a blocking stream captures returns
-// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and breaks that capture. So do a merge, both captures, and a
-// wait out of isolation (all measured).
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and breaks that capture. A wait for an event of another
+// capture breaks both captures, and one for an event from outside of captures breaks that of the
+// stream (all measured).
 //
 // From Go: nothing to keep alive and nothing that blocks: the cheapest way to order the work of
 // goroutines that have a stream each. Record in one and wait in the other must happen in this

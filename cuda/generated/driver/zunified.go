@@ -94,7 +94,11 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 // "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
 // processor. A page with a preferred location on a device goes on moving to and fro if both sides
 // use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
-// where the devices can use it ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]).
+// where the devices can use it ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]). On such memory
+// "accessed by" does nothing for a device that uses the host's page tables
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]), and "read mostly" makes no
+// copy there. While a device without concurrent managed access has a context, "read mostly" makes
+// no copies at all.
 //
 // Parameters:
 //   - devPtr: beginning of the range, rounded down to a page
@@ -480,6 +484,9 @@ func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribut
 //
 // It is another form of [CuMemPrefetchAsync], where the rest is said.
 //
+// Other parameters:
+//   - dstDevice: where to: a device, or [CU_DEVICE_CPU] for the host
+//
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice, hStream CUstream) error {
@@ -605,6 +612,9 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 //	CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 //
 // It is another form of [CuMemAdvise], where the rest is said.
+//
+// Other parameters:
+//   - device: a device, or [CU_DEVICE_CPU] for the host
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.

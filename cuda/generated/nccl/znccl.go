@@ -1761,23 +1761,18 @@ func NcclAllReduceConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count
 	return status(args.ret)
 }
 
-// NcclBroadcastConfig is the collective of the same name without Config, with options for this one
-// call.
+// NcclBroadcastConfig is [NcclBroadcast] with options for this one call.
 //
 //	ncclResult_t ncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 //
-// [NcclBroadcast] has ring algorithms only. [NcclGather] and [NcclScatter] are made of messages
-// between two ranks: no algorithm can be selected, and trying so is an error unless
-// forceAlgSelection is 0.
+// Of the algorithms there are rings alone.
 //
 // Parameters:
-//   - sendbuff: as without options; for a gather one block, for a scatter one for each rank on the
-//     root
-//   - recvbuff: as without options; for a gather one block for each rank on the root, for the
-//     others count elements
-//   - count: the number of elements in one block
+//   - sendbuff: count elements, on the root
+//   - recvbuff: receives count elements
+//   - count: the number of elements in the buffer
 //   - datatype: the type of an element
-//   - root: the rank that has or receives the whole
+//   - root: the rank that has the elements
 //   - comm: the communicator
 //   - stream: a stream of the communicator's device
 //   - config: the options, the same on every rank, or nil
@@ -1999,23 +1994,19 @@ func NcclAlltoAllConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count 
 	return status(args.ret)
 }
 
-// NcclGatherConfig is the collective of the same name without Config, with options for this one
-// call.
+// NcclGatherConfig is [NcclGather] with options for this one call.
 //
 //	ncclResult_t ncclGatherConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 //
-// [NcclBroadcast] has ring algorithms only. [NcclGather] and [NcclScatter] are made of messages
-// between two ranks: no algorithm can be selected, and trying so is an error unless
-// forceAlgSelection is 0.
+// A gather is made of messages between two ranks: no algorithm can be selected, and trying so is an
+// error unless forceAlgSelection is 0.
 //
 // Parameters:
-//   - sendbuff: as without options; for a gather one block, for a scatter one for each rank on the
-//     root
-//   - recvbuff: as without options; for a gather one block for each rank on the root, for the
-//     others count elements
+//   - sendbuff: one block
+//   - recvbuff: receives one block from each rank, on the root
 //   - count: the number of elements in one block
 //   - datatype: the type of an element
-//   - root: the rank that has or receives the whole
+//   - root: the rank that receives all blocks
 //   - comm: the communicator
 //   - stream: a stream of the communicator's device
 //   - config: the options, the same on every rank, or nil
@@ -2051,23 +2042,17 @@ func NcclGatherConfig(sendbuff unsafe.Pointer, recvbuff unsafe.Pointer, count ui
 	return status(args.ret)
 }
 
-// NcclScatterConfig is the collective of the same name without Config, with options for this one
-// call.
+// NcclScatterConfig is [NcclScatter] with options for this one call; as with [NcclGatherConfig]
+// none selects an algorithm.
 //
 //	ncclResult_t ncclScatterConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 //
-// [NcclBroadcast] has ring algorithms only. [NcclGather] and [NcclScatter] are made of messages
-// between two ranks: no algorithm can be selected, and trying so is an error unless
-// forceAlgSelection is 0.
-//
 // Parameters:
-//   - sendbuff: as without options; for a gather one block, for a scatter one for each rank on the
-//     root
-//   - recvbuff: as without options; for a gather one block for each rank on the root, for the
-//     others count elements
+//   - sendbuff: one block for each rank, on the root
+//   - recvbuff: receives one block
 //   - count: the number of elements in one block
 //   - datatype: the type of an element
-//   - root: the rank that has or receives the whole
+//   - root: the rank that has all blocks
 //   - comm: the communicator
 //   - stream: a stream of the communicator's device
 //   - config: the options, the same on every rank, or nil

@@ -65,8 +65,8 @@
 // and the length needed. A list of processes can grow between two calls, so repeat until it fits.
 //
 // A struct with a member version must say which version it is before the call:
-// uint32(unsafe.Sizeof(s)) | n<<24 for version n, which is what macros such as nvmlMemory_v2 stand
-// for; otherwise the call returns [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]. An array whose address is
+// uint32(unsafe.Sizeof(s)) | n<<24 for version n, which is what constants such as [NvmlMemory_v2]
+// are; otherwise the call returns [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]. An array whose address is
 // in a struct must be C memory, or be pinned with a runtime.Pinner during the call.
 //
 // # Errors

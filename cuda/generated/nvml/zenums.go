@@ -372,7 +372,7 @@ const (
 	NVML_P2P_CAPS_INDEX_PCI NvmlGpuP2PCapsIndex_t = 4
 	// The deprecated name of [NVML_P2P_CAPS_INDEX_PCI].
 	NVML_P2P_CAPS_INDEX_PROP NvmlGpuP2PCapsIndex_t = 4
-	// No way.
+	// None of these; ask for another.
 	NVML_P2P_CAPS_INDEX_UNKNOWN NvmlGpuP2PCapsIndex_t = 5
 )
 
@@ -527,21 +527,21 @@ func (v NvmlValueType_t) String() string {
 type NvmlPerfPolicyType_t uint32
 
 const (
-	// The power limit.
+	// The power limit; the field [NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP].
 	NVML_PERF_POLICY_POWER NvmlPerfPolicyType_t = 0
-	// Heat.
+	// Heat; the field [NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN].
 	NVML_PERF_POLICY_THERMAL NvmlPerfPolicyType_t = 1
-	// The slowest GPU of a sync boost group.
+	// The slowest GPU of a sync boost group; the field [NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST].
 	NVML_PERF_POLICY_SYNC_BOOST NvmlPerfPolicyType_t = 2
-	// A limit of the board.
+	// A limit of the board; the field [NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT].
 	NVML_PERF_POLICY_BOARD_LIMIT NvmlPerfPolicyType_t = 3
-	// Too little work.
+	// Too little work; the field [NVML_FI_DEV_PERF_POLICY_LOW_UTILIZATION].
 	NVML_PERF_POLICY_LOW_UTILIZATION NvmlPerfPolicyType_t = 4
-	// The board's limit for reliability.
+	// The board's limit for reliability; the field [NVML_FI_DEV_PERF_POLICY_RELIABILITY].
 	NVML_PERF_POLICY_RELIABILITY NvmlPerfPolicyType_t = 5
-	// Any of those before it.
+	// Any of those before it; no field has it.
 	NVML_PERF_POLICY_TOTAL_APP_CLOCKS NvmlPerfPolicyType_t = 10
-	// Any; the time below the base clocks.
+	// Any; the time below the base clocks; the field [NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS].
 	NVML_PERF_POLICY_TOTAL_BASE_CLOCKS NvmlPerfPolicyType_t = 11
 	// One more than the last policy.
 	NVML_PERF_POLICY_COUNT NvmlPerfPolicyType_t = 12

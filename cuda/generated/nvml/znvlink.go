@@ -193,6 +193,8 @@ func NvmlDeviceResetNvLinkErrorCounters(device NvmlDevice_t, link uint32) error 
 //
 // Read [NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX] and its relatives with [NvmlDeviceGetFieldValues].
 //
+// For GPUs since Pascal.
+//
 // Parameters:
 //   - device: the GPU
 //   - link: which link
@@ -230,6 +232,8 @@ func NvmlDeviceSetNvLinkUtilizationControl(device NvmlDevice_t, link uint32, cou
 //
 //	nvmlReturn_t nvmlDeviceGetNvLinkUtilizationControl(nvmlDevice_t device, unsigned int link, unsigned int counter, nvmlNvLinkUtilizationControl_t *control)
 //
+// For GPUs since Pascal.
+//
 // Parameters:
 //   - device: the GPU
 //   - link: which link
@@ -265,6 +269,8 @@ func NvmlDeviceGetNvLinkUtilizationControl(device NvmlDevice_t, link uint32, cou
 //	nvmlReturn_t nvmlDeviceGetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter, unsigned long long *rxcounter, unsigned long long *txcounter)
 //
 // Read [NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX] and its relatives with [NvmlDeviceGetFieldValues].
+//
+// For GPUs since Pascal.
 //
 // Parameters:
 //   - device: the GPU
@@ -302,6 +308,8 @@ func NvmlDeviceGetNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, cou
 //
 //	nvmlReturn_t nvmlDeviceFreezeNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter, nvmlEnableState_t freeze)
 //
+// For GPUs since Pascal.
+//
 // Parameters:
 //   - device: the GPU
 //   - link: which link
@@ -336,6 +344,8 @@ func NvmlDeviceFreezeNvLinkUtilizationCounter(device NvmlDevice_t, link uint32, 
 // support it.
 //
 //	nvmlReturn_t nvmlDeviceResetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link, unsigned int counter)
+//
+// For GPUs since Pascal.
 //
 // Parameters:
 //   - device: the GPU

@@ -212,7 +212,7 @@ func NvmlDeviceGetNumaNodeId(device NvmlDevice_t, node *uint32) error {
 //
 // Parameters:
 //   - device: the GPU
-//   - mode: set version to nvmlDeviceAddressingMode_v1; receives value
+//   - mode: set version to [NvmlDeviceAddressingMode_v1]; receives value
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -241,7 +241,7 @@ func NvmlDeviceGetAddressingMode(device NvmlDevice_t, mode *NvmlDeviceAddressing
 //
 // Parameters:
 //   - device: the GPU
-//   - repairStatus: set version to nvmlRepairStatus_v1; receives bChannelRepairPending and
+//   - repairStatus: set version to [NvmlRepairStatus_v1]; receives bChannelRepairPending and
 //     bTpcRepairPending
 //
 // Errors:

@@ -152,6 +152,8 @@ func NvmlDeviceClearEccErrorCounts(device NvmlDevice_t, counterType NvmlEccCount
 // GPUs with a display need WDDM, and WDDM needs the default compute mode. Needs administrator
 // rights.
 //
+// Needs root.
+//
 // Parameters:
 //   - device: the GPU
 //   - driverModel: the driver model

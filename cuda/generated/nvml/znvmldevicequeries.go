@@ -148,8 +148,8 @@ func NvmlDeviceGetHandleByUUID(uuid *byte, device *NvmlDevice_t) error {
 // With the bytes there is nothing to format: take them from [cuDeviceGetUuid].
 //
 // Parameters:
-//   - uuid: set version to nvmlUUID_v1, type to [NVML_UUID_TYPE_ASCII] or [NVML_UUID_TYPE_BINARY],
-//     and the member of value that belongs to it
+//   - uuid: set version to [NvmlUUID_v1], type to [NVML_UUID_TYPE_ASCII] or
+//     [NVML_UUID_TYPE_BINARY], and the member of value that belongs to it
 //   - device: receives the handle
 //
 // Errors:
@@ -899,7 +899,7 @@ func NvmlDeviceGetPersistenceMode(device NvmlDevice_t, mode *NvmlEnableState_t) 
 //
 // Parameters:
 //   - device: the GPU
-//   - pci: set version to nvmlPciInfoExt_v1; receives the members
+//   - pci: set version to [NvmlPciInfoExt_v1]; receives the members
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -1564,7 +1564,7 @@ func NvmlDeviceGetFanSpeed_v2(device NvmlDevice_t, fan uint32, speed *uint32) er
 //
 // Parameters:
 //   - device: the GPU
-//   - fanSpeed: set version to nvmlFanSpeedInfo_v1 and fan to the fan; receives speed
+//   - fanSpeed: set version to [NvmlFanSpeedInfo_v1] and fan to the fan; receives speed
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -1745,8 +1745,8 @@ func NvmlDeviceGetTemperature(device NvmlDevice_t, sensorType NvmlTemperatureSen
 //
 // Parameters:
 //   - device: the GPU
-//   - coolerInfo: set version to nvmlCoolerInfo_v1 and index to the cooler; receives signalType and
-//     target
+//   - coolerInfo: set version to [NvmlCoolerInfo_v1] and index to the cooler; receives signalType
+//     and target
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -1777,7 +1777,7 @@ func NvmlDeviceGetCoolerInfo(device NvmlDevice_t, coolerInfo *NvmlCoolerInfo_t) 
 //
 // Parameters:
 //   - device: the GPU
-//   - temperature: set version to nvmlTemperature_v1 and sensorType to the sensor; receives
+//   - temperature: set version to [NvmlTemperature_v1] and sensorType to the sensor; receives
 //     temperature
 //
 // Errors:
@@ -1843,7 +1843,7 @@ func NvmlDeviceGetTemperatureThreshold(device NvmlDevice_t, thresholdType NvmlTe
 //
 // Parameters:
 //   - device: the GPU
-//   - marginTempInfo: set version to nvmlMarginTemperature_v1; receives marginTemperature
+//   - marginTempInfo: set version to [NvmlMarginTemperature_v1]; receives marginTemperature
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -2285,8 +2285,8 @@ func NvmlDeviceGetMemClkMinMaxVfOffset(device NvmlDevice_t, minOffset *int32, ma
 //
 // Parameters:
 //   - device: the GPU
-//   - info: set version to nvmlClockOffset_v1, type to the clock and pstate to the state; receives
-//     clockOffsetMHz, minClockOffsetMHz and maxClockOffsetMHz
+//   - info: set version to [NvmlClockOffset_v1], type to the clock and pstate to the state;
+//     receives clockOffsetMHz, minClockOffsetMHz and maxClockOffsetMHz
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -2320,7 +2320,7 @@ func NvmlDeviceGetClockOffsets(device NvmlDevice_t, info *NvmlClockOffset_t) err
 //
 // Parameters:
 //   - device: the GPU
-//   - info: set version to nvmlClockOffset_v1, type, pstate and clockOffsetMHz, within the bounds
+//   - info: set version to [NvmlClockOffset_v1], type, pstate and clockOffsetMHz, within the bounds
 //     of [NvmlDeviceGetClockOffsets]
 //
 // Errors:
@@ -2356,7 +2356,7 @@ func NvmlDeviceSetClockOffsets(device NvmlDevice_t, info *NvmlClockOffset_t) err
 //
 // Parameters:
 //   - device: the GPU
-//   - perfModes: set version to nvmlDevicePerfModes_v1; receives str, at most 2048 bytes with its
+//   - perfModes: set version to [NvmlDevicePerfModes_v1]; receives str, at most 2048 bytes with its
 //     NUL
 //
 // Errors:
@@ -2387,7 +2387,7 @@ func NvmlDeviceGetPerformanceModes(device NvmlDevice_t, perfModes *NvmlDevicePer
 //
 // Parameters:
 //   - device: the GPU
-//   - currentClockFreqs: set version to nvmlDeviceCurrentClockFreqs_v1; receives str
+//   - currentClockFreqs: set version to [NvmlDeviceCurrentClockFreqs_v1]; receives str
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -2836,7 +2836,7 @@ func NvmlDeviceGetMemoryInfo(device NvmlDevice_t, memory *NvmlMemory_t) error {
 //
 // Parameters:
 //   - device: the GPU or MIG device
-//   - memory: set version to nvmlMemory_v2; receives total, reserved, free and used
+//   - memory: set version to [NvmlMemory_v2]; receives total, reserved, free and used
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -2996,7 +2996,7 @@ func NvmlDeviceGetCudaComputeCapability(device NvmlDevice_t, major *int32, minor
 //
 // Parameters:
 //   - device: the GPU
-//   - current: set version to nvmlDramEncryptionInfo_v1; receives encryptionState for now
+//   - current: set version to [NvmlDramEncryptionInfo_v1]; receives encryptionState for now
 //   - pending: set version likewise; receives encryptionState for later
 //
 // Errors:
@@ -3030,7 +3030,7 @@ func NvmlDeviceGetDramEncryptionMode(device NvmlDevice_t, current *NvmlDramEncry
 //
 // Parameters:
 //   - device: the GPU
-//   - dramEncryption: set version to nvmlDramEncryptionInfo_v1 and encryptionState to the wish
+//   - dramEncryption: set version to [NvmlDramEncryptionInfo_v1] and encryptionState to the wish
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set
@@ -3770,7 +3770,7 @@ func NvmlDeviceGetMPSComputeRunningProcesses_v3(device NvmlDevice_t, infoCount *
 //
 // Parameters:
 //   - device: the GPU or MIG device
-//   - plist: set version to nvmlProcessDetailList_v1, mode to a value of [NvmlProcessMode_t],
+//   - plist: set version to [NvmlProcessDetailList_v1], mode to a value of [NvmlProcessMode_t],
 //     numProcArrayEntries to the length of procArray and procArray to its address; receives the
 //     number and the processes
 //
@@ -3943,8 +3943,8 @@ func NvmlDeviceGetBAR1MemoryInfo(device NvmlDevice_t, bar1Memory *NvmlBAR1Memory
 //
 //	nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, nvmlPerfPolicyType_t perfPolicyType, nvmlViolationTime_t *violTime)
 //
-// Deprecated, and gone with CUDA 14: read NVML_FI_DEV_CLOCKS_EVENT_REASON_* and
-// NVML_FI_DEV_PERF_POLICY_* with [NvmlDeviceGetFieldValues].
+// Deprecated, and gone with CUDA 14: read the field that [NvmlPerfPolicyType_t] names beside the
+// policy, with [NvmlDeviceGetFieldValues].
 //
 // Parameters:
 //   - device: the GPU
@@ -4230,7 +4230,7 @@ func NvmlDeviceGetGpuFabricInfo(device NvmlDevice_t, gpuFabricInfo *NvmlGpuFabri
 //
 // Parameters:
 //   - device: the GPU
-//   - gpuFabricInfo: set version to nvmlGpuFabricInfo_v3, or v2 without the summary; receives the
+//   - gpuFabricInfo: set version to [NvmlGpuFabricInfo_v3], or v2 without the summary; receives the
 //     members
 //
 // Errors:
@@ -4498,7 +4498,7 @@ func NvmlDeviceGetConfComputeGpuAttestationReport(device NvmlDevice_t, gpuAtstRe
 // Since Hopper; Linux, and Windows in TCC mode.
 //
 // Parameters:
-//   - pKeyRotationThrInfo: set version to nvmlConfComputeGetKeyRotationThresholdInfo_v1; receives
+//   - pKeyRotationThrInfo: set version to [NvmlConfComputeGetKeyRotationThresholdInfo_v1]; receives
 //     attackerAdvantage
 //
 // Errors:
@@ -4587,7 +4587,7 @@ func NvmlSystemSetConfComputeGpusReadyState(isAcceptingWork uint32) error {
 // Set it before the GPUs are opened for work. Since Hopper; Linux, and Windows in TCC mode.
 //
 // Parameters:
-//   - pKeyRotationThrInfo: set version to nvmlConfComputeSetKeyRotationThresholdInfo_v1 and
+//   - pKeyRotationThrInfo: set version to [NvmlConfComputeSetKeyRotationThresholdInfo_v1] and
 //     maxAttackerAdvantage to a value between
 //     [NVML_CC_KEY_ROTATION_THRESHOLD_ATTACKER_ADVANTAGE_MIN] and
 //     [NVML_CC_KEY_ROTATION_THRESHOLD_ATTACKER_ADVANTAGE_MAX]; 60 unless changed
@@ -4620,7 +4620,7 @@ func NvmlSystemSetConfComputeKeyRotationThresholdInfo(pKeyRotationThrInfo *NvmlC
 // member.
 //
 // Parameters:
-//   - settings: set version to nvmlSystemConfComputeSettings_v1; receives environment, ccFeature,
+//   - settings: set version to [NvmlSystemConfComputeSettings_v1]; receives environment, ccFeature,
 //     devToolsMode and multiGpuMode
 //
 // Errors:
@@ -4741,7 +4741,7 @@ func NvmlDeviceGetGspFirmwareMode(device NvmlDevice_t, isEnabled *uint32, defaul
 //
 // Parameters:
 //   - device: the GPU
-//   - status_: set version to nvmlEccSramErrorStatus_v1; receives the counts, and
+//   - status_: set version to [NvmlEccSramErrorStatus_v1]; receives the counts, and
 //     bThresholdExceeded
 //
 // Errors:
@@ -4770,6 +4770,8 @@ func NvmlDeviceGetSramEccErrorStatus(device NvmlDevice_t, status_ *NvmlEccSramEr
 //	nvmlReturn_t nvmlDeviceSetPowerManagementLimit_v2(nvmlDevice_t device, nvmlPowerValue_v2_t *powerValue)
 //
 // It is [NvmlDeviceSetPowerManagementLimit] with a scope.
+//
+// Needs root.
 //
 // Parameters:
 //   - device: the GPU
@@ -5069,7 +5071,7 @@ func NvmlDeviceGetProcessUtilization(device NvmlDevice_t, utilization *NvmlProce
 //
 // Parameters:
 //   - device: the GPU
-//   - procesesUtilInfo: set version to nvmlProcessesUtilizationInfo_v1, procUtilArray and its
+//   - procesesUtilInfo: set version to [NvmlProcessesUtilizationInfo_v1], procUtilArray and its
 //     length processSamplesCount, and lastSeenTimeStamp as in [NvmlDeviceGetProcessUtilization];
 //     receives the entries and their number
 //
@@ -5107,7 +5109,7 @@ func NvmlDeviceGetProcessesUtilizationInfo(device NvmlDevice_t, procesesUtilInfo
 //
 // Parameters:
 //   - device: the GPU
-//   - platformInfo: set version to nvmlPlatformInfo_v2; receives the members
+//   - platformInfo: set version to [NvmlPlatformInfo_v2]; receives the members
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set, or the driver does not know it
@@ -5135,7 +5137,7 @@ func NvmlDeviceGetPlatformInfo(device NvmlDevice_t, platformInfo *NvmlPlatformIn
 //
 // Parameters:
 //   - device: the GPU
-//   - pdi: set version to nvmlPdi_v1; receives value
+//   - pdi: set version to [NvmlPdi_v1]; receives value
 //
 // Errors:
 //   - [NVML_ERROR_ARGUMENT_VERSION_MISMATCH]: version is not set

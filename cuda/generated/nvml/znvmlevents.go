@@ -229,6 +229,8 @@ func NvmlEventSetGetContextCount_v1(set NvmlEventSet_t, params *NvmlEventSetGetC
 // It says what kind it is, how large, and whether a function decodes it. The next successful wait
 // replaces the records.
 //
+// For GPUs since Turing. Only on Linux.
+//
 // Parameters:
 //   - set: the set that the wait was on
 //   - params: the index; receives kind and size
@@ -263,6 +265,8 @@ func NvmlEventSetGetContextInfo_v1(set NvmlEventSet_t, params *NvmlEventSetGetCo
 //
 // With data nil it gives the size: dataSize and [NVML_ERROR_INSUFFICIENT_SIZE], or nil for an empty
 // record.
+//
+// For GPUs since Turing. Only on Linux.
 //
 // Parameters:
 //   - set: the set that the wait was on
@@ -300,6 +304,8 @@ func NvmlEventSetGetContextData_v1(set NvmlEventSet_t, params *NvmlEventSetGetCo
 //	nvmlReturn_t nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(nvmlEventSet_t set, nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1_t *params)
 //
 // It is for records of the kind [NVML_GPU_OPERATIONAL_EVENT_CONTEXT_TYPE_LEGACY_XID].
+//
+// For GPUs since Turing. Only on Linux.
 //
 // Parameters:
 //   - set: the set that the wait was on
@@ -479,6 +485,8 @@ func NvmlSystemEventSetWait(request *NvmlSystemEventSetWaitRequest_t) error {
 // return early without an event, so loop. On Windows only the latest Xid error is known, and all
 // Xid events report it. With MIG, a GPU's handle reports the events of its instances if the caller
 // is privileged; otherwise those of the whole GPU. Handles of MIG devices do not work.
+//
+// For GPUs since Turing. Only on Linux.
 //
 // Parameters:
 //   - set: the set

@@ -34,6 +34,8 @@ func NvmlGpmMetricsGet(metricsGet *NvmlGpmMetricsGet_t) error {
 //
 //	nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t gpmSample)
 //
+// For GPUs since Hopper.
+//
 // Parameters:
 //   - gpmSample: the sample
 //
@@ -135,6 +137,8 @@ func NvmlGpmMigSampleGet(device NvmlDevice_t, gpuInstanceId uint32, gpmSample Nv
 //	nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *gpmSupport)
 //
 // vGPUs have them only with MIG, if they own all memory of their instance.
+//
+// For GPUs since Hopper.
 //
 // Parameters:
 //   - device: the GPU or MIG device

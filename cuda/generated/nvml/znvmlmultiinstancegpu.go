@@ -113,11 +113,13 @@ func NvmlDeviceGetGpuInstanceProfileInfo(device NvmlDevice_t, profile uint32, in
 //
 // It is [NvmlDeviceGetGpuInstanceProfileInfo] with a versioned struct. MIG must be on.
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - device: the GPU
 //   - profile: [NVML_GPU_INSTANCE_PROFILE_1_SLICE] or a relative
-//   - info: set its version before the call: nvmlGpuInstanceProfileInfo_v2, or _v3 with the address
-//     of an [NvmlGpuInstanceProfileInfo_v3_t]
+//   - info: set its version before the call: [NvmlGpuInstanceProfileInfo_v2], or _v3 with the
+//     address of an [NvmlGpuInstanceProfileInfo_v3_t]
 //
 // Errors:
 //   - [NVML_ERROR_INVALID_ARGUMENT]: there is no such profile number, or the version is not set
@@ -206,6 +208,8 @@ func NvmlDeviceGetGpuInstancePossiblePlacements_v2(device NvmlDevice_t, profileI
 //
 // Needs MIG and privileges.
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - device: the GPU
 //   - profileId: an id of [NvmlGpuInstanceProfileInfo_t]
@@ -272,6 +276,8 @@ func NvmlDeviceCreateGpuInstance(device NvmlDevice_t, profileId uint32, gpuInsta
 //
 // Otherwise it is [NvmlDeviceCreateGpuInstance].
 //
+// For GPUs since Ampere. Only on Linux. Needs root.
+//
 // Parameters:
 //   - device: the GPU
 //   - profileId: an id of [NvmlGpuInstanceProfileInfo_t]
@@ -307,6 +313,8 @@ func NvmlDeviceCreateGpuInstanceWithPlacement(device NvmlDevice_t, profileId uin
 //
 // Destroy its compute instances first. Needs privileges.
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //
@@ -335,6 +343,8 @@ func NvmlGpuInstanceDestroy(gpuInstance NvmlGpuInstance_t) error {
 //
 // There is no way to ask for the number: allocate instanceCount of [NvmlGpuInstanceProfileInfo_t].
 // Needs MIG and privileges.
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - device: the GPU
@@ -370,6 +380,8 @@ func NvmlDeviceGetGpuInstances(device NvmlDevice_t, profileId uint32, gpuInstanc
 //
 // Needs MIG and privileges.
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - device: the GPU
 //   - id: its number, as in [NvmlGpuInstanceInfo_t] and [NvmlDeviceGetGpuInstanceId]
@@ -401,6 +413,8 @@ func NvmlDeviceGetGpuInstanceById(device NvmlDevice_t, id uint32, gpuInstance *N
 //
 //	nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t gpuInstance, nvmlGpuInstanceInfo_t *info)
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - info: receives them
@@ -429,6 +443,8 @@ func NvmlGpuInstanceGetInfo(gpuInstance NvmlGpuInstance_t, info *NvmlGpuInstance
 //
 // To list the kinds, count up from 0 until [NVML_ERROR_INVALID_ARGUMENT], and pass over
 // [NVML_ERROR_NOT_SUPPORTED].
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance
@@ -466,11 +482,13 @@ func NvmlGpuInstanceGetComputeInstanceProfileInfo(gpuInstance NvmlGpuInstance_t,
 //
 // It is [NvmlGpuInstanceGetComputeInstanceProfileInfo] with a versioned struct.
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - profile: [NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE] or a relative
 //   - engProfile: [NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED]
-//   - info: set its version before the call: nvmlComputeInstanceProfileInfo_v2, or _v3 with the
+//   - info: set its version before the call: [NvmlComputeInstanceProfileInfo_v2], or _v3 with the
 //     address of an [NvmlComputeInstanceProfileInfo_v3_t]
 //
 // Errors:
@@ -504,6 +522,8 @@ func NvmlGpuInstanceGetComputeInstanceProfileInfoV(gpuInstance NvmlGpuInstance_t
 //
 // Needs privileges.
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - profileId: an id of [NvmlComputeInstanceProfileInfo_t]
@@ -534,6 +554,8 @@ func NvmlGpuInstanceGetComputeInstanceRemainingCapacity(gpuInstance NvmlGpuInsta
 //	nvmlReturn_t nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstancePlacement_t *placements, unsigned int *count)
 //
 // Needs privileges.
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance
@@ -567,6 +589,8 @@ func NvmlGpuInstanceGetComputeInstancePossiblePlacements(gpuInstance NvmlGpuInst
 //	nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t gpuInstance, unsigned int profileId, nvmlComputeInstance_t *computeInstance)
 //
 // It lives until [NvmlComputeInstanceDestroy] or the end of its GPU instance. Needs privileges.
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance
@@ -607,6 +631,8 @@ func NvmlGpuInstanceCreateComputeInstance(gpuInstance NvmlGpuInstance_t, profile
 //
 // Otherwise it is [NvmlGpuInstanceCreateComputeInstance].
 //
+// For GPUs since Ampere. Only on Linux. Needs root.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - profileId: an id of [NvmlComputeInstanceProfileInfo_t]
@@ -642,6 +668,8 @@ func NvmlGpuInstanceCreateComputeInstanceWithPlacement(gpuInstance NvmlGpuInstan
 //
 // Needs privileges.
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - computeInstance: the compute instance
 //
@@ -670,6 +698,8 @@ func NvmlComputeInstanceDestroy(computeInstance NvmlComputeInstance_t) error {
 //
 // There is no way to ask for the number: allocate instanceCount of
 // [NvmlComputeInstanceProfileInfo_t]. Needs privileges.
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance
@@ -702,6 +732,8 @@ func NvmlGpuInstanceGetComputeInstances(gpuInstance NvmlGpuInstance_t, profileId
 //	nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t gpuInstance, unsigned int id, nvmlComputeInstance_t *computeInstance)
 //
 // Needs privileges.
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance
@@ -782,6 +814,8 @@ func NvmlDeviceIsMigDeviceHandle(device NvmlDevice_t, isMigDevice *uint32) error
 //
 //	nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - device: a MIG device
 //   - id: receives the number, which is unique on the GPU as long as the instance lives
@@ -808,6 +842,8 @@ func NvmlDeviceGetGpuInstanceId(device NvmlDevice_t, id *uint32) error {
 // NvmlDeviceGetComputeInstanceId gives the number of the compute instance that a MIG device is.
 //
 //	nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - device: a MIG device
@@ -836,6 +872,8 @@ func NvmlDeviceGetComputeInstanceId(device NvmlDevice_t, id *uint32) error {
 //
 //	nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - device: the GPU
 //   - count: receives the number; 0 without MIG
@@ -863,6 +901,8 @@ func NvmlDeviceGetMaxMigDeviceCount(device NvmlDevice_t, count *uint32) error {
 // Go through all indices below [NvmlDeviceGetMaxMigDeviceCount], and pass over
 // [NVML_ERROR_NOT_FOUND]. When the instance is destroyed, the handle ends and may later stand for
 // another: fetch it again.
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - device: the GPU
@@ -895,6 +935,8 @@ func NvmlDeviceGetMigDeviceHandleByIndex(device NvmlDevice_t, index uint32, migD
 //
 //	nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice, nvmlDevice_t *device)
 //
+// For GPUs since Ampere. Only on Linux.
+//
 // Parameters:
 //   - migDevice: the MIG device
 //   - device: receives the GPU
@@ -919,6 +961,8 @@ func NvmlDeviceGetDeviceHandleFromMigDeviceHandle(migDevice NvmlDevice_t, device
 // NvmlComputeInstanceGetInfo gives a compute instance's number, kind, place and parents.
 //
 //	nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t computeInstance, nvmlComputeInstanceInfo_t *info)
+//
+// For GPUs since Ampere. Only on Linux.
 //
 // Parameters:
 //   - computeInstance: the compute instance

@@ -235,7 +235,7 @@ func NvmlSystemGetTopologyGpuSet(cpuNumber uint32, count *uint32, deviceArray *N
 //	nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *branchInfo, unsigned int length)
 //
 // Parameters:
-//   - branchInfo: set version to nvmlSystemDriverBranchInfo_v1; branch receives the text
+//   - branchInfo: set version to [NvmlSystemDriverBranchInfo_v1]; branch receives the text
 //   - length: the bytes that branch may take, 80 for the whole member
 //
 // Errors:

@@ -1150,6 +1150,8 @@ func NvmlGpuInstanceGetActiveVgpus(gpuInstance NvmlGpuInstance_t, pVgpuInstanceI
 // avgFactor and frequency, otherwise the time slice. No vGPU may run. It lasts as long as the
 // instance, and until the driver is unloaded.
 //
+// For GPUs since Blackwell.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - pScheduler: the version, the engine, the policy and its parameters
@@ -1183,6 +1185,8 @@ func NvmlGpuInstanceSetVgpuSchedulerState(gpuInstance NvmlGpuInstance_t, pSchedu
 // Deprecated: use [NvmlGpuInstanceGetVgpuSchedulerState_v2]. With the policy best effort the
 // parameters mean nothing. For the GB20x family and newer.
 //
+// For GPUs since Blackwell.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - pSchedulerStateInfo: the version and the engine; receives the policy and its parameters
@@ -1215,6 +1219,8 @@ func NvmlGpuInstanceGetVgpuSchedulerState(gpuInstance NvmlGpuInstance_t, pSchedu
 //
 // Deprecated: use [NvmlGpuInstanceGetVgpuSchedulerLog_v2]. At most
 // [NVML_SCHEDULER_SW_MAX_LOG_ENTRIES] turns are kept, so ask 5 times a second to see all.
+//
+// For GPUs since Blackwell.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance
@@ -1250,6 +1256,8 @@ func NvmlGpuInstanceGetVgpuSchedulerLog(gpuInstance NvmlGpuInstance_t, pSchedule
 // [NvmlVgpuTypeGetMaxInstancesPerGpuInstance] gives a length that suffices. For GPUs of the GB20x
 // family and newer.
 //
+// For GPUs since Blackwell.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - pCreatablePlacementInfo: version, type, array and length; receives the places
@@ -1283,6 +1291,8 @@ func NvmlGpuInstanceGetVgpuTypeCreatablePlacements(gpuInstance NvmlGpuInstance_t
 //	nvmlReturn_t nvmlGpuInstanceGetVgpuHeterogeneousMode(nvmlGpuInstance_t gpuInstance, nvmlVgpuHeterogeneousMode_t *pHeterogeneousMode)
 //
 // For GPUs of the GB20x family and newer.
+//
+// For GPUs since Blackwell.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance
@@ -1377,6 +1387,8 @@ func NvmlDeviceGetVgpuSchedulerState_v2(device NvmlDevice_t, pSchedulerStateInfo
 //
 // With the policy best effort the parameters mean nothing. For the GB20x family and newer.
 //
+// For GPUs since Blackwell.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - pSchedulerStateInfo: the engine; receives the policy and its parameters
@@ -1405,6 +1417,8 @@ func NvmlGpuInstanceGetVgpuSchedulerState_v2(gpuInstance NvmlGpuInstance_t, pSch
 //	nvmlReturn_t nvmlDeviceGetVgpuSchedulerLog_v2(nvmlDevice_t device, nvmlVgpuSchedulerLogInfo_v2_t *pSchedulerLogInfo)
 //
 // At most [NVML_SCHEDULER_SW_MAX_LOG_ENTRIES] turns are kept, so ask 5 times a second to see all.
+//
+// For GPUs since Pascal.
 //
 // Parameters:
 //   - device: the GPU
@@ -1436,6 +1450,8 @@ func NvmlDeviceGetVgpuSchedulerLog_v2(device NvmlDevice_t, pSchedulerLogInfo *Nv
 //
 // At most [NVML_SCHEDULER_SW_MAX_LOG_ENTRIES] turns are kept, so ask 5 times a second to see all.
 //
+// For GPUs since Blackwell.
+//
 // Parameters:
 //   - gpuInstance: the GPU instance
 //   - pSchedulerLogInfo: the engine; receives the turns
@@ -1464,6 +1480,8 @@ func NvmlGpuInstanceGetVgpuSchedulerLog_v2(gpuInstance NvmlGpuInstance_t, pSched
 //	nvmlReturn_t nvmlDeviceSetVgpuSchedulerState_v2(nvmlDevice_t device, nvmlVgpuSchedulerState_v2_t *pSchedulerState)
 //
 // No vGPU may run. It lasts until the driver is unloaded.
+//
+// For GPUs since Pascal.
 //
 // Parameters:
 //   - device: the GPU
@@ -1495,6 +1513,8 @@ func NvmlDeviceSetVgpuSchedulerState_v2(device NvmlDevice_t, pSchedulerState *Nv
 //	nvmlReturn_t nvmlGpuInstanceSetVgpuSchedulerState_v2(nvmlGpuInstance_t gpuInstance, nvmlVgpuSchedulerState_v2_t *pSchedulerState)
 //
 // No vGPU may run. It lasts as long as the instance, and until the driver is unloaded.
+//
+// For GPUs since Blackwell.
 //
 // Parameters:
 //   - gpuInstance: the GPU instance

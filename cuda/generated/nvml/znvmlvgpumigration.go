@@ -141,6 +141,8 @@ func NvmlDeviceGetPgpuMetadataString(device NvmlDevice_t, pgpuMetadata *byte, bu
 // Deprecated: use [NvmlDeviceGetVgpuSchedulerLog_v2]. At most [NVML_SCHEDULER_SW_MAX_LOG_ENTRIES]
 // turns are kept, so ask 5 times a second to see all.
 //
+// For GPUs since Pascal.
+//
 // Parameters:
 //   - device: the GPU
 //   - pSchedulerLog: receives the turns
@@ -205,6 +207,8 @@ func NvmlDeviceGetVgpuSchedulerState(device NvmlDevice_t, pSchedulerState *NvmlV
 // Deprecated: use [NvmlDeviceSetVgpuSchedulerState_v2]. With adaptive round robin (ARR) give
 // avgFactor and frequency, otherwise the time slice. No vGPU may run. It lasts until the driver is
 // unloaded.
+//
+// For GPUs since Pascal.
 //
 // Parameters:
 //   - device: the GPU

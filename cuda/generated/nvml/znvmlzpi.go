@@ -72,6 +72,10 @@ func NvmlDeviceQueryDrainState(pciInfo *NvmlPciInfo_t, currentState *NvmlEnableS
 //
 // It is another form of [NvmlDeviceRemoveGpu], where the rest is said.
 //
+// Other parameters:
+//   - gpuState: whether the operating system shall drop the device, too
+//   - linkState: whether to shut down the PCIe link above it
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlDeviceRemoveGpu_v2(pciInfo *NvmlPciInfo_t, gpuState NvmlDetachGpuState_t, linkState NvmlPcieLinkState_t) error {
 	args := &struct {

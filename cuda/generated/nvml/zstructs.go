@@ -11,7 +11,7 @@ import (
 // [NvmlDeviceGetPciInfoExt].
 type NvmlPciInfoExt_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlPciInfoExt_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlPciInfoExt_v1], the size of the struct | 1<<24.
 	Version uint32
 	// The PCI domain, all 32 bits.
 	Domain uint32
@@ -98,7 +98,7 @@ type NvmlMemory_t struct {
 // [NvmlDeviceGetMemoryInfo_v2].
 type NvmlMemory_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlMemory_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlMemory_v2], the size of the struct | 2<<24.
 	Version uint32
 	_       [4]byte
 	// All of it.
@@ -200,7 +200,7 @@ type NvmlProcessDetail_v1_t struct {
 // the number. Take some more, since processes come and go.
 type NvmlProcessDetailList_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlProcessDetailList_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlProcessDetailList_v1], the size of the struct | 1<<24.
 	Version uint32
 	// The kind, an [NvmlProcessMode_t]; you set it.
 	Mode uint32
@@ -243,7 +243,7 @@ type NvmlC2cModeInfo_v1_t struct {
 // [NvmlDeviceGetAddressingMode].
 type NvmlDeviceAddressingMode_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlDeviceAddressingMode_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlDeviceAddressingMode_v1], the size of the struct | 1<<24.
 	Version uint32
 	// An [NvmlDeviceAddressingModeType_t].
 	Value uint32
@@ -252,7 +252,7 @@ type NvmlDeviceAddressingMode_v1_t struct {
 // NvmlRepairStatus_v1_t receives whether repairs of the GPU wait for the next reset.
 type NvmlRepairStatus_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlRepairStatus_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlRepairStatus_v1], the size of the struct | 1<<24.
 	Version uint32
 	// 1 if a memory channel is to be repaired.
 	BChannelRepairPending uint32
@@ -418,7 +418,7 @@ type NvmlGpuThermalSettings_t_sensor struct {
 // NvmlCoolerInfo_v1_t asks [NvmlDeviceGetCoolerInfo] about one cooler, and receives the answer.
 type NvmlCoolerInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlCoolerInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlCoolerInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Which cooler, from 0; you set it.
 	Index uint32
@@ -453,7 +453,7 @@ func (u *NvmlUUIDValue_t) Bytes() *[16]uint8 {
 // NvmlUUID_v1_t names a GPU by UUID for [NvmlDeviceGetHandleByUUIDV].
 type NvmlUUID_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlUUID_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlUUID_v1], the size of the struct | 1<<24.
 	Version uint32
 	// An [NvmlUUIDType_t]: which member of value counts.
 	Type uint32
@@ -465,7 +465,7 @@ type NvmlUUID_v1_t struct {
 // NvmlPdi_v1_t receives the 64-bit identifier that was burned into a GPU, from [NvmlDeviceGetPdi].
 type NvmlPdi_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlPdi_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlPdi_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	Value   uint64
@@ -663,7 +663,7 @@ type NvmlGpuUptime_v1_t struct {
 // NvmlDramEncryptionInfo_v1_t is whether device memory is encrypted: now, or after the next reboot.
 type NvmlDramEncryptionInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlDramEncryptionInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlDramEncryptionInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// [NVML_FEATURE_ENABLED] or [NVML_FEATURE_DISABLED]; a set call reads it.
 	EncryptionState NvmlEnableState_t
@@ -672,7 +672,7 @@ type NvmlDramEncryptionInfo_v1_t struct {
 // NvmlMarginTemperature_v1_t receives how far a GPU is from slowing down for heat.
 type NvmlMarginTemperature_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlMarginTemperature_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlMarginTemperature_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Degrees Celsius left until the nearest slowdown threshold.
 	MarginTemperature int32
@@ -704,7 +704,7 @@ type NvmlClkMonStatus_t struct {
 // and call [NvmlDeviceSetClockOffsets].
 type NvmlClockOffset_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlClockOffset_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlClockOffset_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Which clock.
 	Type NvmlClockType_t
@@ -721,7 +721,7 @@ type NvmlClockOffset_v1_t struct {
 // NvmlFanSpeedInfo_v1_t asks [NvmlDeviceGetFanSpeedRPM] for one fan, and receives its speed.
 type NvmlFanSpeedInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlFanSpeedInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlFanSpeedInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Which fan, from 0; you set it.
 	Fan uint32
@@ -733,7 +733,7 @@ type NvmlFanSpeedInfo_v1_t struct {
 // [NvmlDeviceGetPerformanceModes].
 type NvmlDevicePerfModes_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlDevicePerfModes_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlDevicePerfModes_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Pairs such as "perf=0, nvclock=324, memclock=405" with clocks in MHz; levels end in ";".
 	Str [2048]byte
@@ -743,7 +743,7 @@ type NvmlDevicePerfModes_v1_t struct {
 // [NvmlDeviceGetCurrentClockFreqs].
 type NvmlDeviceCurrentClockFreqs_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlDeviceCurrentClockFreqs_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlDeviceCurrentClockFreqs_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Pairs such as "nvclock=324, nvclockmin=324" in MHz.
 	Str [2048]byte
@@ -810,7 +810,7 @@ type NvmlProcessUtilizationInfo_v1_t struct {
 // With procUtilArray nil the call returns [NVML_ERROR_INSUFFICIENT_SIZE] and the number needed.
 type NvmlProcessesUtilizationInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlProcessesUtilizationInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlProcessesUtilizationInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// In, the length of the array; out, how many entries it has.
 	ProcessSamplesCount uint32
@@ -827,7 +827,7 @@ type NvmlProcessesUtilizationInfo_v1_t struct {
 // codes correct one bit and detect two, parity only detects.
 type NvmlEccSramErrorStatus_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlEccSramErrorStatus_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlEccSramErrorStatus_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	// Uncorrectable, found by parity.
@@ -862,7 +862,7 @@ type NvmlEccSramErrorStatus_v1_t struct {
 // On Blackwell ibGuid uses 8 bytes and rackGuid 13; the rest is 0.
 type NvmlPlatformInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlPlatformInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlPlatformInfo_v1], the size of the struct | 1<<24.
 	Version  uint32
 	IbGuid   [16]uint8
 	RackGuid [16]uint8
@@ -884,7 +884,7 @@ type NvmlPlatformInfo_v1_t struct {
 // On Blackwell ibGuid uses 8 bytes and chassisSerialNumber 13; the rest is 0.
 type NvmlPlatformInfo_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlPlatformInfo_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlPlatformInfo_v2], the size of the struct | 2<<24.
 	Version             uint32
 	IbGuid              [16]uint8
 	ChassisSerialNumber [16]uint8
@@ -930,7 +930,7 @@ type NvmlEccSramUniqueUncorrectedErrorEntry_v1_t struct {
 // [NvmlDeviceGetSramUniqueUncorrectedEccErrorCounts] for places with errors.
 type NvmlEccSramUniqueUncorrectedErrorCounts_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlEccSramUniqueUncorrectedErrorCounts_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlEccSramUniqueUncorrectedErrorCounts_v1], the size of the struct | 1<<24.
 	Version uint32
 	// In, the length of entries; out, how many places there are.
 	EntryCount uint32
@@ -960,7 +960,7 @@ type NvmlRemappedRowsInfo_v2_t struct {
 // user programs.
 type NvmlRusdSettings_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlRusdSettings_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlRusdSettings_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	// Bits such as [NVML_RUSD_POLL_POWER]; 0 clears the mask.
@@ -993,7 +993,7 @@ type NvmlGpuDynamicPstatesInfo_t_utilization struct {
 // NvmlPowerValue_v2_t is a power limit for [NvmlDeviceSetPowerManagementLimit_v2].
 type NvmlPowerValue_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlPowerValue_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlPowerValue_v2], the size of the struct | 2<<24.
 	Version uint32
 	// The GPU alone or the whole module: [NVML_POWER_SCOPE_GPU], [NVML_POWER_SCOPE_MODULE].
 	PowerScope NvmlPowerScopeType_t
@@ -1023,7 +1023,7 @@ type NvmlAdaptiveTgpModeInfo_v1_t struct {
 // NvmlVgpuHeterogeneousMode_v1_t is whether vGPUs of different memory sizes may share a GPU.
 type NvmlVgpuHeterogeneousMode_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuHeterogeneousMode_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuHeterogeneousMode_v1], the size of the struct | 1<<24.
 	Version uint32
 	// [NVML_FEATURE_ENABLED] or [NVML_FEATURE_DISABLED].
 	Mode uint32
@@ -1032,7 +1032,7 @@ type NvmlVgpuHeterogeneousMode_v1_t struct {
 // NvmlVgpuPlacementId_v1_t receives the place of a vGPU on its GPU.
 type NvmlVgpuPlacementId_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuPlacementId_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuPlacementId_v1], the size of the struct | 1<<24.
 	Version uint32
 	// The place, or [NVML_INVALID_VGPU_PLACEMENT_ID].
 	PlacementId uint32
@@ -1041,7 +1041,7 @@ type NvmlVgpuPlacementId_v1_t struct {
 // NvmlVgpuPlacementList_v1_t receives the places that a vGPU type can have in heterogeneous mode.
 type NvmlVgpuPlacementList_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuPlacementList_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuPlacementList_v1], the size of the struct | 1<<24.
 	Version uint32
 	// How many slots a vGPU of this type takes.
 	PlacementSize uint32
@@ -1056,7 +1056,7 @@ type NvmlVgpuPlacementList_v1_t struct {
 // and receives them.
 type NvmlVgpuPlacementList_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuPlacementList_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlVgpuPlacementList_v2], the size of the struct | 2<<24.
 	Version uint32
 	// Receives how many slots a vGPU of this type takes.
 	PlacementSize uint32
@@ -1073,7 +1073,7 @@ type NvmlVgpuPlacementList_v2_t struct {
 // NvmlVgpuTypeBar1Info_v1_t receives how large the BAR1 window of a vGPU type is.
 type NvmlVgpuTypeBar1Info_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuTypeBar1Info_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuTypeBar1Info_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	// In megabytes.
@@ -1126,7 +1126,7 @@ type NvmlVgpuInstanceUtilizationInfo_v1_t struct {
 // vGPUs kept a GPU.
 type NvmlVgpuInstancesUtilizationInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuInstancesUtilizationInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuInstancesUtilizationInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Receives the type of the values.
 	SampleValType NvmlValueType_t
@@ -1189,7 +1189,7 @@ type NvmlVgpuProcessUtilizationInfo_v1_t struct {
 // processes in virtual machines kept a GPU.
 type NvmlVgpuProcessesUtilizationInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuProcessesUtilizationInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuProcessesUtilizationInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// In, the length of the array; out, how many entries there are.
 	VgpuProcessCount uint32
@@ -1202,7 +1202,7 @@ type NvmlVgpuProcessesUtilizationInfo_v1_t struct {
 // NvmlVgpuRuntimeState_v1_t receives how large the state of a running vGPU can get.
 type NvmlVgpuRuntimeState_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuRuntimeState_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuRuntimeState_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	// The size, without device memory.
@@ -1430,7 +1430,7 @@ type NvmlGridLicensableFeatures_t struct {
 // NvmlVgpuTypeIdInfo_v1_t asks for vGPU types, and receives them.
 type NvmlVgpuTypeIdInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuTypeIdInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuTypeIdInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// In, the length of vgpuTypeIds, 0 to ask; out, how many there are.
 	VgpuCount uint32
@@ -1441,7 +1441,7 @@ type NvmlVgpuTypeIdInfo_v1_t struct {
 // NvmlVgpuTypeMaxInstance_v1_t asks how many vGPUs of a type fit on a GPU instance.
 type NvmlVgpuTypeMaxInstance_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuTypeMaxInstance_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuTypeMaxInstance_v1], the size of the struct | 1<<24.
 	Version uint32
 	// The type; you set it.
 	VgpuTypeId NvmlVgpuTypeId_t
@@ -1452,7 +1452,7 @@ type NvmlVgpuTypeMaxInstance_v1_t struct {
 // NvmlActiveVgpuInstanceInfo_v1_t asks for the vGPUs that run on a GPU instance, and receives them.
 type NvmlActiveVgpuInstanceInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlActiveVgpuInstanceInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlActiveVgpuInstanceInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// In, the length of vgpuInstances, 0 to ask; out, how many there are.
 	VgpuCount uint32
@@ -1463,7 +1463,7 @@ type NvmlActiveVgpuInstanceInfo_v1_t struct {
 // NvmlVgpuSchedulerState_v1_t says how the vGPUs on one engine of a GPU instance shall take turns.
 type NvmlVgpuSchedulerState_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuSchedulerState_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuSchedulerState_v1], the size of the struct | 1<<24.
 	Version uint32
 	// [NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS] or a relative.
 	EngineId uint32
@@ -1478,7 +1478,7 @@ type NvmlVgpuSchedulerState_v1_t struct {
 // and receives it.
 type NvmlVgpuSchedulerStateInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuSchedulerStateInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuSchedulerStateInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// [NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS] or a relative; you set it.
 	EngineId uint32
@@ -1493,7 +1493,7 @@ type NvmlVgpuSchedulerStateInfo_v1_t struct {
 // them.
 type NvmlVgpuSchedulerLogInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuSchedulerLogInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuSchedulerLogInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// [NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS] or a relative; you set it.
 	EngineId uint32
@@ -1511,7 +1511,7 @@ type NvmlVgpuSchedulerLogInfo_v1_t struct {
 // NvmlVgpuCreatablePlacementInfo_v1_t asks where in a GPU instance a vGPU of a type can be made.
 type NvmlVgpuCreatablePlacementInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlVgpuCreatablePlacementInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlVgpuCreatablePlacementInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// The type; you set it.
 	VgpuTypeId NvmlVgpuTypeId_t
@@ -1740,7 +1740,7 @@ type NvmlEventSetGetGpuOperationalEventContextLegacyXid_v1_t struct {
 // NvmlSystemEventSetCreateRequest_v1_t receives a new set of system events.
 type NvmlSystemEventSetCreateRequest_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlSystemEventSetCreateRequest_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlSystemEventSetCreateRequest_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	Set     NvmlSystemEventSet_t
@@ -1749,7 +1749,7 @@ type NvmlSystemEventSetCreateRequest_v1_t struct {
 // NvmlSystemEventSetFreeRequest_v1_t names the set of system events to free.
 type NvmlSystemEventSetFreeRequest_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlSystemEventSetFreeRequest_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlSystemEventSetFreeRequest_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	Set     NvmlSystemEventSet_t
@@ -1758,7 +1758,7 @@ type NvmlSystemEventSetFreeRequest_v1_t struct {
 // NvmlSystemRegisterEventRequest_v1_t says which events of the system to add to a set.
 type NvmlSystemRegisterEventRequest_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlSystemRegisterEventRequest_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlSystemRegisterEventRequest_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	// Bits such as [NvmlSystemEventTypeGpuDriverBind].
@@ -1780,7 +1780,7 @@ type NvmlSystemEventData_v1_t struct {
 // events.
 type NvmlSystemEventSetWaitRequest_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlSystemEventSetWaitRequest_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlSystemEventSetWaitRequest_v1], the size of the struct | 1<<24.
 	Version uint32
 	// How long to wait in milliseconds; 0 only looks.
 	Timeoutms uint32
@@ -1922,7 +1922,7 @@ type NvmlConfComputeSystemState_t struct {
 // NvmlSystemConfComputeSettings_v1_t receives how confidential computing is set on the system.
 type NvmlSystemConfComputeSettings_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlSystemConfComputeSettings_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlSystemConfComputeSettings_v1], the size of the struct | 1<<24.
 	Version uint32
 	// One of [NVML_CC_SYSTEM_ENVIRONMENT_PROD] and its relatives.
 	Environment uint32
@@ -1938,7 +1938,7 @@ type NvmlSystemConfComputeSettings_v1_t struct {
 // TDISP.
 type NvmlSystemConfComputeSettings_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlSystemConfComputeSettings_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlSystemConfComputeSettings_v2], the size of the struct | 2<<24.
 	Version uint32
 	// One of [NVML_CC_SYSTEM_ENVIRONMENT_PROD] and its relatives.
 	Environment uint32
@@ -1995,7 +1995,7 @@ type NvmlConfComputeGpuAttestationReport_t struct {
 // renewed.
 type NvmlConfComputeSetKeyRotationThresholdInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlConfComputeSetKeyRotationThresholdInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlConfComputeSetKeyRotationThresholdInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	// The bound for an attacker's advantage, from 50 to 65; 60 is the default.
@@ -2006,7 +2006,7 @@ type NvmlConfComputeSetKeyRotationThresholdInfo_v1_t struct {
 // are renewed.
 type NvmlConfComputeGetKeyRotationThresholdInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlConfComputeGetKeyRotationThresholdInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlConfComputeGetKeyRotationThresholdInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	_       [4]byte
 	// The bound for an attacker's advantage, from 50 to 65.
@@ -2036,7 +2036,7 @@ type NvmlGpuFabricInfo_t struct {
 // It has another layout than the first version. Use [NvmlGpuFabricInfo_v4_t].
 type NvmlGpuFabricInfo_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlGpuFabricInfo_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlGpuFabricInfo_v2], the size of the struct | 2<<24.
 	Version uint32
 	// Which cluster, 16 bytes.
 	ClusterUuid [16]uint8
@@ -2057,7 +2057,7 @@ type NvmlGpuFabricInfo_v2_t struct {
 // Deprecated: use [NvmlGpuFabricInfo_v4_t].
 type NvmlGpuFabricInfo_v3_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlGpuFabricInfo_v3, the size of the struct | 3<<24.
+	// You set it to [NvmlGpuFabricInfo_v3], the size of the struct | 3<<24.
 	Version uint32
 	// Which cluster, 16 bytes.
 	ClusterUuid [16]uint8
@@ -2214,7 +2214,7 @@ type NvmlGetCPER_v1_t struct {
 // r570_00.
 type NvmlSystemDriverBranchInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlSystemDriverBranchInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlSystemDriverBranchInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	Branch  [80]byte
 }
@@ -2223,7 +2223,7 @@ type NvmlSystemDriverBranchInfo_v1_t struct {
 // temperature.
 type NvmlTemperature_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlTemperature_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlTemperature_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Which sensor; you set it.
 	SensorType NvmlTemperatureSensors_t
@@ -2234,7 +2234,7 @@ type NvmlTemperature_v1_t struct {
 // NvmlNvlinkSupportedBwModes_v1_t receives the bandwidth modes of a GPU's links.
 type NvmlNvlinkSupportedBwModes_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlNvlinkSupportedBwModes_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlNvlinkSupportedBwModes_v1], the size of the struct | 1<<24.
 	Version uint32
 	BwModes [23]uint8
 	// How many of bwModes are filled.
@@ -2244,7 +2244,7 @@ type NvmlNvlinkSupportedBwModes_v1_t struct {
 // NvmlNvlinkGetBwMode_v1_t receives the bandwidth mode of a GPU's links.
 type NvmlNvlinkGetBwMode_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlNvlinkGetBwMode_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlNvlinkGetBwMode_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Not 0 if it is the best that the GPU has.
 	BIsBest uint32
@@ -2255,7 +2255,7 @@ type NvmlNvlinkGetBwMode_v1_t struct {
 // NvmlNvlinkSetBwMode_v1_t says which bandwidth mode a GPU's links shall have.
 type NvmlNvlinkSetBwMode_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlNvlinkSetBwMode_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlNvlinkSetBwMode_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Not 0 for the best; then bwMode does not matter.
 	BSetBest uint32
@@ -2278,7 +2278,7 @@ type NvmlNvlinkSetBwModeAsync_v1_t struct {
 // NvmlNvLinkInfo_v1_t receives whether the NVLink of a GPU is encrypted.
 type NvmlNvLinkInfo_v1_t struct {
 	_ structs.HostLayout
-	// nvmlNvLinkInfo_v1, the size of the struct | 1<<24.
+	// [NvmlNvLinkInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Not 0 if it is.
 	IsNvleEnabled uint32
@@ -2307,7 +2307,7 @@ type NvmlNvlinkFirmwareInfo_t struct {
 // firmware.
 type NvmlNvLinkInfo_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlNvLinkInfo_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlNvLinkInfo_v2], the size of the struct | 2<<24.
 	Version uint32
 	// Not 0 if it is.
 	IsNvleEnabled uint32
@@ -2599,7 +2599,7 @@ type NvmlGpuInstanceProfileInfo_t struct {
 // NvmlGpuInstanceProfileInfo_v2_t describes a kind of GPU instance, with its name.
 type NvmlGpuInstanceProfileInfo_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlGpuInstanceProfileInfo_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlGpuInstanceProfileInfo_v2], the size of the struct | 2<<24.
 	Version uint32
 	// Its number on this GPU, which other functions take as profileId.
 	Id uint32
@@ -2626,7 +2626,7 @@ type NvmlGpuInstanceProfileInfo_v2_t struct {
 // NvmlGpuInstanceProfileInfo_v3_t describes a kind of GPU instance, with its name and capabilities.
 type NvmlGpuInstanceProfileInfo_v3_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlGpuInstanceProfileInfo_v3, the size of the struct | 3<<24.
+	// You set it to [NvmlGpuInstanceProfileInfo_v3], the size of the struct | 3<<24.
 	Version uint32
 	// Its number on this GPU, which other functions take as profileId.
 	Id uint32
@@ -2699,7 +2699,7 @@ type NvmlComputeInstanceProfileInfo_t struct {
 // It has multiprocessors of its own. The other engines it shares with its neighbors.
 type NvmlComputeInstanceProfileInfo_v2_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlComputeInstanceProfileInfo_v2, the size of the struct | 2<<24.
+	// You set it to [NvmlComputeInstanceProfileInfo_v2], the size of the struct | 2<<24.
 	Version uint32
 	// Its number in this GPU instance, which other functions take as profileId.
 	Id uint32
@@ -2724,7 +2724,7 @@ type NvmlComputeInstanceProfileInfo_v2_t struct {
 // It has multiprocessors of its own. The other engines it shares with its neighbors.
 type NvmlComputeInstanceProfileInfo_v3_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlComputeInstanceProfileInfo_v3, the size of the struct | 3<<24.
+	// You set it to [NvmlComputeInstanceProfileInfo_v3], the size of the struct | 3<<24.
 	Version uint32
 	// Its number in this GPU instance, which other functions take as profileId.
 	Id uint32
@@ -2811,7 +2811,7 @@ type NvmlGpmSupport_t struct {
 // NvmlDeviceCapabilities_v1_t receives what a GPU is capable of, from [NvmlDeviceGetCapabilities].
 type NvmlDeviceCapabilities_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlDeviceCapabilities_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlDeviceCapabilities_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Bits; [NVML_DEV_CAP_EGM] is extended GPU memory.
 	CapMask uint32
@@ -2829,7 +2829,7 @@ type NvmlMask255_t struct {
 // NvmlWorkloadPowerProfileInfo_v1_t describes one power profile.
 type NvmlWorkloadPowerProfileInfo_v1_t struct {
 	_ structs.HostLayout
-	// The version of this struct, nvmlWorkloadPowerProfileInfo_v1.
+	// The version of this struct, [NvmlWorkloadPowerProfileInfo_v1].
 	Version uint32
 	// Its kind, an [NvmlPowerProfileType_t].
 	ProfileId uint32
@@ -2844,7 +2844,7 @@ type NvmlWorkloadPowerProfileInfo_v1_t struct {
 // It takes 11 KB.
 type NvmlWorkloadPowerProfileProfilesInfo_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlWorkloadPowerProfileProfilesInfo_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlWorkloadPowerProfileProfilesInfo_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Which profiles the GPU has.
 	PerfProfilesMask NvmlMask255_t
@@ -2856,7 +2856,7 @@ type NvmlWorkloadPowerProfileProfilesInfo_v1_t struct {
 // force.
 type NvmlWorkloadPowerProfileCurrentProfiles_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlWorkloadPowerProfileCurrentProfiles_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlWorkloadPowerProfileCurrentProfiles_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Those that the GPU has.
 	PerfProfilesMask NvmlMask255_t
@@ -2870,7 +2870,7 @@ type NvmlWorkloadPowerProfileCurrentProfiles_v1_t struct {
 // back.
 type NvmlWorkloadPowerProfileRequestedProfiles_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlWorkloadPowerProfileRequestedProfiles_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlWorkloadPowerProfileRequestedProfiles_v1], the size of the struct | 1<<24.
 	Version               uint32
 	RequestedProfilesMask NvmlMask255_t
 }
@@ -2888,7 +2888,7 @@ type NvmlWorkloadPowerProfileUpdateProfiles_v1_t struct {
 // NvmlPowerSmoothingProfile_v1_t names a profile for smoothing power, and one of its settings.
 type NvmlPowerSmoothingProfile_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlPowerSmoothingProfile_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlPowerSmoothingProfile_v1], the size of the struct | 1<<24.
 	Version uint32
 	// Which profile, from 0 to 4.
 	ProfileId uint32
@@ -2902,7 +2902,7 @@ type NvmlPowerSmoothingProfile_v1_t struct {
 // NvmlPowerSmoothingState_v1_t is whether power is smoothed.
 type NvmlPowerSmoothingState_v1_t struct {
 	_ structs.HostLayout
-	// You set it to nvmlPowerSmoothingState_v1, the size of the struct | 1<<24.
+	// You set it to [NvmlPowerSmoothingState_v1], the size of the struct | 1<<24.
 	Version uint32
 	// [NVML_FEATURE_ENABLED] or [NVML_FEATURE_DISABLED].
 	State NvmlEnableState_t
