@@ -31,7 +31,7 @@ func announced(comment string) (successor string, ok bool) {
 }
 
 var (
-	command   = regexp.MustCompile(`^[\\@](\w+)`)
+	command   = regexp.MustCompile(`^[\\@](\w+)|^(returns?)$`)                 // some lists have lost their mark
 	inText    = regexp.MustCompile(`^[\\@](?:a|arg|b|c|e|em|li|link|p|ref)\b`) // commands that a section goes on after
 	arguments = regexp.MustCompile(`\([^)]*\)`)
 	reference = regexp.MustCompile(`[A-Za-z]\w*[A-Z_]\w*`)
@@ -43,9 +43,9 @@ func references(comment string) refs {
 	var r refs
 	section := ""
 	for line := range strings.Lines(comment) {
-		line = strings.TrimLeft(line, " \t*/!\u00a0")
+		line = strings.TrimSpace(strings.TrimLeft(line, " \t*/!\u00a0"))
 		if m := command.FindStringSubmatch(line); m != nil && !inText.MatchString(line) {
-			section = m[1]
+			section = m[1] + m[2]
 		}
 		var to *[]string
 		switch section {

@@ -24,6 +24,7 @@ func TestReferences(t *testing.T) {
 		{"each once", "/** \\sa cuTake, ::cuTake\n * \\sa cuTake */", nil, []string{"cuTake"}},
 		{"continued by a reference", "/**\n * \\return\n * - A_DONE if\n * \\a size is 0\n * - A_LOST\n * \\sa cuTake,\n * \\ref ::cuGive(cuBox_t box), cuPut */", []string{"A_DONE", "A_LOST"}, []string{"cuTake", "cuGive", "cuPut"}},
 		{"a code each", "/** \\retval A_DONE if so\n * \\retval A_LOST otherwise\n * \\param x cuNot */", []string{"A_DONE", "A_LOST"}, nil},
+		{"a list without its mark", "/** Text names A_NOT.\n * return\n *   - A_DONE */", []string{"A_DONE"}, nil},
 		{"links", "/** \\return\n * - \\link #aResult A_DONE \\endlink */", []string{"aResult", "A_DONE"}, nil},
 		{"management library", "/** @return\n * - \\ref NVML_SUCCESS if so\n * @see nvmlTake */", []string{"NVML_SUCCESS"}, []string{"nvmlTake"}},
 		{"both", "/**\n * \\return ::CUDA_SUCCESS\n * \\sa cuTake\n * \\param x - cuNot\n */", []string{"CUDA_SUCCESS"}, []string{"cuTake"}},

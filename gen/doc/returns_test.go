@@ -131,7 +131,7 @@ func comments(t *testing.T, dir string) map[string]string {
 }
 
 var (
-	returnList = regexp.MustCompile(`(?s)[\\@](?:returns?|retval)\b(.*?)(?:[\\@](?:sa|see|param|brief|details|deprecated|par|remark|warning|note\w*)\b|\*/|$)`)
+	returnList = regexp.MustCompile(`(?ms)(?:[\\@](?:returns?|retval)\b|^[ *]*returns?$)(.*?)(?:[\\@](?:sa|see|param|brief|details|deprecated|par|remark|warning|note\w*)\b|\*/|\z)`)
 	word       = regexp.MustCompile(`\w+`)
 )
 

@@ -177,6 +177,53 @@ func TestTextIsDistinct(t *testing.T) {
 	}
 }
 
+// driversOwn is a name of the driver's in a sentence that says so.
+var driversOwn = regexp.MustCompile(`[Dd]river(?: API)?(?:'s| calls)[^.\[(]* \[(cu\w+|CU\w+)\]`)
+
+// TestDriversNames: where a runtime package speaks of the driver's own name, that is no link, which
+// would become the runtime's name.
+func TestDriversNames(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	n := 0
+	for key, e := range all {
+		if apiOf(key) != "runtime" {
+			continue
+		}
+		for _, text := range e.all() {
+			for _, m := range driversOwn.FindAllStringSubmatch(forAPI(text, "runtime"), -1) {
+				twin := apiOf(m[1]) == "driver" && all[m[1]] != nil && slices.ContainsFunc(all[m[1]].keys, func(k string) bool { return apiOf(k) == "runtime" })
+				assert.Falsef(t, twin, "%s: %s: [%s] becomes the runtime's: write it without brackets", e.pos, key, m[1])
+				n++
+			}
+		}
+	}
+	assert.Positive(t, n)
+}
+
+// TestRuntimeLinks: a runtime package links to its own function where the driver's has the same
+// name, and not to the driver's.
+func TestRuntimeLinks(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	twin := func(c string) bool {
+		return all[c] != nil && slices.ContainsFunc(all[c].keys, func(k string) bool { return apiOf(k) == "runtime" })
+	}
+	for key, e := range all {
+		if apiOf(key) != "runtime" {
+			continue
+		}
+		for _, text := range e.all() {
+			for _, m := range link.FindAllStringSubmatch(forAPI(text, "runtime"), -1) {
+				name, ofDriver := strings.CutPrefix(m[1], "cu")
+				if ofDriver && apiOf(m[1]) == "driver" && !twin(m[1]) {
+					assert.Nilf(t, all["cuda"+name], "%s: %s: [%s] links to the driver: write {[%s]|[cuda%s]}", e.pos, key, m[1], m[1], name)
+				}
+			}
+		}
+	}
+}
+
 // TestTextSaysSomething refuses sentences without content.
 func TestTextSaysSomething(t *testing.T) {
 	all, err := texts()

@@ -599,7 +599,7 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 //	cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
 //
 // In the graph everything may change, also the number of dimensions; it is only executables that
-// are limited, see [cuGraphExecMemcpyNodeSetParams].
+// are limited, see [CudaGraphExecMemcpyNodeSetParams].
 //
 // Parameters:
 //   - node: the copy node
@@ -623,7 +623,6 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
 // [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
@@ -877,7 +876,7 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //   - node: the memset node
 //   - pNodeParams: the new parameters, copied during the call
 //
-// From Go: lock the graph; executables change by [cuGraphExecMemsetNodeSetParams] or an update.
+// From Go: lock the graph; executables change by [CudaGraphExecMemsetNodeSetParams] or an update.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a memset node, an element size other than 1, 2 or 4, or an empty
@@ -894,7 +893,6 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 // [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
@@ -4215,7 +4213,7 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // captures.
 //
 // From Go: one goroutine at a time per graph. After a move the caller must not release.
-// cuStreamBeginRecaptureToGraph drops a graph's objects before it records.
+// cudaStreamBeginRecaptureToGraph drops a graph's objects before it records.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: other flags, a count of 0, no graph or no object
@@ -4461,8 +4459,8 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // What may change depends on the type:
 //
 //   - kernel: as for [CudaGraphExecKernelNodeSetParams]
-//   - memcpy and memset: as for [cuGraphExecMemcpyNodeSetParams] and
-//     [cuGraphExecMemsetNodeSetParams]
+//   - memcpy and memset: as for [CudaGraphExecMemcpyNodeSetParams] and
+//     [CudaGraphExecMemsetNodeSetParams]
 //   - host function: function and user data
 //   - event wait: the event
 //   - event record: the event
@@ -4505,8 +4503,6 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
-// [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {

@@ -1792,7 +1792,7 @@ type CudalibraryHostUniversalFunctionAndDataTable struct {
 // CudaLaunchParams is one device's part of a cooperative launch over several devices.
 //
 // That way of launching has been given up: the runtime's 13.0 has neither function nor type, and
-// the driver's [CudaLaunchCooperativeKernelMultiDevice] asks for the same kernel, grid and block on
+// the driver's cuLaunchCooperativeKernelMultiDevice asks for the same kernel, grid and block on
 // every device and a stream created on each. Use one cooperative launch a device, and peer memory
 // to synchronize.
 type CudaLaunchParams struct {

@@ -84,7 +84,7 @@ func CudaCreateChannelDesc(x int32, y int32, z int32, w int32, f CudaChannelForm
 //	cudaError_t cudaCreateTextureObject(cudaTextureObject_t *pTexObject, const struct cudaResourceDesc *pResDesc, const struct cudaTextureDesc *pTexDesc, const struct cudaResourceViewDesc *pResViewDesc)
 //
 // Kernels take it as an argument of 64 bits. The memory has to outlive it; nothing is counted. The
-// driver calls the same thing a [CudaTextureObject_t], and the two convert into each other.
+// driver calls the same thing a CUtexObject, and the two convert into each other.
 //
 // Parameters:
 //   - pTexObject: receives the texture; [CudaDestroyTextureObject] frees it

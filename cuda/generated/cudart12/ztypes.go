@@ -131,7 +131,7 @@ type CudaGraphConditionalHandle uint64
 // CudaFunction_t is a kernel in a module of one context: what a launch takes.
 //
 // It is not freed by itself, it lives as long as its module. Launching it into a stream of another
-// context fails. The driver's launch functions take a [CudaKernel_t] in its place too.
+// context fails. The driver's launch functions take a CUkernel in its place too.
 type CudaFunction_t uintptr
 
 // CudaKernel_t is a kernel of a library, valid in every context.

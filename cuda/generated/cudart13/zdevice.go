@@ -102,6 +102,8 @@ func CudaDeviceSynchronize() error {
 //   - [CudaLimitMallocHeapSize]: bytes for malloc and new in kernels, 8 MiB at first.
 //   - [CudaLimitDevRuntimePendingLaunchCount]: launches from kernels that may be outstanding, 2048
 //     at first.
+//   - [CudaLimitDevRuntimeSyncDepth]: how deep kernels that synchronize may be nested, up to 24 and
+//     2 at first; before compute capability 9.0 alone.
 //   - [CudaLimitPersistingL2CacheSize]: bytes of L2 that access policy windows may claim.
 //   - [CudaLimitMaxL2FetchGranularity]: 0 to 128 bytes, a hint.
 //
@@ -592,8 +594,9 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 // The address differs from the other process's. Opening needs access from the current device to the
 // one with the memory; the flag enables it. Memory of one process's device can be opened by one
 // context per device of this process. Opening a handle again there returns the same address and
-// counts: it takes as many calls of [CudaIpcCloseMemHandle]. Both processes must run under the same
-// user and see the device, in containers with a common IPC namespace.
+// counts: it takes as many calls of [CudaIpcCloseMemHandle]. Close it before the other process
+// frees the memory. Both processes must run under the same user, in containers with a common IPC
+// namespace; the memory's device need not be one of those that this process sees.
 //
 // Parameters:
 //   - devPtr: receives the address of the allocation's beginning

@@ -13,7 +13,7 @@ import "unsafe"
 // and C++ code linked into the process has one.
 //
 // Parameters:
-//   - functionPtr: receives the function, which the driver API calls a [CudaFunction_t]
+//   - functionPtr: receives the function, which the driver API calls a CUfunction
 //   - symbolPtr: the address of the kernel's host function
 //
 // From Go: kernels that a Go program loads itself come from [CudaLibraryLoadData] and need no

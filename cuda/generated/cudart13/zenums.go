@@ -928,9 +928,7 @@ func (v CudaStreamCaptureStatus) String() string {
 }
 
 // CudaGraphRecaptureStatus is how a node differs from what a recapture recorded in its place, as
-// the callback of [cuStreamBeginRecaptureToGraph] is told.
-//
-// [cuStreamBeginRecaptureToGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginRecaptureToGraph
+// the callback of [CudaStreamBeginRecaptureToGraph] is told.
 type CudaGraphRecaptureStatus uint32
 
 const (

@@ -616,7 +616,7 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 //	cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
 //
 // In the graph everything may change, also the number of dimensions; it is only executables that
-// are limited, see [cuGraphExecMemcpyNodeSetParams].
+// are limited, see [CudaGraphExecMemcpyNodeSetParams].
 //
 // Parameters:
 //   - node: the copy node
@@ -643,7 +643,6 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
-// [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
 // [safe.CopyNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#CopyNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
@@ -904,7 +903,7 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //   - node: the memset node
 //   - pNodeParams: the new parameters, copied during the call
 //
-// From Go: lock the graph; executables change by [cuGraphExecMemsetNodeSetParams] or an update.
+// From Go: lock the graph; executables change by [CudaGraphExecMemsetNodeSetParams] or an update.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a memset node, an element size other than 1, 2 or 4, or an empty
@@ -924,7 +923,6 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeSetParams], which needs CUDA 12.2.
 //
-// [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 // [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Node.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Set
 func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
@@ -4393,7 +4391,7 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // captures.
 //
 // From Go: one goroutine at a time per graph. After a move the caller must not release.
-// [cuStreamBeginRecaptureToGraph] drops a graph's objects before it records.
+// [CudaStreamBeginRecaptureToGraph] drops a graph's objects before it records.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: other flags, a count of 0, no graph or no object
@@ -4406,7 +4404,6 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [cuStreamBeginRecaptureToGraph]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuStreamBeginRecaptureToGraph
 // [safe.Graph.OnRelease]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.OnRelease
 func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32, flags uint32) error {
 	args := &struct {
@@ -4658,8 +4655,8 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // What may change depends on the type:
 //
 //   - kernel: as for [CudaGraphExecKernelNodeSetParams]
-//   - memcpy and memset: as for [cuGraphExecMemcpyNodeSetParams] and
-//     [cuGraphExecMemsetNodeSetParams]
+//   - memcpy and memset: as for [CudaGraphExecMemcpyNodeSetParams] and
+//     [CudaGraphExecMemsetNodeSetParams]
 //   - host function: function and user data
 //   - event wait: the event
 //   - event record: the event
@@ -4702,8 +4699,6 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 // Since CUDA 12.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [cuGraphExecMemcpyNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemcpyNodeSetParams
-// [cuGraphExecMemsetNodeSetParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphExecMemsetNodeSetParams
 // [safe.GraphExec.Set]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Set
 func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t, nodeParams *CudaGraphNodeParams) error {
 	args := &struct {

@@ -163,7 +163,7 @@ func CudaLibraryUnload(library CudaLibrary_t) error {
 //
 //	cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library, const char *name)
 //
-// A kernel handle is good in every context. [cuLaunchKernel] and most functions that take a
+// A kernel handle is good in every context. [CudaLaunchKernel] and most functions that take a
 // function accept it after a plain conversion of the type; the stream, or else the current context,
 // then says where it runs.
 //
@@ -186,7 +186,6 @@ func CudaLibraryUnload(library CudaLibrary_t) error {
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
-// [cuLaunchKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLaunchKernel
 // [cuLibraryGetKernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetKernel
 // [safe.Module.Kernel]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Module.Kernel
 func CudaLibraryGetKernel(pKernel *CudaKernel_t, library CudaLibrary_t, name *byte) error {

@@ -2872,7 +2872,8 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 //
 // The width of the extent is in elements if an array takes part, and in bytes otherwise, and so is
 // the x of a position. Linear memory is described by pitch and height, from which the distance of
-// two slices follows. Layers of layered arrays and faces of cube maps count as slices.
+// two slices follows. Layers of layered arrays and faces of cube maps count as slices. Two arrays
+// must have elements of one size, and the ends must not overlap.
 //
 // Parameters:
 //   - p: describes the copy; clear it before filling it in, unused members must be 0

@@ -612,6 +612,8 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 //   - [CU_LIMIT_MALLOC_HEAP_SIZE]: bytes for malloc and new in kernels, 8 MiB at first.
 //   - [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT]: launches from kernels that may be outstanding,
 //     2048 at first.
+//   - [CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH]: how deep kernels that synchronize may be nested, up to 24
+//     and 2 at first; before compute capability 9.0 alone.
 //   - [CU_LIMIT_PERSISTING_L2_CACHE_SIZE]: bytes of L2 that access policy windows may claim.
 //   - [CU_LIMIT_MAX_L2_FETCH_GRANULARITY]: 0 to 128 bytes, a hint.
 //

@@ -1071,8 +1071,9 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 // The address differs from the other process's. Opening needs access from the current device to the
 // one with the memory; the flag enables it. Memory of one process's device can be opened by one
 // context per device of this process. Opening a handle again there returns the same address and
-// counts: it takes as many calls of [CuIpcCloseMemHandle]. Both processes must run under the same
-// user and see the device, in containers with a common IPC namespace.
+// counts: it takes as many calls of [CuIpcCloseMemHandle]. Close it before the other process frees
+// the memory. Both processes must run under the same user, in containers with a common IPC
+// namespace and with the device in both.
 //
 // Parameters:
 //   - pdptr: receives the address of the allocation's beginning

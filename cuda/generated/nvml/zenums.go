@@ -1037,7 +1037,8 @@ func (v NvmlMemoryErrorType_t) String() string {
 type NvmlEccCounterType_t uint32
 
 const (
-	// Since the driver was loaded.
+	// Since the driver was loaded: on Windows since the system was started, on Linux, without
+	// persistence mode, since a first process used the GPU.
 	NVML_VOLATILE_ECC NvmlEccCounterType_t = 0
 	// Over the life of the board.
 	NVML_AGGREGATE_ECC NvmlEccCounterType_t = 1

@@ -658,6 +658,8 @@ func NvmlDeviceSetAPIRestriction(device NvmlDevice_t, apiType NvmlRestrictedAPI_
 //   - [NVML_ERROR_INVALID_ARGUMENT]: there is no such fan, or the speed is out of range
 //   - [NVML_ERROR_NOT_SUPPORTED]: the GPU is older than Maxwell, or has no fans
 //
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_UNKNOWN].
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlDeviceSetFanSpeed_v2(device NvmlDevice_t, fan uint32, speed uint32) error {
 	args := &struct {

@@ -4175,6 +4175,8 @@ func NvmlDeviceGetAdaptiveClockInfoStatus(device NvmlDevice_t, adaptiveClockStat
 //   - device: the GPU
 //   - type_: receives one of NVML_BUS_TYPE_*
 //
+// Returns nil, [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT], [NVML_ERROR_UNKNOWN].
+//
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlDeviceGetBusType(device NvmlDevice_t, type_ *NvmlBusType_t) error {
 	args := &struct {
@@ -4385,6 +4387,8 @@ func NvmlDeviceGetConfComputeMemSizeInfo(device NvmlDevice_t, memInfo *NvmlConfC
 // Errors:
 //   - [NVML_ERROR_NOT_SUPPORTED]: system or driver without confidential computing
 //
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT].
+//
 // Since CUDA 12.2. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlSystemGetConfComputeGpusReadyState(isAcceptingWork *uint32) error {
 	args := &struct {
@@ -4564,6 +4568,8 @@ func NvmlDeviceSetConfComputeUnprotectedMemSize(device NvmlDevice_t, sizeKiB uin
 //
 // Errors:
 //   - [NVML_ERROR_NOT_SUPPORTED]: system or driver without confidential computing
+//
+// Also [NVML_ERROR_UNINITIALIZED], [NVML_ERROR_INVALID_ARGUMENT].
 //
 // Since CUDA 12.2. NVIDIA describes it at https://docs.nvidia.com/deploy/nvml-api.
 func NvmlSystemSetConfComputeGpusReadyState(isAcceptingWork uint32) error {
