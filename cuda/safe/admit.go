@@ -3,9 +3,9 @@ package safe
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -34,10 +34,26 @@ import (
 // does work if others fill a hardware queue that it shares; a capture waits for those
 // with nothing locked.
 
+// executables admits calls that launch or change executables of any graph. It excludes
+// them while an executable is destroyed or a primary context released: the driver crashes
+// if a launch, even of another graph, is in flight then. Calls that destroy a graph or a stream, or copy or
+// instantiate a graph, take its turn: two at once would corrupt the driver's heap, as copies and executables share
+// parts of the graph that they come from.
+var executables admit.Exclusion
+
+// peerCopies admits copies between devices. It excludes them while a device gets or loses
+// access to memory of another: a copy that the driver is just starting would access memory
+// that is not mapped there. Copies that the driver has started are not affected.
+var peerCopies admit.Exclusion
+
+// hostWaits admits calls in which the host waits for work. The driver then goes through
+// memory pools to free what was released, so no pool is destroyed meanwhile.
+var hostWaits admit.Exclusion
+
 // A queue is a stream of the driver. A Stream, the Streams borrowed from it, and all
 // Streams for a context's legacy stream share one.
 type queue struct {
-	mu       mutex[streamRank]
+	mu       admit.Mutex[admit.StreamRank]
 	capture  atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
 	captures atomic.Uint32             // number of captures begun or joined; changed with mu held
 	waiting  lockWaiters
@@ -52,19 +68,6 @@ type queue struct {
 func newQueue() *queue { return &queue{number: queues.Add(1)} }
 
 var queues atomic.Uint32
-
-// A nap is the pause before the next try.
-type nap time.Duration
-
-const (
-	shortNap = nap(20 * time.Microsecond)
-	longNap  = nap(time.Millisecond)
-)
-
-func (n nap) take() nap {
-	time.Sleep(time.Duration(n))
-	return min(2*n, longNap)
-}
 
 func (s *streamCore) legacy() bool { return s.raw <= driver.CU_STREAM_LEGACY }
 
@@ -158,8 +161,8 @@ func (a *admission) enter() (entered bool, err error) {
 func (a *admission) enterLegacy(s *streamCore) (ok bool, err error) {
 	gate := &s.ctx.shared.legacy
 	if a.flags&enqueues != 0 {
-		ok, err = tryLong(gate)
-	} else if ok = gate.enter(); !ok {
+		ok, err = admit.TryLong(gate)
+	} else if ok = gate.Enter(); !ok {
 		err = refuse(a.op, ErrCapturing, "a blocking stream of the context is capturing")
 	}
 	if !ok {
@@ -180,9 +183,9 @@ func (a *admission) enterCapture(c *capturing) (err error) {
 func (a *admission) leaveStream(s *streamCore) {
 	if s.legacy() {
 		if gate := &s.ctx.shared.legacy; a.flags&enqueues != 0 {
-			gate.leaveLong()
+			gate.LeaveLong()
 		} else {
-			gate.leave()
+			gate.Leave()
 		}
 	}
 	s.mu.Unlock()
@@ -230,7 +233,7 @@ func (a *admission) await() (err error) {
 	}
 	s.backlog.turn.Lock() // one waiter polls for all
 	defer s.backlog.turn.Unlock()
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		s.mu.Lock()
 		if entered, err := a.enter(); entered || err != nil {
 			return err
@@ -274,8 +277,8 @@ func (c *capturing) unlock() {
 }
 
 // gates returns the gates of all calls that would see a capture of the stream.
-func (s *streamCore) gates(mode CaptureMode) []*gate {
-	gates := []*gate{&s.ctx.shared.whole}
+func (s *streamCore) gates(mode CaptureMode) []*admit.Gate {
+	gates := []*admit.Gate{&s.ctx.shared.whole}
 	if !s.nonBlocking {
 		gates = append(gates, &s.ctx.shared.legacy)
 	}
@@ -290,47 +293,47 @@ func (s *streamCore) gates(mode CaptureMode) []*gate {
 
 // synchronizing admits Context.Synchronize, of any context, while no capture of mode
 // GLOBAL is open.
-var synchronizing gate
+var synchronizing admit.Gate
 
 // claim makes the stream part of c: it locks the stream, closes its gates and waits until
 // no call that would see the capture is in flight. It waits for long calls with nothing
 // locked, until the capture's context ends.
-func (s *streamCore) claim(op string, c *capturing) (gates []*gate, err error) {
+func (s *streamCore) claim(op string, c *capturing) (gates []*admit.Gate, err error) {
 	gates = s.gates(c.mode)
 	for locked := false; !locked; {
 		if err := s.lockContext(c.ctx, op); err != nil {
 			return nil, err
 		}
-		if want(gates) {
+		if admit.Want(gates) {
 			break
 		}
 		s.mu.Unlock()
-		if err := settle(c.ctx, op, gates); err != nil {
-			return nil, err
+		if err := admit.Settle(c.ctx, gates); err != nil {
+			return nil, &Error{Op: op, Err: err}
 		}
 		if locked = s.mu.TryLock(); !locked {
-			unwant(gates)
+			admit.Unwant(gates)
 		}
 	}
 	if other := s.capture.Load(); other != nil {
-		unwant(gates)
+		admit.Unwant(gates)
 		s.mu.Unlock()
 		return nil, other.refuses(op, "the stream is already capturing")
 	}
-	between()
+	admit.Between()
 	for _, g := range gates {
-		g.close()
+		g.Close()
 	}
-	between()
-	unwant(gates)
+	admit.Between()
+	admit.Unwant(gates)
 	s.capture.Store(c)
 	s.captures.Add(1)
 	return gates, nil
 }
 
 // disclaim undoes claim.
-func (s *streamCore) disclaim(gates []*gate) {
+func (s *streamCore) disclaim(gates []*admit.Gate) {
 	s.capture.Store(nil)
-	openAll(gates)
+	admit.OpenAll(gates)
 	s.mu.Unlock()
 }

@@ -3,6 +3,7 @@ package safe
 import (
 	"slices"
 
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -63,7 +64,7 @@ func (a *admission) enterAll(streams, reserved []*streamCore) (entered bool, err
 // for a capture that waits to begin.
 func (a *admission) enterStreams(streams []*streamCore) (n int, err error) {
 	for i, s := range streams {
-		if err := lock(a.op, s.mu.second()); err != nil {
+		if err := lock(a.op, s.mu.Second()); err != nil {
 			return i, err
 		}
 		if s.legacy() {
@@ -84,7 +85,7 @@ func (a *admission) awaitAll(streams []*streamCore) error {
 			s.unreserve(a.places)
 		}
 	}()
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		for _, s := range streams {
 			if slices.Contains(reserved, s) {
 				continue
@@ -107,7 +108,7 @@ func (a *admission) awaitAll(streams []*streamCore) error {
 func (a *admission) reserve(s *streamCore) (reserved bool, err error) {
 	s.backlog.turn.Lock()
 	defer s.backlog.turn.Unlock()
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		s.mu.Lock()
 		if s.legacy() {
 			if ok, err := a.enterLegacy(s); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -39,7 +40,7 @@ type backlog struct {
 	pending int // total
 	recent  int // since the last mark
 	marks   []mark
-	turn    mutex[turnRank] // held by the caller that polls for room
+	turn    admit.Mutex[admit.TurnRank] // held by the caller that polls for room
 
 	reserved atomic.Int32 // places that reserve keeps; only calls with mu held add some
 }
@@ -141,6 +142,28 @@ func (s *streamCore) forgetMarks(n int) {
 func (s *streamCore) forgetBacklog() {
 	s.forgetMarks(len(s.backlog.marks))
 	s.backlog.pending, s.backlog.recent = 0, 0
+}
+
+// A launch blocks its thread while the driver's queue is full, so that many goroutines in
+// launches would each hold a thread; beyond a few, more do not make launches faster. If
+// none has returned within patience, more are admitted, because otherwise there could be
+// a deadlock: a host function may wait for a goroutine that launches.
+//
+// A stream has one such call at a time. So with few streams there is nothing to count.
+var enqueuing = admit.Limiter{Patience: admit.Patience}
+
+// enterLimit enters enqueuing, if there are enough streams to reach its limit. mu is held until
+// leaveLimit.
+func (q *queue) enterLimit() {
+	if q.limited = listed.Load() > enqueuing.Limit(); q.limited {
+		enqueuing.Enter()
+	}
+}
+
+func (q *queue) leaveLimit() {
+	if q.limited {
+		enqueuing.Leave()
+	}
 }
 
 // A crowd counts the streams that users have created in a context, until they are

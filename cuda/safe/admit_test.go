@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,8 +54,8 @@ func TestLegacyWaitsUnlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			legacy, other := nowhere(), nowhere()
 			legacy.raw = driver.CU_STREAM_LEGACY
-			gates := []*gate{&legacy.ctx.shared.legacy}
-			require.True(t, want(gates))
+			gates := []*admit.Gate{&legacy.ctx.shared.legacy}
+			require.True(t, admit.Want(gates))
 			over := make(chan bool, 1)
 			go func() {
 				entered, err := enter(legacy, other)
@@ -70,8 +71,10 @@ func TestLegacyWaitsUnlocked(t *testing.T) {
 				require.True(t, s.mu.TryLock(), "it keeps a lock")
 				s.mu.Unlock()
 			}
-			assert.Zero(t, gates[0].long.Load())
-			unwant(gates)
+
+			admit.Unwant(gates)
+			require.True(t, admit.Want(gates), "a long call is in flight")
+			admit.Unwant(gates)
 			a, streams := work(legacy), []*streamCore{legacy, other}
 			require.NoError(t, a.admitAll(streams))
 			a.leaveAll(streams, true)

@@ -33,12 +33,12 @@ func (q *queue) lockContext(ctx context.Context, op string) error {
 	turn := q.join()
 	select {
 	case <-turn:
-		q.mu.takeOver()
+		q.mu.TakeOver()
 		return nil
 	case <-ctx.Done():
 		if !q.waiting.remove(turn) {
 			<-turn
-			q.mu.takeOver()
+			q.mu.TakeOver()
 			q.mu.Unlock()
 		}
 		return &Error{Op: op, Err: context.Cause(ctx)}
@@ -80,7 +80,7 @@ func (q *queue) serve() {
 			q.mu.Unlock()
 			continue
 		}
-		q.mu.handOver()
+		q.mu.HandOver()
 		turn <- struct{}{}
 	}
 }

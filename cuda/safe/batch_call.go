@@ -8,7 +8,7 @@ import (
 // call calls the driver for count operations from n on, and returns how many it has done.
 func (r *submission) call(n, count int, chunk bool) (code driver.CUresult, done int) {
 	if r.list.across {
-		err := peerCopies.with(r.number, func() error {
+		err := peerCopies.With(r.number, func() error {
 			code, done = r.callDriver(n, count, chunk)
 			return nil
 		})

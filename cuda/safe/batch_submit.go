@@ -227,7 +227,7 @@ func (r *submission) hold(n, end int) int {
 		held := true
 		switch o := r.object(i); r.list.ops[i].kind {
 		case batchRecord:
-			held = o.event.gate.enter()
+			held = o.event.gate.Enter()
 		case batchWait:
 			held = r.enterWait(o.event)
 		case batchGraph:
@@ -242,11 +242,11 @@ func (r *submission) hold(n, end int) int {
 
 // enterWait admits a wait for an event until leaveWait.
 func (r *submission) enterWait(e *eventCore) bool {
-	return e.gate.enter()
+	return e.gate.Enter()
 }
 
 func (r *submission) leaveWait(e *eventCore) {
-	e.gate.leave()
+	e.gate.Leave()
 }
 
 func (r *submission) lockExec(e *execCore) bool {
@@ -260,14 +260,14 @@ func (r *submission) lockExec(e *execCore) bool {
 		e.mu.Unlock()
 		return false
 	}
-	stripe := executables.stripe(r.streamCore)
-	if r.locked == 0 && stripe.enter(&executables) != nil {
+	stripe := executables.Slot(r.streamCore.number)
+	if r.locked == 0 && stripe.Enter(&executables) != nil {
 		e.mu.Unlock()
 		return false
 	}
 	if e.unrevoked(opSubmit) != nil { // a single call returns the error
 		if r.locked == 0 {
-			stripe.leave()
+			stripe.Leave()
 		}
 		e.mu.Unlock()
 		return false
@@ -290,13 +290,13 @@ func (r *submission) letGo(n, end, done int) {
 			if ok && !o.event.recorded.Load() {
 				o.event.recorded.Store(true)
 			}
-			o.event.gate.leave()
+			o.event.gate.Leave()
 		case batchWait:
 			r.leaveWait(o.event)
 		}
 	}
 	if r.locked > 0 {
-		executables.stripe(r.streamCore).leave()
+		executables.Slot(r.streamCore.number).Leave()
 	}
 	for ; r.locked > 0; r.locked-- {
 		r.execs[r.locked-1].mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -28,7 +29,7 @@ type capturing struct {
 	// Guarded by the graph's lock:
 	joined []*streamCore
 	events []*eventCore   // recorded in the capture
-	gates  []*gate        // closed by the capture
+	gates  []*admit.Gate  // closed by the capture
 	before *graphRetained // of a graph that is recaptured, until the end
 	frees  []*block       // of earlier graphs that only nodes of the capture free
 	over   bool
@@ -36,7 +37,7 @@ type capturing struct {
 
 // join adds s, which waits for captured work, to the capture's streams. The graph is
 // locked, and s is claimed.
-func (c *capturing) join(s *streamCore, gates []*gate) {
+func (c *capturing) join(s *streamCore, gates []*admit.Gate) {
 	s.Retain() // until the end: destroying the stream would invalidate the capture
 	c.joined = append(c.joined, s)
 	c.gates = append(c.gates, gates...)

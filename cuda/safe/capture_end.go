@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -65,7 +66,7 @@ func (c *Capture) end(op string) (*graphCore, error) {
 // endAll is end that first ends the captures into graphs inside of nodes that this
 // goroutine began, and waits for those of others. It returns open if there are any.
 func (c *Capture) endAll(op string) (g *graphCore, open bool, err error) {
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		if g, err = c.end(op); !errors.Is(err, errWithin) {
 			return g, open, err
 		}
@@ -108,11 +109,11 @@ var (
 // instead of waiting for locks, and the thread is not the one that began the capture.
 func (c *capturing) finish(wait bool) error {
 	s, g := c.origin, c.graph
-	if !lockOr(&s.mu, wait) {
+	if !admit.LockOr(&s.mu, wait) {
 		return lifetime.ErrLater
 	}
 	defer s.mu.Unlock()
-	if !lockOr(g.mu, wait) {
+	if !admit.LockOr(g.mu, wait) {
 		return lifetime.ErrLater
 	}
 	defer g.mu.Unlock()
@@ -153,15 +154,6 @@ func (c *capturing) finish(wait bool) error {
 	return err
 }
 
-// lockOr locks mu. Without wait, it gives up if mu is locked.
-func lockOr(mu locker, wait bool) bool {
-	if wait {
-		mu.Lock()
-		return true
-	}
-	return mu.TryLock()
-}
-
 func (c *capturing) endInDriver() (raw driver.CUgraph, err error) {
 	ctx := c.origin.ctx
 	if code := ctx.home().EndCapture(c.origin.raw, &raw); code != 0 {
@@ -182,7 +174,7 @@ func (c *capturing) release() {
 	for _, e := range c.events {
 		e.Release()
 	}
-	openAll(c.gates)
+	admit.OpenAll(c.gates)
 	c.joined, c.events, c.gates = nil, nil, nil
 }
 

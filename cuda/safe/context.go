@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -38,7 +39,7 @@ type contextCore struct {
 
 	left, last, emptied bool // progress of Destroy
 	err                 error
-	releases            destruction
+	releases            admit.Destruction
 }
 
 // A contextKind says how a contextCore came to its CUDA context.
@@ -76,8 +77,8 @@ type contextState struct {
 	primary atomic.Bool // the device's primary context
 	created bool        // by NewContext: the last core destroys it
 
-	whole, legacy gate   // for Context.Synchronize, and for calls on the legacy stream
-	legacyQueue   *queue // shared by all Streams of the legacy stream
+	whole, legacy admit.Gate // for Context.Synchronize, and for calls on the legacy stream
+	legacyQueue   *queue     // shared by all Streams of the legacy stream
 
 	mu      sync.Mutex
 	streams map[*streamCore]struct{}
@@ -190,7 +191,7 @@ func (c *contextCore) Destroy(wait bool) error {
 		}
 		c.err = errors.Join(c.err, err)
 	}
-	err := c.releases.try(&executables, true, c.giveUp)
+	err := c.releases.Try(&executables, true, c.giveUp)
 	if err == lifetime.ErrLater {
 		return err
 	}
@@ -428,7 +429,7 @@ func (c *contextCore) contextOf(raw driver.CUstream) (of driver.CUcontext, green
 type greenCore struct {
 	lifetime.Handle
 	ctx  *contextCore
-	gate gate       // for calls that see the captures of all its streams
+	gate admit.Gate // for calls that see the captures of all its streams
 	mu   sync.Mutex // one thread at a time may use the handle
 	raw  driver.CUgreenCtx
 

@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -45,8 +46,8 @@ func (c *contextCore) callForeign(op string, f func() error) error {
 
 // lock locks mu. Where rt.InCallback it does not wait: the holder of mu may be waiting
 // for the function that runs there.
-func lock(op string, mu locker) error {
-	mayWait(mu)
+func lock(op string, mu admit.Locker) error {
+	admit.MayWait(mu)
 	if mu.TryLock() {
 		return nil
 	}

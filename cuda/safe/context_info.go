@@ -95,7 +95,7 @@ func enablePeer(s *contextState, p *contextCore) error {
 	// First the heap: from cuCtxEnablePeerAccess on, CUDA may copy between the two directly.
 	err := p.shared.shareHeap()
 	if err == nil {
-		err = peerCopies.whenAlone(func() error { return driver.CuCtxEnablePeerAccess(p.raw, 0) })
+		err = peerCopies.Exclusive(func() error { return driver.CuCtxEnablePeerAccess(p.raw, 0) })
 	}
 	if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
 		if s.forgetPeer(p.shared, false) {
@@ -112,7 +112,7 @@ func enablePeer(s *contextState, p *contextCore) error {
 // without the access. Source: cuCtxDisablePeerAccess, cuMemPoolSetAccess.
 func (x *Context) DisablePeerAccess(peer *Context) error {
 	return x.withPeer("Context.DisablePeerAccess", peer, func(s *contextState, p *contextCore) error {
-		err := peerCopies.whenAlone(func() error { return driver.CuCtxDisablePeerAccess(p.raw) })
+		err := peerCopies.Exclusive(func() error { return driver.CuCtxDisablePeerAccess(p.raw) })
 		if err != nil && err != driver.CUDA_ERROR_PEER_ACCESS_NOT_ENABLED {
 			return err
 		}

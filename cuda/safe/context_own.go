@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -98,9 +99,9 @@ func (c *contextCore) findPrimary(op string) error {
 			c.kind = borrowedPrimary
 		}
 	}
-	var last destruction // if others have released it since
+	var last admit.Destruction // if others have released it since
 	release := func() error {
-		err := last.try(&executables, false, func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) })
+		err := last.Try(&executables, false, func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) })
 		if !lifetime.Postponed(err) {
 			c.device.leavePrimary()
 		}

@@ -48,8 +48,8 @@ func (d Device) tryReset() (done bool, err error) {
 	if primaries.users[d.raw] > 0 {
 		return false, nil
 	}
-	return true, executables.whenAlone(func() error {
-		return hostWaits.with(0, func() error {
+	return true, executables.Exclusive(func() error {
+		return hostWaits.With(0, func() error {
 			return inMode("", CaptureRelaxed, func() error { return driver.CuDevicePrimaryCtxReset(d.raw) })
 		})
 	})

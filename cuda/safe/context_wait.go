@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -31,7 +32,7 @@ func (x *Context) Wait(ctx context.Context) error {
 	}
 	markers, err := c.shared.markAll(ctx, op)
 	defer func() { endAll(markers) }()
-	for nap := shortNap; err == nil && len(markers) > 0; nap = nap.take() {
+	for nap := admit.ShortNap; err == nil && len(markers) > 0; nap = nap.Take() {
 		markers, err = unreached(op, markers)
 		switch {
 		case err != nil || len(markers) == 0:

@@ -1,6 +1,10 @@
 package safe
 
-import "github.com/cudabind/cudabind/cuda/generated/driver"
+import (
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+
+	"github.com/cudabind/cudabind/cuda/internal/admit"
+)
 
 // Synchronize waits until all work of the context, on every stream, has completed. It
 // blocks the thread.
@@ -17,7 +21,7 @@ func (x *Context) Synchronize() error {
 			return err
 		}
 		defer leave()
-		return hostWaits.with(0, driver.CuCtxSynchronize)
+		return hostWaits.With(0, driver.CuCtxSynchronize)
 	})
 }
 
@@ -64,27 +68,27 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 		return wrap(op, err)
 	}
 	defer leave()
-	stripe := &executables.stripes[0]
-	if err := stripe.enter(&executables); err != nil {
+	stripe := executables.Slot(0)
+	if err := stripe.Enter(&executables); err != nil {
 		return wrap(op, err)
 	}
-	defer stripe.leave()
-	return hostWaits.with(0, func() error { return contexts[0].callForeign(op, f) })
+	defer stripe.Leave()
+	return hostWaits.With(0, func() error { return contexts[0].callForeign(op, f) })
 }
 
 // enterWhole admits a call that would invalidate the captures of all streams of the
 // contexts.
 func enterWhole(op string, contexts ...*contextCore) (leave func(), err error) {
-	gates := []*gate{&synchronizing}
+	gates := []*admit.Gate{&synchronizing}
 	for _, c := range contexts {
 		gates = append(gates, &c.shared.whole)
 	}
-	if err := enterLong(gates...); err != nil {
+	if err := admit.EnterLong(gates...); err != nil {
 		return nil, err
 	}
 	leave = func() {
 		for _, g := range gates {
-			g.leaveLong()
+			g.LeaveLong()
 		}
 	}
 	for _, c := range contexts {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -33,11 +34,11 @@ type eventCore struct {
 
 // A recording is the state of an event of the driver, which all Events for it share.
 type recording struct {
-	gate     gate             // closed while the last record is captured
-	recorded atomic.Bool      // at least once by this package, or perhaps elsewhere
-	waiting  atomic.Int32     // waits in the poller, or about to be
-	mu       mutex[eventRank] // held while the gate is closed or opened
-	captured bool             // the last record is captured; guarded by mu
+	gate     admit.Gate                   // closed while the last record is captured
+	recorded atomic.Bool                  // at least once by this package, or perhaps elsewhere
+	waiting  atomic.Int32                 // waits in the poller, or about to be
+	mu       admit.Mutex[admit.EventRank] // held while the gate is closed or opened
+	captured bool                         // the last record is captured; guarded by mu
 	capture  atomic.Pointer[capturing]
 }
 
@@ -48,7 +49,7 @@ var errForeign = fmt.Errorf("%w: the event was recorded in another capture", Err
 // enter admits a call with the event until gate.leave. It fails if the event was last
 // recorded in a capture.
 func (e *eventCore) enter() bool {
-	for !e.gate.enter() {
+	for !e.gate.Enter() {
 		if lock("", &e.mu) != nil {
 			return false
 		}
@@ -68,14 +69,14 @@ func enterBoth(a, b *eventCore) bool {
 		if !a.enter() {
 			return false
 		}
-		if b.gate.enter() {
+		if b.gate.Enter() {
 			return true
 		}
-		a.gate.leave()
+		a.gate.Leave()
 		if !b.enter() {
 			return false
 		}
-		b.gate.leave()
+		b.gate.Leave()
 	}
 }
 
@@ -90,12 +91,12 @@ func (e *eventCore) work() int {
 // quick returns the event with its gate entered, for the common case, and nil otherwise.
 // The call need not acquire the event, as Destroy waits until the gate is empty.
 func (e *Event) quick() *eventCore {
-	if e == nil || e.core == nil || !e.core.gate.enter() {
+	if e == nil || e.core == nil || !e.core.gate.Enter() {
 		return nil
 	}
-	between()
+	admit.Between()
 	if e.core.Closed() {
-		e.core.gate.leave()
+		e.core.gate.Leave()
 		return nil
 	}
 	return e.core
@@ -122,8 +123,8 @@ func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
 	default:
 		return &Error{Op: op, Err: errForeign}
 	}
-	defer e.gate.open()
-	if !e.gate.closeSoon() {
+	defer e.gate.Open()
+	if !e.gate.CloseSoon() {
 		return refuse(op, ErrCapturing, "another call with the event blocks in the driver")
 	}
 	return f()
@@ -131,8 +132,8 @@ func (e *eventCore) exclude(op string, of *capturing, f func() error) error {
 
 // use calls f while the last record of the event is in capture of, or in none.
 func (e *eventCore) use(op string, of *capturing, f func() error) error {
-	if e.gate.enter() {
-		defer e.gate.leave()
+	if e.gate.Enter() {
+		defer e.gate.Leave()
 		return f()
 	}
 	return e.exclude(op, of, f)
@@ -160,9 +161,9 @@ func lastCaptured(op, what string) error {
 func (e *eventCore) setCaptured(captured bool, c *capturing) {
 	switch {
 	case captured && !e.captured:
-		e.gate.captures.Add(1)
+		e.gate.Shut()
 	case !captured && e.captured:
-		e.gate.captures.Add(-1)
+		e.gate.Open()
 	}
 	e.captured = captured
 	e.recorded.Store(true)
@@ -265,8 +266,8 @@ func (e *eventCore) Destroy(wait bool) error {
 
 // unused tells whether no call is in flight that has not acquired the event, which is closed.
 func (e *eventCore) unused() bool {
-	between()
-	return e.gate.calls.Load() == 0
+	admit.Between()
+	return e.gate.Idle()
 }
 
 func (e *eventCore) destroy() error {
@@ -316,7 +317,7 @@ func (e *Event) Query() (done bool, err error) {
 	const op = "Event.Query"
 	if v := e.quick(); v != nil {
 		code := rt.EventQuery(v.callContext, v.raw, 0)
-		v.gate.leave()
+		v.gate.Leave()
 		return answer(op, code)
 	}
 	v, err := e.acquire(op)
@@ -336,7 +337,7 @@ func (e *eventCore) query(spin int64) driver.CUresult {
 	if !e.enter() {
 		return rt.CodeCapturing
 	}
-	defer e.gate.leave()
+	defer e.gate.Leave()
 	return rt.EventQuery(e.callContext, e.raw, spin)
 }
 
@@ -364,13 +365,13 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	}
 	if !enterBoth(end, begin) {
 		if end.enter() {
-			end.gate.leave()
+			end.gate.Leave()
 			return 0, lastCaptured(op, "the start event")
 		}
 		return 0, lastCaptured(op, "the end event")
 	}
-	defer end.gate.leave()
-	defer begin.gate.leave()
+	defer end.gate.Leave()
+	defer begin.gate.Leave()
 	var ms float32
 	err = end.ctx.withCurrent(func() error {
 		err := driver.CuEventElapsedTime(&ms, begin.raw, end.raw)

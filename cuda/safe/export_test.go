@@ -34,15 +34,15 @@ func SpinFor(d time.Duration) (restore func()) {
 }
 
 // WithoutWaits calls f while no wait of the host is in flight, as the destruction of a pool does.
-func WithoutWaits(f func()) { _ = hostWaits.whenAlone(func() error { f(); return nil }) }
+func WithoutWaits(f func()) { _ = hostWaits.Exclusive(func() error { f(); return nil }) }
 
 // LockStream does what a call on s does that is in flight until unlock, by any goroutine.
 func LockStream(s *Stream) (unlock func()) {
 	c := s.core
 	c.mu.Lock()
-	c.mu.handOver()
+	c.mu.HandOver()
 	return func() {
-		c.mu.takeOver()
+		c.mu.TakeOver()
 		c.mu.Unlock()
 	}
 }
@@ -52,9 +52,9 @@ func LockStream(s *Stream) (unlock func()) {
 func LockCapture(c *Capture) (unlock func()) {
 	mu := c.c.graph.mu
 	mu.Lock()
-	mu.handOver()
+	mu.HandOver()
 	return func() {
-		mu.takeOver()
+		mu.TakeOver()
 		mu.Unlock()
 	}
 }

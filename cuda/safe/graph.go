@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
@@ -27,8 +28,8 @@ type graphCore struct {
 	parent     *graphCore         // of a graph inside a node; nil for a graph of its own
 	parentNode driver.CUgraphNode // the child or conditional node that it is inside of
 
-	mu          *mutex[graphRank]             // one thread at a time may use a graph and those inside it
-	room        mutex[graphRank]              // for mu of an outermost graph
+	mu          *admit.Mutex[admit.GraphRank] // one thread at a time may use a graph and those inside it
+	room        admit.Mutex[admit.GraphRank]  // for mu of an outermost graph
 	lost        bool                          // a capture has failed and CUDA has destroyed it
 	holed       error                         // why CUDA has destroyed a graph inside of a node, or nil
 	destroyed   bool                          // by CUDA
@@ -114,7 +115,7 @@ func (g *graphCore) enter(op string) error {
 
 func (g *graphCore) Kind() string { return "Graph" }
 
-func (g *graphCore) Destroy(wait bool) error { return executables.destroys(wait, g.destroy) }
+func (g *graphCore) Destroy(wait bool) error { return executables.Destroy(wait, g.destroy) }
 
 func (g *graphCore) destroy(wait, inTurn bool) error {
 	if !patiently(wait, g.mu.TryLock) { // a call has entered, or an executable is destroyed
@@ -122,10 +123,10 @@ func (g *graphCore) destroy(wait, inTurn bool) error {
 	}
 	defer g.mu.Unlock()
 	if !inTurn {
-		if err := executables.take(false); err != nil {
+		if err := executables.TakeTurn(false); err != nil {
 			return err
 		}
-		defer executables.turn.Unlock()
+		defer executables.EndTurn()
 	}
 	defer g.kept.release()
 	if g.destroyed {
@@ -247,7 +248,7 @@ func (g *Graph) Clone() (*Graph, error) {
 			return refuse(op, ErrConditional, "such a graph cannot be cloned")
 		}
 		clone = newGraphCore(c.ctx)
-		if err := executables.inTurn(func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
+		if err := executables.Serialize(func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
 			return err
 		}
 		clone.kept = c.kept.share()

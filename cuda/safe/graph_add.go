@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
 // Add adds a node with the given parameters, such as [KernelNode] or [CopyNode]. It runs
@@ -232,7 +233,7 @@ func (k *retained) extended() *retained {
 }
 
 // pairs is held while two graphs are locked, so that their order does not matter.
-var pairs mutex[pairRank]
+var pairs admit.Mutex[admit.PairRank]
 
 // lockPair locks pairs and the first of two graphs.
 func lockPair(op string, g *graphCore) error {
@@ -286,10 +287,10 @@ func ChildGraphNode(child *Graph) NodeParams {
 		}
 	}
 	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return executables.inTurn(func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
+		return executables.Serialize(func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
 	}
 	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return executables.inTurn(func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
+		return executables.Serialize(func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
 	}
 	return NodeParams{other: w}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -26,8 +27,8 @@ type graphPlace struct {
 	owners  atomic.Int32                    // blocks; the last one frees memory that is still allocated
 	number  uint64                          // in order of creation, in which those of an executable are locked
 
-	mu   mutex[placeRank] // held during launches, and during the release by FreeAsync
-	free marker           // follows the release, until a launch has waited for it
+	mu   admit.Mutex[admit.PlaceRank] // held during launches, and during the release by FreeAsync
+	free marker                       // follows the release, until a launch has waited for it
 }
 
 var graphPlaces atomic.Uint64

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -24,7 +25,7 @@ type execCore struct {
 	raw      driver.CUgraphExec
 	launches streamUses
 	last     pendingWork // the latest launches
-	destroys destruction
+	destroys admit.Destruction
 
 	source   *graphCore
 	autoFree bool          // a launch frees what the one before has left allocated
@@ -35,7 +36,7 @@ type execCore struct {
 	single   bool          // CUDA allows its graph one executable at a time, as it allocates or frees memory
 	work     int           // operations that a launch adds to a stream's queue
 
-	mu      mutex[execRank] // one thread at a time may use an executable
+	mu      admit.Mutex[admit.ExecRank] // one thread at a time may use an executable
 	kept    *graphRetained
 	known   map[*streamCore]struct{} // streams that the buffers know as their users
 	latest  *streamCore              // the latest of known
@@ -127,7 +128,7 @@ func (e *execCore) make(op string, c *graphCore, flags driver.CUgraphInstantiate
 	}
 	allocs, freed := c.kept.memory()
 	e.single = len(allocs)+len(freed) > 0
-	err := executables.inTurn(func() error { return e.instantiate(op, c, left(slices.Clone(allocs)), flags) })
+	err := executables.Serialize(func() error { return e.instantiate(op, c, left(slices.Clone(allocs)), flags) })
 	if err = c.oneExecutable(op, err); err != nil {
 		return wrap(op, err)
 	}
@@ -181,7 +182,7 @@ func (e *execCore) Destroy(wait bool) error {
 	if !e.last.over(&e.launches, false) {
 		return lifetime.ErrLater
 	}
-	err := executables.destroys(wait, e.destroy)
+	err := executables.Destroy(wait, e.destroy)
 	if !lifetime.Postponed(err) {
 		e.kept.release()
 	}
@@ -201,9 +202,9 @@ func (e *execCore) destroy(wait, inTurn bool) error {
 	}
 	defer e.source.mu.Unlock()
 	if inTurn {
-		return e.destroys.tryInTurn(&executables, destroy)
+		return e.destroys.TryInTurn(&executables, destroy)
 	}
-	return e.destroys.try(&executables, false, destroy)
+	return e.destroys.Try(&executables, false, destroy)
 }
 
 func (e *GraphExec) acquire(op string) (*execCore, error) {
@@ -268,10 +269,10 @@ func (e *GraphExec) Update(g *Graph) error {
 	}
 	defer c.Release()
 	return g.whole(op, func(g *graphCore) error {
-		if err := c.enter(op, &executables.stripes[0]); err != nil {
+		if err := c.enter(op, executables.Slot(0)); err != nil {
 			return err
 		}
-		defer c.leave(&executables.stripes[0])
+		defer c.leave(executables.Slot(0))
 		if err := c.update(g); err != nil {
 			return err
 		}

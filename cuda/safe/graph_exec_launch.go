@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -54,7 +55,7 @@ func (e *GraphExec) once(op string, s *Stream, launches bool, call execCall) err
 
 // untilAllocated repeats a launch while it returns lifetime.ErrLater: see allocating.
 func untilAllocated(op string, launch func() error) error {
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		err := launch()
 		switch {
 		case err != lifetime.ErrLater:
@@ -91,7 +92,7 @@ func (e *execCore) enqueue(op string, s *streamCore, flags admitFlags, launches 
 	if err := a.admit(); err != nil {
 		return err
 	}
-	stripe := executables.stripe(s)
+	stripe := executables.Slot(s.number)
 	if a.capture != nil {
 		err = &Error{Op: op, Err: ErrCapturing}
 	} else if err = e.enter(op, stripe); err == nil {
@@ -130,7 +131,7 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 		}
 	}()
 	for _, p := range e.places { // or the notes of two launches could come in another order than these
-		if err := lock(op, p.mu.second()); err != nil {
+		if err := lock(op, p.mu.Second()); err != nil {
 			return err
 		}
 		locked++
@@ -193,19 +194,19 @@ func (e *execCore) launched() {
 }
 
 // enter locks the executable for a call until leave.
-func (e *execCore) enter(op string, s *stripe) error {
+func (e *execCore) enter(op string, s *admit.Slot) error {
 	if err := lock(op, &e.mu); err != nil {
 		return err
 	}
-	err := s.enter(&executables)
+	err := s.Enter(&executables)
 	if err != nil {
 		e.mu.Unlock()
 	}
 	return wrap(op, err)
 }
 
-func (e *execCore) leave(s *stripe) {
-	s.leave()
+func (e *execCore) leave(s *admit.Slot) {
+	s.Leave()
 	e.mu.Unlock()
 }
 

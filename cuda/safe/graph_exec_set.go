@@ -32,10 +32,10 @@ func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 	if n.isGone() {
 		return refuse(op, ErrClosed, "the node was destroyed")
 	}
-	if err := e.enter(op, &executables.stripes[0]); err != nil {
+	if err := e.enter(op, executables.Slot(0)); err != nil {
 		return err
 	}
-	defer e.leave(&executables.stripes[0])
+	defer e.leave(executables.Slot(0))
 	return wrap(op, f(e))
 }
 
@@ -153,9 +153,9 @@ func (e *GraphExec) do(op string, f func(*execCore) error) error {
 		return err
 	}
 	defer c.Release()
-	if err := c.enter(op, &executables.stripes[0]); err != nil {
+	if err := c.enter(op, executables.Slot(0)); err != nil {
 		return err
 	}
-	defer c.leave(&executables.stripes[0])
+	defer c.leave(executables.Slot(0))
 	return wrap(op, c.ctx.withCurrent(func() error { return f(c) }))
 }

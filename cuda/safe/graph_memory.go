@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -107,7 +108,7 @@ func (b *block) freePresent(op string, s *streamCore) error {
 	if !present.CompareAndSwap(b.graph, claim) {
 		return b.unusable(op)
 	}
-	between()
+	admit.Between()
 	err := b.freeAfterUses(op, s, claim)
 	if err != nil {
 		present.CompareAndSwap(claim, b.graph)
@@ -118,7 +119,7 @@ func (b *block) freePresent(op string, s *streamCore) error {
 // freeAfterUses frees the block in the order of s, after all work that uses it, unless another
 // call does so: claim is then no longer in the block's place.
 func (b *block) freeAfterUses(op string, s *streamCore, claim *graphAllocation) error {
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		code, err := b.tryFreeAfterUses(op, s, claim)
 		switch {
 		case err != nil:
@@ -132,7 +133,7 @@ func (b *block) freeAfterUses(op string, s *streamCore, claim *graphAllocation) 
 // tryFreeAfterUses returns driver.CUDA_ERROR_NOT_READY if work that uses the block has come
 // meanwhile, or another call is in the way.
 func (b *block) tryFreeAfterUses(op string, s *streamCore, claim *graphAllocation) (driver.CUresult, error) {
-	for nap := shortNap; b.graph.copying.Load() > 0; nap = nap.take() {
+	for nap := admit.ShortNap; b.graph.copying.Load() > 0; nap = nap.Take() {
 		if rt.InCallback() {
 			return 0, &Error{Op: op, Err: ErrInCallback}
 		}

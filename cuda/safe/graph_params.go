@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -52,17 +53,17 @@ func (w *NodeParams) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgrap
 // funcNode is a node of any type but kernels: functions that make CUDA's calls, with the graph's
 // context current.
 type funcNode struct {
-	mutex[nodeRank] // from take to release
-	typ             driver.CUgraphNodeType
-	takes           func(op string, k *retained, into *graphCore) error // nil: uses no objects
-	adds            func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
-	sets            func(n driver.CUgraphNode) error                       // nil: CUDA cannot change it
-	setsExec        func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: CUDA cannot change it
-	releasing       func()                                                 // may be nil
+	admit.Mutex[admit.NodeRank] // from take to release
+	typ                         driver.CUgraphNodeType
+	takes                       func(op string, k *retained, into *graphCore) error // nil: uses no objects
+	adds                        func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
+	sets                        func(n driver.CUgraphNode) error                       // nil: CUDA cannot change it
+	setsExec                    func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: CUDA cannot change it
+	releasing                   func()                                                 // may be nil
 }
 
 func (w *funcNode) take(op string, k *retained, into *graphCore) error {
-	if err := lock(op, &w.mutex); err != nil || w.takes == nil {
+	if err := lock(op, &w.Mutex); err != nil || w.takes == nil {
 		return err
 	}
 	err := w.takes(op, k, into)

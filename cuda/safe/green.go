@@ -52,7 +52,7 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 		if err := driver.CuDevResourceGenerateDesc(&desc, &resources[0], uint32(len(resources))); err != nil {
 			return err
 		}
-		err := hostWaits.with(0, func() error { // for the primary context's work
+		err := hostWaits.With(0, func() error { // for the primary context's work
 			return driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM))
 		})
 		if err != nil {

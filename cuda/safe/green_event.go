@@ -2,6 +2,7 @@ package safe
 
 import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -24,11 +25,11 @@ func (g *GreenContext) Record(e *Event) error {
 	if !v.ctx.same(c.ctx) {
 		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the green context to one of %v", v.ctx.device, c.ctx.device)
 	}
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		var full bool
 		err := c.withCurrent(func() (err error) {
-			if v.gate.enter() {
-				defer v.gate.leave()
+			if v.gate.Enter() {
+				defer v.gate.Leave()
 				full, err = c.recordInRoom(op, v)
 				return err
 			}
@@ -109,7 +110,7 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 		if !v.enter() {
 			return lastCaptured(op, "the event")
 		}
-		defer v.gate.leave()
+		defer v.gate.Leave()
 		return c.uncaptured(op, func() error { return driver.CuGreenCtxWaitEvent(c.raw, v.raw) })
 	})
 }
@@ -117,9 +118,9 @@ func (g *GreenContext) WaitEvent(e *Event) error {
 // uncaptured calls f, which would invalidate captures on streams of the green context, if
 // there is none. No capture begins meanwhile.
 func (g *greenCore) uncaptured(op string, f func() error) error {
-	captures := !g.gate.enter()
+	captures := !g.gate.Enter()
 	if !captures {
-		defer g.gate.leave()
+		defer g.gate.Leave()
 	}
 	for _, s := range g.ctx.shared.liveOf(g) { // some may be in captures that this package did not begin
 		captures = captures || s.look()

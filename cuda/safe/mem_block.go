@@ -173,7 +173,7 @@ func (b *block) fromHeap() error {
 		return nil
 	}
 	a := rt.Alloc{Home: b.ctx.home(), Stream: h.stream, Pool: h.pool.raw, Size: b.size, Complete: 1}
-	return hostWaits.with(uint32(uintptr(unsafe.Pointer(b))>>7), func() error { // it may wait for the stream
+	return hostWaits.With(uint32(uintptr(unsafe.Pointer(b))>>7), func() error { // it may wait for the stream
 		if code := a.Do(); code != 0 {
 			return code
 		}

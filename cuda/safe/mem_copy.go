@@ -228,7 +228,7 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(
 		return check(op, code)
 	}
 	if c.Kind == rt.Peer {
-		err = sc.enqueueAdmitted(op, a.capture, blocks, peerUncapturable, func() error { return peerCopies.with(sc.number, do) })
+		err = sc.enqueueAdmitted(op, a.capture, blocks, peerUncapturable, func() error { return peerCopies.With(sc.number, do) })
 	} else {
 		err = sc.enqueueAdmitted(op, a.capture, blocks, uncapturable(c, blocks), do)
 	}

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -13,7 +14,7 @@ import (
 // from taking a thousand threads. A copy first waits for the work that uses its memory,
 // without a thread and outside the limit: a copy that the GPU holds up would hold up the
 // others in the driver.
-var copying = limiter{patience: 100 * time.Millisecond, slowly: true}
+var copying = admit.Limiter{Patience: 100 * time.Millisecond, Slowly: true}
 
 // copyNow is doNow for a copy or a memset of package rt: one crossing does all of it.
 func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
@@ -24,7 +25,7 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	if c.Kind == rt.Peer { // two crossings, as changes of access wait for the first
 		return x.doNow(op, blocks, func(stream driver.CUstream) error {
 			c.Context, c.Stream = x.forCopy(x.handleContext(), blocks), stream
-			return peerCopies.with(uint32(stream>>6), func() error { return check(op, c.Do(host)) })
+			return peerCopies.With(uint32(stream>>6), func() error { return check(op, c.Do(host)) })
 		})
 	}
 	stream, err := x.beginNow(op, blocks)
@@ -34,7 +35,7 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 	defer x.endNow(stream, blocks)
 	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
 	c.Home, c.ID = x.raw, x.id
-	return wrap(op, hostWaits.with(uint32(stream>>6), func() error { return check(op, c.Do(host)) }))
+	return wrap(op, hostWaits.With(uint32(stream>>6), func() error { return check(op, c.Do(host)) }))
 }
 
 // doNow waits for all work that uses the blocks, enqueues work on an internal stream by
@@ -50,7 +51,7 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 	return wrap(op, c.withCurrent(func() error {
 		err := put(stream)
 		// Also after an error: part of the work may be enqueued.
-		waited := hostWaits.with(uint32(stream>>6), func() error {
+		waited := hostWaits.With(uint32(stream>>6), func() error {
 			err := driver.CuStreamSynchronize(stream)
 			if err != nil {
 				driver.CuStreamSynchronize(stream) // the GPU may still access Go memory, which is unpinned next
@@ -68,7 +69,7 @@ func (c *contextCore) doNow(op string, blocks []*block, put func(driver.CUstream
 // caller must call endNow, unless beginNow fails.
 func (c *contextCore) beginNow(op string, blocks []*block) (driver.CUstream, error) {
 	countCopies(blocks, 1)
-	between()
+	admit.Between()
 	stream, err := c.streamNow(op, blocks)
 	for tries := 0; makeRoom(err, tries); tries++ {
 		stream, err = c.streamNow(op, blocks)
@@ -96,15 +97,15 @@ func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, er
 		return 0, err
 	}
 	awaitAll(markers)
-	if !copying.try() {
+	if !copying.Try() {
 		if rt.InCallback() {
 			return 0, &Error{Op: op, Err: ErrInCallback}
 		}
-		copying.queueUp()
+		copying.QueueUp()
 	}
 	stream, err := c.shared.copies.get(c)
 	if err != nil {
-		copying.leave()
+		copying.Leave()
 	}
 	return stream, wrap(op, err)
 }
@@ -113,15 +114,15 @@ func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, er
 // that ran out of patience has let in more copies than usual.
 func (c *contextCore) endNow(stream driver.CUstream, blocks []*block) {
 	countCopies(blocks, -1)
-	if !c.shared.copies.put(stream, copying.limit()) {
+	if !c.shared.copies.put(stream, copying.Limit()) {
 		c.Retain()
-		turns.Add(func() bool { // it may wait for an instantiation
+		admit.Turns.Add(func() bool { // it may wait for an instantiation
 			_ = c.withCurrent(func() error { return destroyStream(stream) })
 			c.Release()
 			return false
 		})
 	}
-	copying.leave()
+	copying.Leave()
 }
 
 // markersOf marks the end of all work that uses the blocks.

@@ -40,7 +40,7 @@ func (b *block) freeMemory() error {
 		return nil
 	}
 	err := b.ctx.destroying(closing, func() error {
-		return hostWaits.with(0, func() error { return b.free(b) }) // CUDA waits for the context's work first
+		return hostWaits.With(0, func() error { return b.free(b) }) // CUDA waits for the context's work first
 	})
 	if b.pinner != nil && err == nil {
 		b.pinner.Unpin()
@@ -75,10 +75,10 @@ func (s *streamCore) freeHere(b *block) (done bool, err error) {
 		return false, nil
 	}
 	if s.legacy() {
-		if !s.ctx.shared.legacy.enter() {
+		if !s.ctx.shared.legacy.Enter() {
 			return false, nil
 		}
-		defer s.ctx.shared.legacy.leave()
+		defer s.ctx.shared.legacy.Leave()
 	}
 	s.released()
 	return b.freed(s.home().FreeAsync(b.address, s.raw))

@@ -150,7 +150,7 @@ func (h *heap) flush() (err error) {
 
 // notice waits for the releases: otherwise the pool trims nothing. The context is current.
 func (h *heap) notice() error {
-	return hostWaits.with(0, func() error { return driver.CuStreamSynchronize(h.stream) })
+	return hostWaits.With(0, func() error { return driver.CuStreamSynchronize(h.stream) })
 }
 
 // trim returns unused memory of the heap to the system.

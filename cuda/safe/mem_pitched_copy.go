@@ -221,7 +221,7 @@ func (c *pitchedCopy) enqueue(stream driver.CUstream) error {
 		return driver.CuMemcpy3DAsync((*driver.CUDA_MEMCPY3D)(unsafe.Pointer(&p)), stream)
 	}
 	p.DstContext, p.SrcContext = c.ctx.raw, c.peer.raw
-	return peerCopies.with(0, func() error { return driver.CuMemcpy3DPeerAsync(&p, stream) })
+	return peerCopies.With(0, func() error { return driver.CuMemcpy3DPeerAsync(&p, stream) })
 }
 
 var _ = [1]struct{}{}[unsafe.Sizeof(driver.CUDA_MEMCPY3D{})-unsafe.Sizeof(driver.CUDA_MEMCPY3D_PEER{})]

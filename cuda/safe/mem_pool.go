@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -36,7 +37,7 @@ type poolCore struct {
 	onHost   bool
 	managed  bool
 	left     bool // progress of Destroy
-	end      destruction
+	end      admit.Destruction
 	lost     atomic.Bool // some memory could not be freed
 	exported atomic.Bool // at least once
 
@@ -256,7 +257,7 @@ func (p *poolCore) Destroy(bool) error {
 // drop destroys a pool that is drained, or returns lifetime.ErrLater. A reset of the
 // context by other code has not destroyed it.
 func (p *poolCore) drop(op string) error {
-	return p.end.try(&hostWaits, true, func() error {
+	return p.end.Try(&hostWaits, true, func() error {
 		return p.ctx.releasing(op, func() error { return driver.CuMemPoolDestroy(p.raw) })
 	})
 }

@@ -31,7 +31,7 @@ func (p *poolCore) setAccess(d Device, flags driver.CUmemAccess_flags) error {
 	if d.raw == p.ctx.device.raw && !p.imported { // imported memory may be on another device
 		return set()
 	}
-	return peerCopies.whenAlone(set)
+	return peerCopies.Exclusive(set)
 }
 
 // Access returns what kernels on a device may do with the pool's memory.

@@ -162,7 +162,7 @@ func (b *block) importOnce(op string, data *driver.CUmemPoolPtrExportData) (free
 	if p.imports == nil {
 		p.imports = map[driver.CUdeviceptr]chan struct{}{}
 	}
-	if err := b.checkRoom(op, func() error { return hostWaits.with(0, b.memFree) }); err != nil {
+	if err := b.checkRoom(op, func() error { return hostWaits.With(0, b.memFree) }); err != nil {
 		return nil, err
 	}
 	p.imports[b.address] = nil

@@ -66,7 +66,7 @@ func (r *rangeCore) setAccess(op string, offset, size uint64, access driver.CUme
 		}
 	}
 	err = r.ctx.withCurrent(func() error {
-		return peerCopies.whenAlone(func() error {
+		return peerCopies.Exclusive(func() error {
 			return driver.CuMemSetAccess(r.address+driver.CUdeviceptr(offset), size, &list[0], uint64(len(list)))
 		})
 	})

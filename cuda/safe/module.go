@@ -143,11 +143,11 @@ func (m *moduleCore) Destroy(wait bool) error {
 func (m *moduleCore) unload(op string) error {
 	if m.library != 0 { // which outlives a reset by other code, and later contexts would load it, too
 		return m.ctx.releasing(op, func() error {
-			return hostWaits.with(0, func() error { return driver.CuLibraryUnload(m.library) })
+			return hostWaits.With(0, func() error { return driver.CuLibraryUnload(m.library) })
 		})
 	}
 	return m.ctx.destroying(op, func() error {
-		return hostWaits.with(0, func() error { return driver.CuModuleUnload(m.module) })
+		return hostWaits.With(0, func() error { return driver.CuModuleUnload(m.module) })
 	})
 }
 

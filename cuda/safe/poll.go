@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -60,9 +61,9 @@ func (w *waiter) wait(ctx context.Context, op string) error {
 // abandon gives up the wait of w.
 func (p *polling) abandon(w *waiter) {
 	w.abandoned.Store(true)
-	between()
+	admit.Between()
 	if !p.abandoned.Swap(true) {
-		between()
+		admit.Between()
 		p.alarm.Wake()
 	}
 }
@@ -118,7 +119,7 @@ func (p *polling) run() {
 // seen. done means that there are none and the poller stops.
 func (p *polling) update(l *waitQueues) (seen uint32, done bool) {
 	seen = p.alarm.Seen()
-	between()
+	admit.Between()
 	abandoned := p.abandoned.Swap(false) // after Seen, or an abandoned wait could be missed
 	fresh, done := p.take(len(l.entries) == 0)
 	if done {
@@ -147,7 +148,7 @@ func (p *polling) poll(l *waitQueues, seen uint32) int {
 // sweep waits until the poller has forgotten the waits that were given up before.
 func (p *polling) sweep() {
 	const enough = 2 // the present round may have begun before
-	for from, nap := p.rounds.Load(), shortNap; p.rounds.Load()-from < enough; nap = nap.take() {
+	for from, nap := p.rounds.Load(), admit.ShortNap; p.rounds.Load()-from < enough; nap = nap.Take() {
 		p.mu.Lock()
 		running := p.running
 		p.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -94,6 +95,6 @@ func noticeLoss(code driver.CUresult) {
 // concern new ones.
 func failAll(code driver.CUresult) {
 	losing.Store(false)
-	between()
+	admit.Between()
 	abandon(code, nil)
 }

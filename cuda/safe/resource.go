@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -93,13 +94,13 @@ func (r *Resource) Revoke() {
 		return
 	}
 	r.memory.resource.revoked.Store(true)
-	between()
+	admit.Between()
 	revocations.Add(1) // also the second time: a concurrent call may not have got here yet
 	_ = r.Close()
-	window := firstWindow
-	for end := time.Now().Add(time.Second); time.Now().Before(end) && !executables.idle(window); {
+	window := admit.FirstWindow
+	for end := time.Now().Add(time.Second); time.Now().Before(end) && !executables.Idle(window); {
 		time.Sleep(window)
-		window = min(2*window, lastWindow)
+		window = min(2*window, admit.LastWindow)
 	}
 }
 
@@ -110,7 +111,7 @@ var revocations atomic.Int64
 // call is admitted by the executables gate.
 func (e *execCore) unrevoked(op string) error {
 	if n := revocations.Load(); n != e.revocations {
-		between()
+		admit.Between()
 		e.revocations, e.revoked = n, e.kept.revoked()
 	}
 	if e.revoked == nil {

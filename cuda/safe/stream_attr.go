@@ -134,16 +134,16 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 		first, second = second, first
 	}
 	for _, e := range []*streamCore{first, second} {
-		if err := lock(op, e.mu.second()); err != nil {
+		if err := lock(op, e.mu.Second()); err != nil {
 			return err
 		}
 		defer e.mu.Unlock()
 	}
 	if c.legacy() || f.legacy() { // with both locked, as a capture that begins waits for who has entered
-		if !c.ctx.shared.legacy.enter() {
+		if !c.ctx.shared.legacy.Enter() {
 			return refuse(op, ErrCapturing, "a blocking stream of the context is capturing")
 		}
-		defer c.ctx.shared.legacy.leave()
+		defer c.ctx.shared.legacy.Leave()
 	}
 	if err := errors.Join(c.unseen(op), f.unseen(op)); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -70,7 +71,7 @@ func (s *streamCore) isOver() bool {
 
 // Destroy destroys the stream once its work has completed: the driver may make a stream
 // that is created later wait for the work of one that was destroyed before.
-func (s *streamCore) Destroy(wait bool) error { return executables.destroys(wait, s.destroy) }
+func (s *streamCore) Destroy(wait bool) error { return executables.Destroy(wait, s.destroy) }
 
 func (s *streamCore) destroy(wait, inTurn bool) error {
 	if !s.lockForEnd(wait) {
@@ -97,10 +98,10 @@ func (s *streamCore) destroy(wait, inTurn bool) error {
 		return nil
 	}
 	if !inTurn {
-		if err := executables.take(false); err != nil {
+		if err := executables.TakeTurn(false); err != nil {
 			return err
 		}
-		defer executables.turn.Unlock()
+		defer executables.EndTurn()
 	}
 	shared.crowd.now.Add(-1)
 	return s.ctx.destroying("Stream.Close", func() error { return driver.CuStreamDestroy(s.raw) })
@@ -123,13 +124,13 @@ func (s *streamCore) conclude(wait bool) error {
 
 // destroyStream destroys a stream of CUDA with its context current.
 func destroyStream(s driver.CUstream) error {
-	return executables.inTurn(func() error { return driver.CuStreamDestroy(s) })
+	return executables.Serialize(func() error { return driver.CuStreamDestroy(s) })
 }
 
 // closePatience is how long Close waits for a call in flight, in nanoseconds.
 var closePatience atomic.Int64
 
-func init() { closePatience.Store(int64(patience)) }
+func init() { closePatience.Store(int64(admit.Patience)) }
 
 // lockForEnd locks the stream. If a call has it locked, it fails, with wait after a moment:
 // the call may block in the driver. Without that moment, the reaper could use CUDA's stream
@@ -146,8 +147,8 @@ func patiently(wait bool, over func() bool) bool {
 	if !wait {
 		return false
 	}
-	for nap, until := shortNap, time.Now().Add(time.Duration(closePatience.Load())); time.Now().Before(until); {
-		if nap = nap.take(); over() {
+	for nap, until := admit.ShortNap, time.Now().Add(time.Duration(closePatience.Load())); time.Now().Before(until); {
+		if nap = nap.Take(); over() {
 			return true
 		}
 	}

@@ -66,7 +66,7 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 				v.recorded.Store(true)
 			}
 		}
-		v.gate.leave()
+		v.gate.Leave()
 	}
 	c.mu.Unlock()
 	return code
@@ -87,12 +87,12 @@ func (s *streamCore) recordAdmitted(op string, e *eventCore, flags driver.CUeven
 	switch {
 	case flags != 0:
 		return s.recordNode(op, e, flags, capture)
-	case capture == nil && e.gate.enter():
+	case capture == nil && e.gate.Enter():
 		code := rt.Record(s.callContext, e.raw, s.raw)
 		if code == 0 && !e.recorded.Load() {
 			e.recorded.Store(true)
 		}
-		e.gate.leave()
+		e.gate.Leave()
 		if code != rt.CodeCapturing {
 			return check(op, code)
 		}
@@ -176,7 +176,7 @@ func (s *Stream) waitQuick(e *Event) driver.CUresult {
 			c.worked = true
 			code = rt.WaitEvent(c.callContext, c.raw, v.raw, 0, true)
 		}
-		v.gate.leave()
+		v.gate.Leave()
 	}
 	c.mu.Unlock()
 	return code
@@ -220,12 +220,12 @@ func (s *streamCore) waitEvent(op string, e *eventCore, flags driver.CUevent_wai
 	if flags != 0 && !capture.retains(&e.Handle) {
 		return false, &Error{Op: op, Err: ErrClosed}
 	}
-	if e.gate.enter() {
+	if e.gate.Enter() {
 		if flags != 0 || e.recorded.Load() || capture == nil && !s.capturing() {
-			defer e.gate.leave() // written out, as a closure would be allocated
+			defer e.gate.Leave() // written out, as a closure would be allocated
 			return false, e.wait(op, s, capture, flags, flags == 0)
 		}
-		e.gate.leave() // the first record may be in flight, which a capture cannot wait for: exclude tells
+		e.gate.Leave() // the first record may be in flight, which a capture cannot wait for: exclude tells
 	}
 	if c := e.capture.Load(); flags == 0 && capture != nil && c != nil && c != capture && !c.ended.Load() {
 		return false, &Error{Op: op, Err: errForeign}

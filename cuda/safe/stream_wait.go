@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -25,7 +26,7 @@ var spinning atomic.Int32
 // spins calls ask with the time to spin, 0 if too many goroutines spin.
 func spins(limit time.Duration, ask func(spin int64) driver.CUresult) driver.CUresult {
 	defer spinning.Add(-1)
-	if spinning.Add(1) > max(1, processors.Load()/4) {
+	if spinning.Add(1) > max(1, admit.Processors.Load()/4) {
 		limit = 0
 	}
 	return ask(int64(limit))
@@ -204,7 +205,7 @@ func (s *Stream) SynchronizeBlocking() error {
 // driver's wait for a stream would see a capture that begins meanwhile.
 func (s *streamCore) waitInDriver(op string, e driver.CUevent) error {
 	return wrap(op, s.ctx.withCurrent(func() error {
-		return hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(e) })
+		return hostWaits.With(s.number, func() error { return driver.CuEventSynchronize(e) })
 	}))
 }
 
@@ -269,8 +270,8 @@ func (e *eventCore) beginWait() bool {
 		return false
 	}
 	e.waiting.Add(1)
-	between()
-	e.gate.leave()
+	admit.Between()
+	e.gate.Leave()
 	return true
 }
 

@@ -145,10 +145,10 @@ func (s *streamCore) markHere(wait, always bool) (m marker, done bool, err error
 	}
 	if s.legacy() {
 		gate := &s.ctx.shared.legacy
-		if !gate.enter() {
+		if !gate.Enter() {
 			return marker{}, false, rt.CodeCapturing
 		}
-		defer gate.leave()
+		defer gate.Leave()
 	}
 	pool := &s.ctx.shared.events
 	e, err := pool.get(s.ctx)
@@ -370,7 +370,7 @@ func (p *streamPool) put(s driver.CUstream, most int32) bool {
 
 // synchronize is the driver's wait for the stream. The context must be current.
 func (s *streamCore) synchronize() error {
-	return hostWaits.with(s.number, func() error { return driver.CuStreamSynchronize(s.raw) })
+	return hostWaits.With(s.number, func() error { return driver.CuStreamSynchronize(s.raw) })
 }
 
 // synchronize is notice for the streams. The context must be current.
@@ -379,7 +379,7 @@ func (p *streamPool) synchronize() error {
 	defer p.mu.Unlock()
 	var err error
 	for _, s := range p.free {
-		err = errors.Join(err, hostWaits.with(uint32(s>>6), func() error { return driver.CuStreamSynchronize(s) }))
+		err = errors.Join(err, hostWaits.With(uint32(s>>6), func() error { return driver.CuStreamSynchronize(s) }))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -50,7 +51,7 @@ func (s *streamCore) notice() {
 // awaitMark makes the driver notice the releases before the mark if that completes before end. Else it
 // returns false, and the mark stays.
 func (s *streamCore) awaitMark(m *releaseMark, end time.Time) bool {
-	for nap := shortNap; ; nap = nap.take() {
+	for nap := admit.ShortNap; ; nap = nap.Take() {
 		code := s.home().EventQuery(m.event)
 		if code == rt.CodeCallback || code == driver.CUDA_ERROR_NOT_READY && !time.Now().Before(end) {
 			return false
@@ -75,7 +76,7 @@ const idleMark = 2 * time.Millisecond
 
 // awaitReleases has the host wait for a completed event after releases. Later calls report an error.
 func (s *streamCore) awaitReleases(e driver.CUevent) {
-	_ = hostWaits.with(s.number, func() error { return driver.CuEventSynchronize(e) })
+	_ = hostWaits.With(s.number, func() error { return driver.CuEventSynchronize(e) })
 }
 
 // markReleases records the mark, unless nothing was released or another call is using the stream. It leaves
@@ -121,8 +122,8 @@ func (s *streamCore) unnoticed() bool {
 
 // dropMark gives the mark of a stream back that is over. A call that has it waits for no work.
 func (s *streamCore) dropMark() {
-	for nap := shortNap; !s.releaseMark.busy.CompareAndSwap(false, true); {
-		nap = nap.take()
+	for nap := admit.ShortNap; !s.releaseMark.busy.CompareAndSwap(false, true); {
+		nap = nap.Take()
 	}
 	if s.releaseMark.event != 0 {
 		s.ctx.shared.events.put(s.releaseMark.event)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -25,9 +26,9 @@ func (u *streamUses) note(s *streamCore) {
 			return
 		}
 	}
-	between() // what the caller does before and after
+	admit.Between() // what the caller does before and after
 	u.remember(s)
-	between()
+	admit.Between()
 	s.used = true
 }
 
@@ -110,7 +111,7 @@ type pendingWork struct {
 // wait, it may wait for locks of streams; otherwise it does not wait.
 func (e *pendingWork) over(u *streamUses, wait bool) bool {
 	if !e.marked {
-		between()
+		admit.Between()
 		markers, err := u.markers(wait)
 		if err == rt.CodeCapturing || err == rt.CodeCallback || err == lifetime.ErrLater {
 			return false

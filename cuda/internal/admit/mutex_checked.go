@@ -1,6 +1,6 @@
 //go:build cudabind_lockorder
 
-package safe
+package admit
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A mutex is a lock with a rank. It panics if the order of ranks is violated.
-type mutex[R rank] struct{ Mutex sync.Mutex }
+// A Mutex is a lock with a rank. It panics if the order of ranks is violated.
+type Mutex[R Rank] struct{ Mutex sync.Mutex }
 
 // held holds the locks of each goroutine.
 var held = struct {
@@ -26,20 +26,20 @@ type heldLock struct {
 	rank  int
 }
 
-func (m *mutex[R]) Lock() {
+func (m *Mutex[R]) Lock() {
 	m.mayWait()
 	m.Mutex.Lock()
 	var r R
 	noteLocked(m, r.rank())
 }
 
-func (m *mutex[R]) mayWait() {
+func (m *Mutex[R]) mayWait() {
 	var r R
 	mayLock(r.rank())
 }
 
 // TryLock never waits, and so need not follow the order.
-func (m *mutex[R]) TryLock() bool {
+func (m *Mutex[R]) TryLock() bool {
 	if !m.Mutex.TryLock() {
 		return false
 	}
@@ -48,75 +48,74 @@ func (m *mutex[R]) TryLock() bool {
 	return true
 }
 
-func (m *mutex[R]) Unlock() {
+func (m *Mutex[R]) Unlock() {
 	noteUnlocked(m)
 	m.Mutex.Unlock()
 }
 
 // A second is a mutex whose rank is not compared.
-type second[R rank] struct{ *mutex[R] }
+type Second[R Rank] struct{ *Mutex[R] }
 
-func (m second[R]) Lock() {
+func (m Second[R]) Lock() {
 	m.mayWait()
 	m.Mutex.Lock()
 	var r R
-	noteLocked(m.mutex, r.rank())
+	noteLocked(m.Mutex, r.rank())
 }
 
-func (m second[R]) mayWait() {
+func (m Second[R]) mayWait() {
 	held.Lock()
 	defer held.Unlock()
-	for _, l := range held.by[goroutine()] {
-		if _, inside := l.mutex.(*gate); inside {
+	for _, l := range held.by[Goroutine()] {
+		if _, inside := l.mutex.(*Gate); inside {
 			panic("cuda: lock order violated: a stream is locked inside of a gate")
 		}
 	}
 }
 
-// second returns the mutex for a caller that holds another one of the same rank, and
-// orders the two itself.
-func (m *mutex[R]) second() second[R] { return second[R]{m} }
+// Second returns the mutex for a caller that holds another one of the same rank, and orders the two itself.
+func (m *Mutex[R]) Second() Second[R] { return Second[R]{m} }
 
-// handOver lets another goroutine unlock the mutex, after it has called takeOver.
-func (m *mutex[R]) handOver() { noteUnlocked(m) }
+// HandOver lets another goroutine unlock the mutex, after that one has called TakeOver.
+func (m *Mutex[R]) HandOver() { noteUnlocked(m) }
 
-func (m *mutex[R]) takeOver() {
+func (m *Mutex[R]) TakeOver() {
 	var r R
 	noteLocked(m, r.rank())
 }
 
-// mayWait panics if a wait for mu violates the order, also where it is free.
-func mayWait(mu locker) {
+// MayWait panics if a wait for mu violates the order of ranks, also where mu is free.
+func MayWait(mu Locker) {
 	if ranked, ok := mu.(interface{ mayWait() }); ok && !rt.InCallback() { // where lock never waits
 		ranked.mayWait()
 	}
 }
 
 // entered and left note that the goroutine is inside of a gate. A capture that begins locks its
-// stream and then waits for it, so it counts as a lock of that rank.
-func (g *gate) entered() { noteLocked(g, streamRank{}.rank()) }
-func (g *gate) left()    { noteUnlocked(g) }
+// stream and then waits for the gate, so it counts as a lock of the stream's rank.
+func (g *Gate) entered() { noteLocked(g, StreamRank{}.rank()) }
+func (g *Gate) left()    { noteUnlocked(g) }
 
-func mayLock(rank int) {
+func mayLock(Rank int) {
 	held.Lock()
 	defer held.Unlock()
-	locks := held.by[goroutine()]
+	locks := held.by[Goroutine()]
 	paired := false
 	for _, l := range locks {
-		paired = paired || l.rank == pairRank{}.rank()
+		paired = paired || l.rank == PairRank{}.rank()
 	}
 	for _, l := range locks {
-		if l.rank > rank || l.rank == rank && !(paired && rank == graphRank{}.rank()) {
-			panic(fmt.Sprintf("cuda: lock order violated: a %T is locked, and a lock of rank %d is taken", l.mutex, rank))
+		if l.rank > Rank || l.rank == Rank && !(paired && Rank == GraphRank{}.rank()) {
+			panic(fmt.Sprintf("cuda: lock order violated: a %T is locked, and a lock of rank %d is taken", l.mutex, Rank))
 		}
 	}
 }
 
-func noteLocked(m any, rank int) {
+func noteLocked(m any, Rank int) {
 	held.Lock()
 	defer held.Unlock()
-	g := goroutine()
-	held.by[g] = append(held.by[g], heldLock{m, rank})
+	g := Goroutine()
+	held.by[g] = append(held.by[g], heldLock{m, Rank})
 }
 
 // noteUnlocked removes a lock of this goroutine. A lock that was handed over has no
@@ -124,7 +123,7 @@ func noteLocked(m any, rank int) {
 func noteUnlocked(m any) {
 	held.Lock()
 	defer held.Unlock()
-	g := goroutine()
+	g := Goroutine()
 	for i, l := range held.by[g] {
 		if l.mutex == m {
 			held.by[g] = append(held.by[g][:i:i], held.by[g][i+1:]...)
@@ -136,8 +135,8 @@ func noteUnlocked(m any) {
 	}
 }
 
-// goroutine returns the number of this goroutine, which only its stack trace contains.
-func goroutine() int64 {
+// Goroutine returns the number of this goroutine, which only its stack trace contains.
+func Goroutine() int64 {
 	var stack [64]byte
 	text := bytes.TrimPrefix(stack[:runtime.Stack(stack[:], false)], []byte("goroutine "))
 	number, _, _ := bytes.Cut(text, []byte(" "))

@@ -1,6 +1,6 @@
 // The limiter. Needs no driver.
 
-package safe
+package admit
 
 import (
 	"sync"
@@ -11,18 +11,18 @@ import (
 )
 
 func TestBound(t *testing.T) {
-	b := limiter{patience: patience}
+	b := Limiter{Patience: Patience}
 	var inside, most atomic.Int32
 	var all sync.WaitGroup
 	for range 200 {
 		all.Go(func() {
 			for range 100 {
-				b.enter()
+				b.Enter()
 				n := inside.Add(1)
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}
 				inside.Add(-1)
-				b.leave()
+				b.Leave()
 			}
 		})
 	}
@@ -35,16 +35,16 @@ func TestBound(t *testing.T) {
 
 // TestLimiterPatience: no call waits for ever, even if none of those admitted returns.
 func TestLimiterPatience(t *testing.T) {
-	b := limiter{patience: patience}
-	n := 5 * int(b.limit())
+	b := Limiter{Patience: Patience}
+	n := 5 * int(b.Limit())
 	var all sync.WaitGroup
 	for range n {
-		all.Go(b.enter)
+		all.Go(b.Enter)
 	}
 	all.Wait()
 	assert.EqualValues(t, n, b.inside.Load())
 	for range n {
-		b.leave()
+		b.Leave()
 	}
 	assert.Zero(t, b.inside.Load())
 	assert.Zero(t, b.extra.Load())

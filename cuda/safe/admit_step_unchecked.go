@@ -1,6 +1,0 @@
-//go:build !cudabind_lockorder
-
-package safe
-
-// between marks the place between two steps whose order a test checks, with the build tag cudabind_lockorder.
-func between() {}
