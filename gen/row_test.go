@@ -40,6 +40,11 @@ func main() {
 	fmt.Println(mylib.MylibInfoOf(stack, &info), info.Full(), info.Shift(), info.Below(), info.Count)
 	info.SetBelow(2)
 	fmt.Println(info.Full(), info.Shift(), info.Below())
+	var mark mylib.MylibMark
+	mark.SetLevel(-3)
+	mark.Of.SetWeight(1.25)
+	raised, _ := mylib.MylibRaise(&mark)
+	fmt.Println(raised == &mark, mark.Level(), mark.On(), mark.Of.Weight())
 	half, _ := mylib.MylibHalf(3)
 	swapped, _ := mylib.MylibSwap(mylib.MylibPoint{X: 1, Y: 2})
 	fmt.Println(half, swapped.X, swapped.Y, mylib.MylibDestroy(stack))
@@ -52,6 +57,7 @@ MYLIB_BAD
 MYLIB_FULL true
 <nil> 1 5 -3 2
 1 5 2
+true -2 true 2.5
 1.5 2 1 <nil>
 `
 

@@ -52,6 +52,14 @@ void mylibDestroy(mylibStack_t stack)
 	free(stack);
 }
 
+mylibMark *mylibRaise(mylibMark *mark)
+{
+	mark->level++;
+	mark->on = !mark->on;
+	mark->of.weight *= 2;
+	return mark;
+}
+
 float mylibHalf(float x)
 {
 	return x / 2;

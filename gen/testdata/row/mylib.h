@@ -26,6 +26,17 @@ typedef struct mylibInfo {
 	size_t count;
 } mylibInfo;
 
+/* A bit field behind a smaller member, and members that packing moves. */
+typedef struct mylibMark {
+	char kind;
+	int level : 3;
+	_Bool on : 1;
+	struct __attribute__((packed)) {
+		char unit;
+		double weight;
+	} of;
+} mylibMark;
+
 typedef void (*mylibVisit_t)(double value, void *user);
 
 mylibStatus mylibGetVersion(int *version);
@@ -34,6 +45,7 @@ mylibStatus mylibPush(mylibStack_t stack, double value);
 mylibStatus mylibInfoOf(mylibStack_t stack, mylibInfo *info);
 mylibStatus mylibEach(mylibStack_t stack, mylibVisit_t visit, void *user);
 void mylibDestroy(mylibStack_t stack);
+mylibMark *mylibRaise(mylibMark *mark);
 float mylibHalf(float x);
 mylibPoint mylibSwap(mylibPoint p);
 int mylibInternal(void);
