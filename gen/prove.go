@@ -29,7 +29,7 @@ func prove(a *model.API, c config, dirs []string, stderr io.Writer) error {
 		words = []string{"cc"}
 	}
 	cc := func(args ...string) *exec.Cmd { return exec.Command(words[0], append(words[1:], args...)...) }
-	system, wrong, err := p.run(a, cc, dirs)
+	got, err := p.run(a, cc, dirs)
 	switch {
 	case errors.Is(err, exec.ErrNotFound) && c.cc == "":
 		fmt.Fprintf(stderr, "gen: no layout was compared with C: there is no C compiler %s; -cc names another one\n", words[0])
@@ -39,22 +39,22 @@ func prove(a *model.API, c config, dirs []string, stderr io.Writer) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("-cc %s: %w", c.cc, err)
-	case len(wrong) > 0:
-		return fmt.Errorf("%s of %s lays records of %s out in another way: %s (-cc none writes the package nevertheless)", words[0], system, a.Header, strings.Join(wrong[:min(len(wrong), 5)], "; "))
+	case len(got.wrong) > 0:
+		return fmt.Errorf("%s lays records of %s for %s out in another way: %s (-cc none writes the package nevertheless)", words[0], a.Header, got.system, strings.Join(got.wrong[:min(len(got.wrong), 5)], "; "))
 	}
-	fmt.Fprintf(stderr, "gen: all %d sizes, alignments and places of members are those that %s has for %s\n", len(p.numbers)+len(p.bits), words[0], system)
+	fmt.Fprintf(stderr, "gen: all %d sizes, alignments and places of members are those that %s has for %s\n", got.compared, words[0], got.system)
 	return nil
 }
 
 // run has a C compiler compile the file, in which includes are looked for in dirs.
-func (p *layoutProof) run(a *model.API, cc func(args ...string) *exec.Cmd, dirs []string) (system string, wrong []string, err error) {
+func (p *layoutProof) run(a *model.API, cc func(args ...string) *exec.Cmd, dirs []string) (comparison, error) {
 	stubs, err := os.MkdirTemp("", "gen-*")
 	if err != nil {
-		return "", nil, err
+		return comparison{}, err
 	}
 	defer os.RemoveAll(stubs)
 	if err := os.CopyFS(stubs, parse.Stubs()); err != nil {
-		return "", nil, err
+		return comparison{}, err
 	}
 	var flags []string
 	if a.Row.Internal == "" { // others hide second names of types
@@ -65,13 +65,13 @@ func (p *layoutProof) run(a *model.API, cc func(args ...string) *exec.Cmd, dirs 
 	}
 	object, err := p.object(cc, slices.Concat(a.Row.Before, a.HeaderNames()), flags...)
 	if err != nil {
-		return "", nil, err
+		return comparison{}, err
 	}
 	return p.compare(object)
 }
 
-// A proof of layouts is a C file that a C compiler makes an object file of. The numbers are
-// read from its data, so that the compiler may be one for another system.
+// A layoutProof makes a C file, of which a C compiler makes an object file. The numbers are read
+// from its data, so that the compiler may be one for another system.
 type layoutProof struct {
 	numbers []number
 	bits    []number
@@ -82,7 +82,15 @@ type number struct {
 	what string
 	c    string // an expression, or the initializer of a bit field
 	of   string // of a bit field: the type that it is initialized in
+	long bool   // it depends on long, which the package has as Linux has it
 	want func(system string) [2]int64
+}
+
+// A comparison is what an object file tells.
+type comparison struct {
+	system   string // that it is for
+	compared int
+	wrong    []string
 }
 
 // newLayoutProof collects what a says of its records.
@@ -106,9 +114,10 @@ func newLayoutProof(a *model.API) *layoutProof {
 		}
 		size := func(system string) [2]int64 { return [2]int64{8 * d.On(system).Size} }
 		align := func(system string) [2]int64 { return [2]int64{8 * d.On(system).Align} }
+		long := d.HasLong()
 		p.numbers = append(p.numbers,
-			number{what: "the size of " + d.C, c: "sizeof(" + c + ")", want: size},
-			number{what: "the alignment of " + d.C, c: "_Alignof(" + c + ")", want: align})
+			number{what: "the size of " + d.C, c: "sizeof(" + c + ")", long: long, want: size},
+			number{what: "the alignment of " + d.C, c: "_Alignof(" + c + ")", long: long, want: align})
 		p.members(d, c, nil)
 	}
 	return p
@@ -126,7 +135,7 @@ func (p *layoutProof) members(d *model.Decl, c string, path []int) {
 			p.members(d, c, path)
 			continue
 		}
-		n := number{what: "the place of " + d.C + "." + f.C, c: f.C, of: c, want: func(system string) [2]int64 { return placeOf(d, path, system) }}
+		n := number{what: "the place of " + d.C + "." + f.C, c: f.C, of: c, long: d.HasLong(), want: func(system string) [2]int64 { return placeOf(d, path, system) }}
 		if f.Bits > 0 {
 			p.bits = append(p.bits, n)
 			continue
@@ -178,22 +187,26 @@ func (p *layoutProof) text(headers []string) string {
 	return b.String()
 }
 
-// compare reads an object file. It returns the system that it is for and what is otherwise
-// there than in the model.
-func (p *layoutProof) compare(object []byte) (system string, wrong []string, err error) {
+// compare reads an object file.
+func (p *layoutProof) compare(object []byte) (c comparison, err error) {
 	at := bytes.Index(object, []byte(numbersMark))
 	if at < 0 || len(object) < at+16+8*(1+len(p.numbers)) {
-		return "", nil, errors.New("the object file holds no numbers")
+		return c, errors.New("the object file holds no numbers")
 	}
 	read := func(at int) int64 { return int64(binary.LittleEndian.Uint64(object[at:])) }
 	n := read(at + 16)
 	if n < 1 || n > int64(len(model.ABIs)) {
-		return "", nil, errors.New("it compiles for a system on which the package cannot call")
+		return c, errors.New("it compiles for a system on which the package cannot call")
 	}
-	system = model.ABIs[n-1].Name
+	c.system = model.ABIs[n-1].Name
+	onWindows := model.ABIs[n-1].GOOS == "windows"
 	for i, number := range p.numbers {
-		if want, got := number.want(system), 8*read(at+24+8*i); got != want[0] {
-			wrong = append(wrong, fmt.Sprintf("%s: %d bytes in C, %d here", number.what, got/8, want[0]/8))
+		if onWindows && number.long {
+			continue
+		}
+		c.compared++
+		if want, got := number.want(c.system), 8*read(at+24+8*i); got != want[0] {
+			c.wrong = append(c.wrong, fmt.Sprintf("%s: %d bytes in C, %d here", number.what, got/8, want[0]/8))
 		}
 	}
 	seen := 0
@@ -205,18 +218,22 @@ func (p *layoutProof) compare(object []byte) (system string, wrong []string, err
 		rest = rest[at+16:]
 		i, size := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		if i >= uint64(len(p.bits)) || size > uint64(len(rest)-16) {
-			return "", nil, errors.New("the object file holds other bit fields")
+			return c, errors.New("the object file holds other bit fields")
 		}
-		got, want := ones(rest[16:16+size]), p.bits[i].want(system)
-		if got != want {
-			wrong = append(wrong, fmt.Sprintf("%s: %d bits from bit %d on in C, %d from bit %d on here", p.bits[i].what, got[1], got[0], want[1], want[0]))
-		}
+		got := ones(rest[16 : 16+size])
 		rest = rest[16:]
+		if onWindows && p.bits[i].long {
+			continue
+		}
+		c.compared++
+		if want := p.bits[i].want(c.system); got != want {
+			c.wrong = append(c.wrong, fmt.Sprintf("%s: %d bits from bit %d on in C, %d from bit %d on here", p.bits[i].what, got[1], got[0], want[1], want[0]))
+		}
 	}
 	if seen != len(p.bits) {
-		return "", nil, errors.New("the object file holds not all bit fields")
+		return c, errors.New("the object file holds not all bit fields")
 	}
-	return system, wrong, nil
+	return c, nil
 }
 
 // ones is where the bits lie that are set, and how many they are.

@@ -26,6 +26,7 @@ func TestProve(t *testing.T) {
 		{"agrees", bits, "gcc", nil, "gcc", "gen: all 6 sizes, alignments and places of members are those that gcc has for linux_", ""},
 		{"arguments of the compiler", bits, "gcc -g", nil, "gcc", "that gcc has for linux_", ""},
 		{"for Windows", bits, "", []string{"-cc", "x86_64-w64-mingw32-gcc"}, "x86_64-w64-mingw32-gcc", "that x86_64-w64-mingw32-gcc has for windows_amd64\n", ""},
+		{"long on Windows", bits + "struct smallLong { long n; };\n", "", []string{"-cc", "x86_64-w64-mingw32-gcc"}, "x86_64-w64-mingw32-gcc", "gen: all 6 sizes, alignments and places of members are those that x86_64-w64-mingw32-gcc has for windows_amd64\n", ""},
 		{"for arm64", bits, "", []string{"-cc", "aarch64-linux-gnu-gcc"}, "aarch64-linux-gnu-gcc", "that aarch64-linux-gnu-gcc has for linux_arm64\n", ""},
 		{"for a system without calls", bits, "gcc -U__linux__", nil, "gcc", "gen: no layout was compared with C: gcc: it compiles for a system on which the package cannot call\n", ""},
 		{"no records", "#define SMALL_A 1\n", "gcc", nil, "gcc", "", ""},
@@ -33,7 +34,7 @@ func TestProve(t *testing.T) {
 		{"no such compiler", bits, "gcc", []string{"-cc", "no-such-compiler"}, "", "", `-cc no-such-compiler: exec: "no-such-compiler": executable file not found`},
 		{"none", bits, "gcc", []string{"-cc", "none"}, "gcc", "", ""},
 		{"not C for the compiler", inC + "#error only for others\n#endif\n" + bits, "gcc", nil, "gcc", "gen: no layout was compared with C: gcc: exit status 1: ", ""},
-		{"another size", "struct small { int n;\n" + inC + "int more;\n#endif\n};\n", "gcc", nil, "gcc", "", "lays records of small.h out in another way: the size of struct small: 8 bytes in C, 4 here"},
+		{"another size", "struct small { int n;\n" + inC + "int more;\n#endif\n};\n", "gcc", nil, "gcc", "", "out in another way: the size of struct small: 8 bytes in C, 4 here"},
 		{"another bit", "struct small {\n" + inC + "int more : 2;\n#endif\nint n : 3; };\n", "gcc", nil, "gcc", "", "the place of struct small.n: 3 bits from bit 2 on in C, 3 from bit 0 on here"},
 		{"another place", "struct small {\n" + inC + "char a[4], b[4];\n#else\nchar b[4], a[4];\n#endif\n};\n", "gcc", nil, "gcc", "", "the place of struct small.b: 4 bytes in C, 0 here"},
 	} {

@@ -1,13 +1,13 @@
 package model
 
+import "slices"
+
 // Longs lists what a declares with C's long, which has 32 bits on Windows and 64 in the
 // package: records, and functions that pass it or a pointer to it.
 func Longs(a *API) (names []string) {
 	for _, d := range a.Decls {
-		if d.Kind == Struct || d.Kind == Union {
-			if (&Type{Kind: Named, Decl: d}).HasLong() {
-				names = append(names, d.C)
-			}
+		if d.HasLong() {
+			names = append(names, d.C)
 		}
 	}
 	for _, f := range a.Funcs {
@@ -29,6 +29,11 @@ func pointsToLong(t *Type) bool {
 	return t.HasLong()
 }
 
+// HasLong tells whether a record has a long inside.
+func (d *Decl) HasLong() bool {
+	return slices.ContainsFunc(d.Fields, func(f *Field) bool { return f.Type.HasLong() })
+}
+
 // HasLong tells whether a value of the type has a long inside.
 func (t *Type) HasLong() bool {
 	switch {
@@ -36,12 +41,8 @@ func (t *Type) HasLong() bool {
 		return t.Elem.HasLong()
 	case t.Is(Scalar), t.Is(Second):
 		return t.Decl.Underlying.HasLong()
-	case t.Is(Struct), t.Is(Union):
-		for _, f := range t.Decl.Fields {
-			if f.Type.HasLong() {
-				return true
-			}
-		}
+	case t.Kind == Named:
+		return t.Decl.HasLong()
 	}
 	return t.Kind == Basic && !t.Fixed && (t.C == "long" || t.C == "unsigned long")
 }
