@@ -263,8 +263,17 @@ func (p *layoutProof) object(cc func(args ...string) *exec.Cmd, headers []string
 	}
 	cmd := cc(append(flags, "-w", "-O0", "-c", "-o", object, source)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		return nil, fmt.Errorf("%w: %s", err, line)
+		return nil, fmt.Errorf("%w: %s", err, firstError(string(out)))
 	}
 	return os.ReadFile(object)
+}
+
+// firstError is the line of a compiler's output that says what is wrong.
+func firstError(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "error: ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return strings.TrimSpace(out)
 }
