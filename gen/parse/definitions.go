@@ -81,39 +81,15 @@ func (u *unit) definition(s *cc.StructOrUnionSpecifier) {
 	}
 }
 
-// lay makes the layouts of a record. They tell whether C lays it out alike without what the
-// members' types do not say.
+// lay makes the layouts of a record.
 func (u *unit) lay(def *definition, t record, own mark, marks []mark) {
-	union := t.Kind() == cc.Union
+	union, changed := t.Kind() == cc.Union, false
 	for i, s := range systems {
-		members, plain := make([]member, t.NumFields()), make([]member, t.NumFields())
-		for j, m := range marks {
-			f := t.FieldByIndex(j)
-			size, align := u.measure(f.Type(), i)
-			_, natural := u.natural(f.Type(), i)
-			plain[j] = member{size: size, align: natural, named: f.Name() != "", bitField: f.IsBitfield(), bits: f.ValueBits()}
-			members[j] = plain[j]
-			members[j].align, members[j].packed, members[j].own = align, m.packed || own.packed, m.aligned
-			if f.IsBitfield() && f.Name() == "" {
-				def.byPointer = "it has bit fields without a name"
-			}
-			if f.IsBitfield() && align != size {
-				def.err = fmt.Errorf("unhandled bit field %s of a type that is aligned to %d", f.Name(), align)
-			}
-			if in := u.definitionOf(f.Type()); in != nil {
-				def.differs[i] = def.differs[i] || in.differs[i]
-				def.unlike = def.unlike || in.unlike
-				if in.byPointer != "" {
-					def.byPointer = "of a member: " + in.byPointer
-				}
-			}
-		}
+		members, plain := u.membersOf(t, own, marks, i)
 		def.on[i] = s.lay(members, union, own.aligned, u.packs.align)
-		def.differs[i] = def.differs[i] || !def.on[i].same(def.on[0])
-		def.unlike = def.unlike || def.differs[i] || def.on[i].size != t.Size() || def.on[i].align != int64(t.Align())
-		if natural := s.lay(plain, union, own.aligned, 0); def.byPointer == "" && !natural.same(def.on[i]) {
-			def.byPointer = "it is packed, or its members are aligned"
-		}
+		changed = changed || !s.lay(plain, union, own.aligned, 0).same(def.on[i])
+		def.differs[i] = !def.on[i].same(def.on[0])
+		def.unlike = def.unlike || def.differs[i] || !def.on[i].is(t)
 	}
 	first := def.on[0]
 	switch {
@@ -121,7 +97,54 @@ func (u *unit) lay(def *definition, t record, own mark, marks []mark) {
 		def.byPointer = fmt.Sprintf("it is aligned to %d bytes, and arguments to 8", first.align)
 	case slices.ContainsFunc(def.on[1:], func(l layout) bool { return l.size != first.size || l.align != first.align }):
 		def.byPointer = "its size differs between Linux on amd64, Linux on arm64 and Windows"
+	case changed:
+		def.byPointer = "it is packed, or its members are aligned"
 	}
+	for i := range t.NumFields() {
+		f := t.FieldByIndex(i)
+		in := u.definitionOf(f.Type())
+		if in == nil {
+			in = &definition{}
+		}
+		for s := range systems {
+			def.differs[s] = def.differs[s] || in.differs[s]
+		}
+		def.unlike = def.unlike || in.unlike
+		switch {
+		case def.byPointer != "":
+		case in.byPointer != "":
+			def.byPointer = "of a member: " + strings.TrimPrefix(in.byPointer, "of a member: ")
+		case f.IsBitfield() && f.Name() == "":
+			def.byPointer = "it has bit fields without a name"
+		}
+		if size, align := u.measure(f.Type(), 0); f.IsBitfield() && align != size {
+			def.err = fmt.Errorf("unhandled bit field %s of a type that is aligned to %d", f.Name(), align)
+		}
+	}
+}
+
+// membersOf are the members of a record, and what they would be as their types say alone.
+func (u *unit) membersOf(t record, own mark, marks []mark, system int) (members, plain []member) {
+	for i, mark := range marks {
+		f := t.FieldByIndex(i)
+		m := member{named: f.Name() != "", bitField: f.IsBitfield(), bits: f.ValueBits()}
+		m.size, m.align = u.natural(f.Type(), system)
+		plain = append(plain, m)
+		m.size, m.align = u.measure(f.Type(), system)
+		m.packed, m.own = mark.packed || own.packed, mark.aligned
+		members = append(members, m)
+	}
+	return members, plain
+}
+
+// is tells whether the front end has the same layout, but for bit fields.
+func (l layout) is(t record) bool {
+	for i, at := range l.at {
+		if f := t.FieldByIndex(i); !f.IsBitfield() && 8*f.Offset() != at {
+			return false
+		}
+	}
+	return l.size == t.Size() && l.align == int64(t.Align())
 }
 
 func (l layout) same(m layout) bool {

@@ -104,6 +104,7 @@ func TestByPointer(t *testing.T) {
 		{"bits without a name", "{ int a : 3; int : 3; int b : 3; }", "it has bit fields without a name"},
 		{"another size on Windows", "{ char a; int b : 3; }", "its size differs between Linux on amd64, Linux on arm64 and Windows"},
 		{"a packed one inside", "{ int x; struct { char a; int b; } __attribute__((packed)) in[2]; }", "of a member: it is packed, or its members are aligned"},
+		{"a packed one deep inside", "{ struct { int x; struct { char a; int b; } __attribute__((packed)) in; char pad[3]; } deep; }", "of a member: it is packed, or its members are aligned"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := parsed(t, "typedef int CUeight __attribute__((aligned(8)));\ntypedef struct "+tt.record+" CUx;\nint cuTake(int a, CUx x);\nCUx cuGive(void);\nint cuPoint(CUx *x);")
