@@ -28,8 +28,8 @@ func TestHardHeaders(t *testing.T) {
 		{"packed by value", "typedef struct { char c; int n; } __attribute__((packed)) smallTight;\nsmallTight smallTake(void);\nint smallPoint(smallTight *w);", "func (u *SmallTight) SetN(v int32)",
 			"gen: left out: smallTake passes smallTight by value: it is packed, or its members are aligned\n"},
 		{"two layouts", "struct smallBits { char c; int n : 3; };\nint smallTake(struct smallBits *b);", "func (u *SmallBits) SetN(v int32)", ""},
-		{"long", "#include <stdint.h>\n#include <stddef.h>\ntypedef unsigned long smallLong;\nstruct smallRow { char c; smallLong at[2]; };\nstruct smallTable { struct smallRow rows[2]; };\nstruct smallPlain { struct smallRow *row; long long n; };\nint smallTake(long *n);\nsmallLong smallGive(void);\ntypedef size_t smallSize;\nsmallSize smallFixed(uint64_t n, smallSize s);\nint smallPoint(struct smallRow *r);", "func SmallGive(",
-			"gen: otherwise in C on Windows, where long has 32 bits: smallGive, smallTake, struct smallRow, struct smallTable\n"},
+		{"long", "#include <stdint.h>\n#include <stddef.h>\ntypedef unsigned long smallLong;\nstruct smallRow { char c; smallLong at[2]; };\nstruct smallTable { struct smallRow rows[2]; };\nstruct smallPlain { struct smallRow *row; long long n; };\nint smallTake(long *n);\nsmallLong smallGive(void);\nint smallText(const wchar_t *text);\ntypedef size_t smallSize;\nsmallSize smallFixed(uint64_t n, smallSize s);\nint smallPoint(struct smallRow *r);", "func SmallGive(",
+			"gen: otherwise in C on Windows, where long has 32 bits and wchar_t 16: smallGive, smallTake, smallText, struct smallRow, struct smallTable\n"},
 		{"nothing but macros", "#define SMALL_A 5", "SMALL_A = 5", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

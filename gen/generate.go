@@ -52,7 +52,7 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 		fmt.Fprintf(stderr, "gen: left out: %s\n", reason)
 	}
 	if longs := model.Longs(api); len(longs) > 0 {
-		fmt.Fprintf(stderr, "gen: otherwise in C on Windows, where long has 32 bits: %s\n", list(longs))
+		fmt.Fprintf(stderr, "gen: otherwise in C on Windows, where long has 32 bits and wchar_t 16: %s\n", list(longs))
 	}
 	if len(api.Inlines) > 0 {
 		fmt.Fprintf(stderr, "gen: left out, as the header defines them and no library exports them: %s\n", list(inlines(api)))

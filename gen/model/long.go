@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// Longs lists what a declares with C's long, which has 32 bits on Windows and 64 in the
-// package: records, and functions that pass it or a pointer to it.
+// Longs lists what a declares with C's long, which has 32 bits on Windows and 64 in the package,
+// or with wchar_t, which has 16 and 32: records, and functions that pass one or a pointer to it.
 func Longs(a *API) (names []string) {
 	for _, d := range a.Decls {
 		if d.HasLong() {
@@ -29,12 +29,12 @@ func pointsToLong(t *Type) bool {
 	return t.HasLong()
 }
 
-// HasLong tells whether a record has a long inside.
+// HasLong tells whether a record has a long or a wchar_t inside.
 func (d *Decl) HasLong() bool {
 	return slices.ContainsFunc(d.Fields, func(f *Field) bool { return f.Type.HasLong() })
 }
 
-// HasLong tells whether a value of the type has a long inside.
+// HasLong tells whether a value of the type has a long or a wchar_t inside.
 func (t *Type) HasLong() bool {
 	switch {
 	case t.Kind == Array:
@@ -44,5 +44,5 @@ func (t *Type) HasLong() bool {
 	case t.Kind == Named:
 		return t.Decl.HasLong()
 	}
-	return t.Kind == Basic && !t.Fixed && (t.C == "long" || t.C == "unsigned long")
+	return t.Kind == Basic && !t.Fixed && (t.C == "long" || t.C == "unsigned long" || t.C == "wchar_t")
 }
