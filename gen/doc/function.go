@@ -27,7 +27,8 @@ func (w *writer) function(f *model.Func) []string {
 
 // plainName is the comment of a plain name.
 func (w *writer) plainName(al *model.Alias) []string {
-	return w.full(w.target(al), al.Go, w.texts[al.C], w.means(al))
+	base, _, _ := model.Base(al.Target)
+	return w.full(w.target(al), al.Go, cmp.Or(w.texts[al.C], w.texts[base]), w.means(al))
 }
 
 // target is the function a plain name means, nil for a type's second name.

@@ -37,6 +37,7 @@ func newLinks(a, other *model.API, all map[string]*entry) *links {
 	}
 	l.statuses(a)
 	for _, d := range a.Decls {
+		l.goNames[d.Go] = true // of a record inside another, too
 		if d.Align > 8 {
 			l.goNames["New"+d.Go] = true
 		}

@@ -66,6 +66,26 @@ func TestParametersCommitted(t *testing.T) {
 	}
 }
 
+var (
+	symbolAlone = regexp.MustCompile(`^\w+ calls \w+\.\n`)
+	insideOf    = regexp.MustCompile(`is a (?:struct|union) inside\s+(\S+)\.`)
+)
+
+// TestCommentsSaySomething reads the committed packages: no function is told by its symbol alone,
+// and a record inside another links to that.
+func TestCommentsSaySomething(t *testing.T) {
+	for _, p := range committed {
+		t.Run(p.Name, func(t *testing.T) {
+			for name, text := range comments(t, filepath.Join("..", "..", "cuda", "generated", p.Name)) {
+				assert.NotRegexp(t, symbolAlone, text, name)
+				for _, m := range insideOf.FindAllStringSubmatch(text, -1) {
+					assert.Regexp(t, `^\[\w+\]$`, m[1], name)
+				}
+			}
+		})
+	}
+}
+
 // TestReturns looks for the codes in the comments of every pinned version.
 func TestReturns(t *testing.T) {
 	notUnderRace(t)
@@ -104,7 +124,7 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-// comments are the comments of the functions of a package, by name.
+// comments are the comments of the functions and types of a package, by name.
 func comments(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -123,6 +143,7 @@ func comments(t *testing.T, dir string) map[string]string {
 		told[f.Name] = f.Doc
 	}
 	for _, ty := range p.Types {
+		told[ty.Name] = ty.Doc
 		for _, f := range ty.Funcs {
 			told[f.Name] = f.Doc
 		}

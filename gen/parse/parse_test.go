@@ -262,6 +262,14 @@ func TestInlines(t *testing.T) {
 	assert.Equal(t, []model.Inline{{C: "cuBoth", Calls: []string{"cuGive", "cuTake"}}, {C: "cuNone", Calls: []string{}}}, a.Inlines)
 }
 
+// Macros with parameters are named as left out, if they are the library's and no attributes.
+func TestDropped(t *testing.T) {
+	a := parsed(t, "#define CU_MAKE(x) ((x) + 1)\n#define CU_OLD(x) __attribute__((deprecated))\n#define CU_OURS __attribute__((unused))\n#define OTHER(x) x\n#define _CU_HIDDEN(x) x\nint cuTake(int x);")
+	assert.Equal(t, []string{"CU_MAKE"}, a.Dropped)
+	require.Len(t, a.Consts, 1)
+	assert.Equal(t, "CUDA_VERSION", a.Consts[0].C)
+}
+
 func TestVersion(t *testing.T) {
 	for define, want := range map[string]string{"11080": "11.8", "13050": "13.5", "13110": "13.11"} {
 		a, err := Parse(fstest.MapFS{

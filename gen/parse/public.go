@@ -231,10 +231,14 @@ func (u *unit) macros(a *model.API) error {
 	for _, m := range u.sortedMacros() {
 		name := m.Name.SrcStr()
 		repl := m.ReplacementList()
-		if m.IsFnLike && u.owns(path.Base(m.Position().Filename)) && strings.HasPrefix(strings.ToLower(name), strings.ToLower(u.row.Prefix)) {
+		if len(repl) > 0 && repl[0].SrcStr() == "__attribute__" || strings.HasPrefix(name, "_") {
+			continue
+		}
+		owned := u.owns(path.Base(m.Position().Filename))
+		if m.IsFnLike && owned && strings.HasPrefix(strings.ToLower(name), strings.ToLower(u.row.Prefix)) {
 			a.Dropped = append(a.Dropped, name)
 		}
-		if m.IsFnLike || len(repl) == 0 || repl[0].SrcStr() == "__attribute__" || strings.HasPrefix(name, "_") || !u.owns(path.Base(m.Position().Filename)) {
+		if m.IsFnLike || len(repl) == 0 || !owned {
 			continue
 		}
 		if len(repl) == 1 {

@@ -819,21 +819,21 @@ func (u *CudaResourceDesc_res) Pitch2D() *CudaResourceDesc_res_pitch2D {
 	return (*CudaResourceDesc_res_pitch2D)(unsafe.Pointer(u))
 }
 
-// CudaResourceDesc_res_array is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_array is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_array struct {
 	_ structs.HostLayout
 	// The array.
 	Array CudaArray_t
 }
 
-// CudaResourceDesc_res_mipmap is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_mipmap is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_mipmap struct {
 	_ structs.HostLayout
 	// The array with its levels.
 	Mipmap CudaMipmappedArray_t
 }
 
-// CudaResourceDesc_res_linear is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_linear is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_linear struct {
 	_ structs.HostLayout
 	// Its first byte, aligned to [CudaDevAttrTextureAlignment] bytes.
@@ -845,7 +845,7 @@ type CudaResourceDesc_res_linear struct {
 	SizeInBytes uint64
 }
 
-// CudaResourceDesc_res_pitch2D is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_pitch2D is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_pitch2D struct {
 	_ structs.HostLayout
 	// First byte of the first row, aligned to [CudaDevAttrTextureAlignment] bytes.
@@ -1099,7 +1099,7 @@ func (u *CudaMemcpy3DOperand_op) Array() *CudaMemcpy3DOperand_op_array {
 	return (*CudaMemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
 
-// CudaMemcpy3DOperand_op_ptr is a struct inside CudaMemcpy3DOperand_op.
+// CudaMemcpy3DOperand_op_ptr is a struct inside [CudaMemcpy3DOperand_op].
 type CudaMemcpy3DOperand_op_ptr struct {
 	_ structs.HostLayout
 	// Where the copy begins.
@@ -1112,7 +1112,7 @@ type CudaMemcpy3DOperand_op_ptr struct {
 	LocHint CudaMemLocation
 }
 
-// CudaMemcpy3DOperand_op_array is a struct inside CudaMemcpy3DOperand_op.
+// CudaMemcpy3DOperand_op_array is a struct inside [CudaMemcpy3DOperand_op].
 type CudaMemcpy3DOperand_op_array struct {
 	_ structs.HostLayout
 	// The handle.
@@ -1418,7 +1418,8 @@ func (u *CudaExternalMemoryHandleDesc_handle) NvSciBufObject() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// CudaExternalMemoryHandleDesc_handle_win32 is a struct inside CudaExternalMemoryHandleDesc_handle.
+// CudaExternalMemoryHandleDesc_handle_win32 is a struct inside
+// [CudaExternalMemoryHandleDesc_handle].
 type CudaExternalMemoryHandleDesc_handle_win32 struct {
 	_ structs.HostLayout
 	// The handle; stays the program's.
@@ -1498,7 +1499,7 @@ func (u *CudaExternalSemaphoreHandleDesc_handle) NvSciSyncObj() *unsafe.Pointer 
 }
 
 // CudaExternalSemaphoreHandleDesc_handle_win32 is a struct inside
-// CudaExternalSemaphoreHandleDesc_handle.
+// [CudaExternalSemaphoreHandleDesc_handle].
 type CudaExternalSemaphoreHandleDesc_handle_win32 struct {
 	_ structs.HostLayout
 	// The handle.
@@ -1532,7 +1533,7 @@ type CudaExternalSemaphoreSignalParams_v1_params struct {
 }
 
 // CudaExternalSemaphoreSignalParams_v1_params_fence is a struct inside
-// CudaExternalSemaphoreSignalParams_v1_params.
+// [CudaExternalSemaphoreSignalParams_v1_params].
 type CudaExternalSemaphoreSignalParams_v1_params_fence struct {
 	_ structs.HostLayout
 	// The value it gets, greater than before.
@@ -1540,7 +1541,7 @@ type CudaExternalSemaphoreSignalParams_v1_params_fence struct {
 }
 
 // CudaExternalSemaphoreSignalParams_v1_params_nvSciSync is a union inside
-// CudaExternalSemaphoreSignalParams_v1_params.
+// [CudaExternalSemaphoreSignalParams_v1_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CudaExternalSemaphoreSignalParams_v1_params_nvSciSync struct {
@@ -1563,7 +1564,7 @@ func (u *CudaExternalSemaphoreSignalParams_v1_params_nvSciSync) Reserved() *uint
 }
 
 // CudaExternalSemaphoreSignalParams_v1_params_keyedMutex is a struct inside
-// CudaExternalSemaphoreSignalParams_v1_params.
+// [CudaExternalSemaphoreSignalParams_v1_params].
 type CudaExternalSemaphoreSignalParams_v1_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to release it with.
@@ -1596,7 +1597,7 @@ type CudaExternalSemaphoreWaitParams_v1_params struct {
 }
 
 // CudaExternalSemaphoreWaitParams_v1_params_fence is a struct inside
-// CudaExternalSemaphoreWaitParams_v1_params.
+// [CudaExternalSemaphoreWaitParams_v1_params].
 type CudaExternalSemaphoreWaitParams_v1_params_fence struct {
 	_ structs.HostLayout
 	// The least value that ends the wait.
@@ -1604,7 +1605,7 @@ type CudaExternalSemaphoreWaitParams_v1_params_fence struct {
 }
 
 // CudaExternalSemaphoreWaitParams_v1_params_nvSciSync is a union inside
-// CudaExternalSemaphoreWaitParams_v1_params.
+// [CudaExternalSemaphoreWaitParams_v1_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CudaExternalSemaphoreWaitParams_v1_params_nvSciSync struct {
@@ -1627,7 +1628,7 @@ func (u *CudaExternalSemaphoreWaitParams_v1_params_nvSciSync) Reserved() *uint64
 }
 
 // CudaExternalSemaphoreWaitParams_v1_params_keyedMutex is a struct inside
-// CudaExternalSemaphoreWaitParams_v1_params.
+// [CudaExternalSemaphoreWaitParams_v1_params].
 type CudaExternalSemaphoreWaitParams_v1_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to acquire it with.
@@ -1665,7 +1666,7 @@ type CudaExternalSemaphoreSignalParams_params struct {
 }
 
 // CudaExternalSemaphoreSignalParams_params_fence is a struct inside
-// CudaExternalSemaphoreSignalParams_params.
+// [CudaExternalSemaphoreSignalParams_params].
 type CudaExternalSemaphoreSignalParams_params_fence struct {
 	_ structs.HostLayout
 	// The value it gets, greater than before.
@@ -1673,7 +1674,7 @@ type CudaExternalSemaphoreSignalParams_params_fence struct {
 }
 
 // CudaExternalSemaphoreSignalParams_params_nvSciSync is a union inside
-// CudaExternalSemaphoreSignalParams_params.
+// [CudaExternalSemaphoreSignalParams_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CudaExternalSemaphoreSignalParams_params_nvSciSync struct {
@@ -1696,7 +1697,7 @@ func (u *CudaExternalSemaphoreSignalParams_params_nvSciSync) Reserved() *uint64 
 }
 
 // CudaExternalSemaphoreSignalParams_params_keyedMutex is a struct inside
-// CudaExternalSemaphoreSignalParams_params.
+// [CudaExternalSemaphoreSignalParams_params].
 type CudaExternalSemaphoreSignalParams_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to release it with.
@@ -1732,7 +1733,7 @@ type CudaExternalSemaphoreWaitParams_params struct {
 }
 
 // CudaExternalSemaphoreWaitParams_params_fence is a struct inside
-// CudaExternalSemaphoreWaitParams_params.
+// [CudaExternalSemaphoreWaitParams_params].
 type CudaExternalSemaphoreWaitParams_params_fence struct {
 	_ structs.HostLayout
 	// The least value that ends the wait.
@@ -1740,7 +1741,7 @@ type CudaExternalSemaphoreWaitParams_params_fence struct {
 }
 
 // CudaExternalSemaphoreWaitParams_params_nvSciSync is a union inside
-// CudaExternalSemaphoreWaitParams_params.
+// [CudaExternalSemaphoreWaitParams_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CudaExternalSemaphoreWaitParams_params_nvSciSync struct {
@@ -1763,7 +1764,7 @@ func (u *CudaExternalSemaphoreWaitParams_params_nvSciSync) Reserved() *uint64 {
 }
 
 // CudaExternalSemaphoreWaitParams_params_keyedMutex is a struct inside
-// CudaExternalSemaphoreWaitParams_params.
+// [CudaExternalSemaphoreWaitParams_params].
 type CudaExternalSemaphoreWaitParams_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to acquire it with.
@@ -2255,7 +2256,7 @@ func (u *CudaGraphKernelNodeUpdate_updateData) IsEnabled() *uint32 {
 }
 
 // CudaGraphKernelNodeUpdate_updateData_param is a struct inside
-// CudaGraphKernelNodeUpdate_updateData.
+// [CudaGraphKernelNodeUpdate_updateData].
 type CudaGraphKernelNodeUpdate_updateData_param struct {
 	_ structs.HostLayout
 	// Device address of the new bytes.

@@ -1035,21 +1035,21 @@ func (u *CudaResourceDesc_res) Reserved() *CudaResourceDesc_res_reserved {
 	return (*CudaResourceDesc_res_reserved)(unsafe.Pointer(u))
 }
 
-// CudaResourceDesc_res_array is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_array is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_array struct {
 	_ structs.HostLayout
 	// The array.
 	Array CudaArray_t
 }
 
-// CudaResourceDesc_res_mipmap is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_mipmap is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_mipmap struct {
 	_ structs.HostLayout
 	// The array with its levels.
 	Mipmap CudaMipmappedArray_t
 }
 
-// CudaResourceDesc_res_linear is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_linear is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_linear struct {
 	_ structs.HostLayout
 	// Its first byte, aligned to [CudaDevAttrTextureAlignment] bytes.
@@ -1061,7 +1061,7 @@ type CudaResourceDesc_res_linear struct {
 	SizeInBytes uint64
 }
 
-// CudaResourceDesc_res_pitch2D is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_pitch2D is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_pitch2D struct {
 	_ structs.HostLayout
 	// First byte of the first row, aligned to [CudaDevAttrTextureAlignment] bytes.
@@ -1078,7 +1078,7 @@ type CudaResourceDesc_res_pitch2D struct {
 	PitchInBytes uint64
 }
 
-// CudaResourceDesc_res_reserved is a struct inside CudaResourceDesc_res.
+// CudaResourceDesc_res_reserved is a struct inside [CudaResourceDesc_res].
 type CudaResourceDesc_res_reserved struct {
 	_ structs.HostLayout
 	// Unused.
@@ -1258,7 +1258,7 @@ func (u *CudaMemLocation_anon1) Localized() *CudaMemLocation_anon1_localized {
 	return (*CudaMemLocation_anon1_localized)(unsafe.Pointer(u))
 }
 
-// CudaMemLocation_anon1_localized is a struct inside CudaMemLocation_anon1.
+// CudaMemLocation_anon1_localized is a struct inside [CudaMemLocation_anon1].
 type CudaMemLocation_anon1_localized struct {
 	_ structs.HostLayout
 	// The device.
@@ -1413,7 +1413,7 @@ func (u *CudaMemcpy3DOperand_op) Array() *CudaMemcpy3DOperand_op_array {
 	return (*CudaMemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
 
-// CudaMemcpy3DOperand_op_ptr is a struct inside CudaMemcpy3DOperand_op.
+// CudaMemcpy3DOperand_op_ptr is a struct inside [CudaMemcpy3DOperand_op].
 type CudaMemcpy3DOperand_op_ptr struct {
 	_ structs.HostLayout
 	// Where the copy begins.
@@ -1426,7 +1426,7 @@ type CudaMemcpy3DOperand_op_ptr struct {
 	LocHint CudaMemLocation
 }
 
-// CudaMemcpy3DOperand_op_array is a struct inside CudaMemcpy3DOperand_op.
+// CudaMemcpy3DOperand_op_array is a struct inside [CudaMemcpy3DOperand_op].
 type CudaMemcpy3DOperand_op_array struct {
 	_ structs.HostLayout
 	// The handle.
@@ -1733,7 +1733,8 @@ func (u *CudaExternalMemoryHandleDesc_handle) NvSciBufObject() *unsafe.Pointer {
 	return (*unsafe.Pointer)(unsafe.Pointer(u))
 }
 
-// CudaExternalMemoryHandleDesc_handle_win32 is a struct inside CudaExternalMemoryHandleDesc_handle.
+// CudaExternalMemoryHandleDesc_handle_win32 is a struct inside
+// [CudaExternalMemoryHandleDesc_handle].
 type CudaExternalMemoryHandleDesc_handle_win32 struct {
 	_ structs.HostLayout
 	// The handle; stays the program's.
@@ -1819,7 +1820,7 @@ func (u *CudaExternalSemaphoreHandleDesc_handle) NvSciSyncObj() *unsafe.Pointer 
 }
 
 // CudaExternalSemaphoreHandleDesc_handle_win32 is a struct inside
-// CudaExternalSemaphoreHandleDesc_handle.
+// [CudaExternalSemaphoreHandleDesc_handle].
 type CudaExternalSemaphoreHandleDesc_handle_win32 struct {
 	_ structs.HostLayout
 	// The handle.
@@ -1856,7 +1857,7 @@ type CudaExternalSemaphoreSignalParams_params struct {
 }
 
 // CudaExternalSemaphoreSignalParams_params_fence is a struct inside
-// CudaExternalSemaphoreSignalParams_params.
+// [CudaExternalSemaphoreSignalParams_params].
 type CudaExternalSemaphoreSignalParams_params_fence struct {
 	_ structs.HostLayout
 	// The value it gets, greater than before.
@@ -1864,7 +1865,7 @@ type CudaExternalSemaphoreSignalParams_params_fence struct {
 }
 
 // CudaExternalSemaphoreSignalParams_params_nvSciSync is a union inside
-// CudaExternalSemaphoreSignalParams_params.
+// [CudaExternalSemaphoreSignalParams_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CudaExternalSemaphoreSignalParams_params_nvSciSync struct {
@@ -1887,7 +1888,7 @@ func (u *CudaExternalSemaphoreSignalParams_params_nvSciSync) Reserved() *uint64 
 }
 
 // CudaExternalSemaphoreSignalParams_params_keyedMutex is a struct inside
-// CudaExternalSemaphoreSignalParams_params.
+// [CudaExternalSemaphoreSignalParams_params].
 type CudaExternalSemaphoreSignalParams_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to release it with.
@@ -1923,7 +1924,7 @@ type CudaExternalSemaphoreWaitParams_params struct {
 }
 
 // CudaExternalSemaphoreWaitParams_params_fence is a struct inside
-// CudaExternalSemaphoreWaitParams_params.
+// [CudaExternalSemaphoreWaitParams_params].
 type CudaExternalSemaphoreWaitParams_params_fence struct {
 	_ structs.HostLayout
 	// The least value that ends the wait.
@@ -1931,7 +1932,7 @@ type CudaExternalSemaphoreWaitParams_params_fence struct {
 }
 
 // CudaExternalSemaphoreWaitParams_params_nvSciSync is a union inside
-// CudaExternalSemaphoreWaitParams_params.
+// [CudaExternalSemaphoreWaitParams_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CudaExternalSemaphoreWaitParams_params_nvSciSync struct {
@@ -1954,7 +1955,7 @@ func (u *CudaExternalSemaphoreWaitParams_params_nvSciSync) Reserved() *uint64 {
 }
 
 // CudaExternalSemaphoreWaitParams_params_keyedMutex is a struct inside
-// CudaExternalSemaphoreWaitParams_params.
+// [CudaExternalSemaphoreWaitParams_params].
 type CudaExternalSemaphoreWaitParams_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to acquire it with.
@@ -2670,7 +2671,7 @@ func (u *CudaGraphKernelNodeUpdate_updateData) IsEnabled() *uint32 {
 }
 
 // CudaGraphKernelNodeUpdate_updateData_param is a struct inside
-// CudaGraphKernelNodeUpdate_updateData.
+// [CudaGraphKernelNodeUpdate_updateData].
 type CudaGraphKernelNodeUpdate_updateData_param struct {
 	_ structs.HostLayout
 	// Device address of the new bytes.

@@ -138,7 +138,7 @@ func (u *CUstreamBatchMemOpParams_waitValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// CUstreamBatchMemOpParams_waitValue_anon2 is a union inside CUstreamBatchMemOpParams_waitValue.
+// CUstreamBatchMemOpParams_waitValue_anon2 is a union inside [CUstreamBatchMemOpParams_waitValue].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUstreamBatchMemOpParams_waitValue_anon2 struct {
@@ -190,7 +190,8 @@ func (u *CUstreamBatchMemOpParams_writeValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
-// CUstreamBatchMemOpParams_writeValue_anon2 is a union inside CUstreamBatchMemOpParams_writeValue.
+// CUstreamBatchMemOpParams_writeValue_anon2 is a union inside
+// [CUstreamBatchMemOpParams_writeValue].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUstreamBatchMemOpParams_writeValue_anon2 struct {
@@ -1316,21 +1317,21 @@ func (u *CUDA_RESOURCE_DESC_res) Reserved() *CUDA_RESOURCE_DESC_res_reserved {
 	return (*CUDA_RESOURCE_DESC_res_reserved)(unsafe.Pointer(u))
 }
 
-// CUDA_RESOURCE_DESC_res_array is a struct inside CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_array is a struct inside [CUDA_RESOURCE_DESC_res].
 type CUDA_RESOURCE_DESC_res_array struct {
 	_ structs.HostLayout
 	// The array.
 	HArray CUarray
 }
 
-// CUDA_RESOURCE_DESC_res_mipmap is a struct inside CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_mipmap is a struct inside [CUDA_RESOURCE_DESC_res].
 type CUDA_RESOURCE_DESC_res_mipmap struct {
 	_ structs.HostLayout
 	// The array with its levels.
 	HMipmappedArray CUmipmappedArray
 }
 
-// CUDA_RESOURCE_DESC_res_linear is a struct inside CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_linear is a struct inside [CUDA_RESOURCE_DESC_res].
 type CUDA_RESOURCE_DESC_res_linear struct {
 	_ structs.HostLayout
 	// Its first byte, aligned to [CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] bytes.
@@ -1343,7 +1344,7 @@ type CUDA_RESOURCE_DESC_res_linear struct {
 	SizeInBytes uint64
 }
 
-// CUDA_RESOURCE_DESC_res_pitch2D is a struct inside CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_pitch2D is a struct inside [CUDA_RESOURCE_DESC_res].
 type CUDA_RESOURCE_DESC_res_pitch2D struct {
 	_ structs.HostLayout
 	// First byte of the first row, aligned to [CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] bytes.
@@ -1361,7 +1362,7 @@ type CUDA_RESOURCE_DESC_res_pitch2D struct {
 	PitchInBytes uint64
 }
 
-// CUDA_RESOURCE_DESC_res_reserved is a struct inside CUDA_RESOURCE_DESC_res.
+// CUDA_RESOURCE_DESC_res_reserved is a struct inside [CUDA_RESOURCE_DESC_res].
 type CUDA_RESOURCE_DESC_res_reserved struct {
 	_ structs.HostLayout
 	// Unused.
@@ -1546,7 +1547,7 @@ func (u *CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle) NvSciBufObject() *unsafe.Point
 }
 
 // CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 is a struct inside
-// CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle.
+// [CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle].
 type CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle_win32 struct {
 	_ structs.HostLayout
 	// The handle; stays the program's.
@@ -1629,7 +1630,7 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle) NvSciSyncObj() *unsafe.Poin
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 is a struct inside
-// CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle.
+// [CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle].
 type CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_handle_win32 struct {
 	_ structs.HostLayout
 	// The handle.
@@ -1667,7 +1668,7 @@ type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params struct {
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence is a struct inside
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
+// [CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params].
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence struct {
 	_ structs.HostLayout
 	// The value it gets, greater than before.
@@ -1675,7 +1676,7 @@ type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_fence struct {
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync is a union inside
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
+// [CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync struct {
@@ -1698,7 +1699,7 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_nvSciSync) Reserved() *uin
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex is a struct inside
-// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params.
+// [CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params].
 type CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to release it with.
@@ -1734,7 +1735,7 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params struct {
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence is a struct inside
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
+// [CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params].
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence struct {
 	_ structs.HostLayout
 	// The least value that ends the wait.
@@ -1742,7 +1743,7 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_fence struct {
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync is a union inside
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
+// [CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params].
 //
 // It is a union of 8 bytes: its members overlap, and a method gives the address of each.
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync struct {
@@ -1765,7 +1766,7 @@ func (u *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_nvSciSync) Reserved() *uint6
 }
 
 // CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex is a struct inside
-// CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params.
+// [CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params].
 type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex struct {
 	_ structs.HostLayout
 	// The key to acquire it with.
@@ -1986,7 +1987,7 @@ func (u *CUarrayMapInfo_subresource) Miptail() *CUarrayMapInfo_subresource_mipta
 	return (*CUarrayMapInfo_subresource_miptail)(unsafe.Pointer(u))
 }
 
-// CUarrayMapInfo_subresource_sparseLevel is a struct inside CUarrayMapInfo_subresource.
+// CUarrayMapInfo_subresource_sparseLevel is a struct inside [CUarrayMapInfo_subresource].
 type CUarrayMapInfo_subresource_sparseLevel struct {
 	_ structs.HostLayout
 	// Level, 0 without levels.
@@ -2007,7 +2008,7 @@ type CUarrayMapInfo_subresource_sparseLevel struct {
 	ExtentDepth uint32
 }
 
-// CUarrayMapInfo_subresource_miptail is a struct inside CUarrayMapInfo_subresource.
+// CUarrayMapInfo_subresource_miptail is a struct inside [CUarrayMapInfo_subresource].
 type CUarrayMapInfo_subresource_miptail struct {
 	_ structs.HostLayout
 	// Its layer, or 0 where all layers share one.
@@ -2078,7 +2079,7 @@ func (u *CUmemLocation_anon1) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Pointer(u))
 }
 
-// CUmemLocation_anon1_localized is a struct inside CUmemLocation_anon1.
+// CUmemLocation_anon1_localized is a struct inside [CUmemLocation_anon1].
 type CUmemLocation_anon1_localized struct {
 	_ structs.HostLayout
 	// The device.
@@ -2256,7 +2257,7 @@ func (u *CUmemcpy3DOperand_op) Array() *CUmemcpy3DOperand_op_array {
 	return (*CUmemcpy3DOperand_op_array)(unsafe.Pointer(u))
 }
 
-// CUmemcpy3DOperand_op_ptr is a struct inside CUmemcpy3DOperand_op.
+// CUmemcpy3DOperand_op_ptr is a struct inside [CUmemcpy3DOperand_op].
 type CUmemcpy3DOperand_op_ptr struct {
 	_ structs.HostLayout
 	// Where the copy begins.
@@ -2269,7 +2270,7 @@ type CUmemcpy3DOperand_op_ptr struct {
 	LocHint CUmemLocation
 }
 
-// CUmemcpy3DOperand_op_array is a struct inside CUmemcpy3DOperand_op.
+// CUmemcpy3DOperand_op_array is a struct inside [CUmemcpy3DOperand_op].
 type CUmemcpy3DOperand_op_array struct {
 	_ structs.HostLayout
 	// The handle.

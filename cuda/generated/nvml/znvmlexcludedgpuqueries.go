@@ -4,9 +4,14 @@ package nvml
 
 import "unsafe"
 
-// NvmlGetBlacklistDeviceCount calls nvmlGetExcludedDeviceCount.
+// NvmlGetBlacklistDeviceCount counts the GPUs that the driver was told to exclude.
 //
 //	nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *deviceCount)
+//
+// It works for all products.
+//
+// Parameters:
+//   - deviceCount: receives the number; often 0
 //
 // Returns nil, [NVML_ERROR_INVALID_ARGUMENT].
 //
@@ -40,9 +45,13 @@ func NvmlGetExcludedDeviceCount(deviceCount *uint32) error {
 	return status(args.ret)
 }
 
-// NvmlGetBlacklistDeviceInfoByIndex calls nvmlGetExcludedDeviceInfoByIndex.
+// NvmlGetBlacklistDeviceInfoByIndex describes one excluded GPU.
 //
 //	nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
+//
+// Parameters:
+//   - index: from 0 to one less than [NvmlGetExcludedDeviceCount] gives
+//   - info: receives the PCI address and the UUID
 //
 // Returns nil, [NVML_ERROR_INVALID_ARGUMENT].
 //
