@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -96,7 +97,8 @@ type admission struct {
 	places int              // of the driver's queue that the call takes, if it enqueues work
 	while  *lifetime.Handle // of an unacquired call: what stays open with the stream while the call waits; or nil
 
-	capture *capturing // the stream's capture, locked, or nil: set by admit
+	capture  *capturing // the stream's capture, locked, or nil: set by admit
+	reserved int        // places that are kept for the call while it waits
 }
 
 type admitFlags uint8
@@ -148,7 +150,7 @@ func (a *admission) enter() (entered bool, err error) {
 	}
 	// Only now is it known whether the work is captured: a capture that the stream has joined
 	// may have ended meanwhile.
-	if a.capture == nil && !s.hasRoom(a.places) {
+	if a.capture == nil && !s.hasRoom(a.places, a.reserved) {
 		a.leaveStream(s)
 		return false, nil
 	}
@@ -208,7 +210,7 @@ func (a *admission) leave(done bool) {
 }
 
 // await admits the call once it need not wait any more. It keeps the stream and what the call uses open until
-// then, and what the call uses until leave.
+// then, and what the call uses until leave. Meanwhile, calls that need less room do not take it.
 func (a *admission) await() (err error) {
 	if rt.InCallback() {
 		return &Error{Op: a.op, Err: ErrInCallback}
@@ -233,6 +235,9 @@ func (a *admission) await() (err error) {
 	}
 	s.backlog.turn.Lock() // one waiter polls for all
 	defer s.backlog.turn.Unlock()
+	a.reserved = a.places
+	s.backlog.reserve(a.places)
+	defer s.backlog.unreserve(a.places)
 	for nap := admit.ShortNap; ; nap = nap.Take() {
 		s.mu.Lock()
 		if entered, err := a.enter(); entered || err != nil {
@@ -311,7 +316,7 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*admit.Gate, err er
 		if err := admit.Settle(c.ctx, gates); err != nil {
 			return nil, &Error{Op: op, Err: err}
 		}
-		if locked = s.mu.TryLock(); !locked {
+		if locked = s.lockSoon(c.ctx); !locked {
 			admit.Unwant(gates)
 		}
 	}
@@ -329,6 +334,14 @@ func (s *streamCore) claim(op string, c *capturing) (gates []*admit.Gate, err er
 	s.capture.Store(c)
 	s.captures.Add(1)
 	return gates, nil
+}
+
+// lockSoon locks the queue within admit.Patience. Who has it locked may wait for a long call that the caller keeps
+// out.
+func (q *queue) lockSoon(ctx context.Context) bool {
+	soon, end := context.WithTimeout(ctx, admit.Patience)
+	defer end()
+	return q.lockContext(soon, "") == nil
 }
 
 // disclaim undoes claim.

@@ -82,7 +82,7 @@ func (a *admission) awaitAll(streams []*streamCore) error {
 	var reserved []*streamCore
 	defer func() {
 		for _, s := range reserved {
-			s.unreserve(a.places)
+			s.backlog.unreserve(a.places)
 		}
 	}()
 	for nap := admit.ShortNap; ; nap = nap.Take() {
@@ -108,6 +108,15 @@ func (a *admission) awaitAll(streams []*streamCore) error {
 func (a *admission) reserve(s *streamCore) (reserved bool, err error) {
 	s.backlog.turn.Lock()
 	defer s.backlog.turn.Unlock()
+	if int(s.reserved.Load())+a.places > mostReserved {
+		return false, nil
+	}
+	s.backlog.reserve(a.places)
+	defer func() {
+		if !reserved {
+			s.backlog.unreserve(a.places)
+		}
+	}()
 	for nap := admit.ShortNap; ; nap = nap.Take() {
 		s.mu.Lock()
 		if s.legacy() {
@@ -117,18 +126,14 @@ func (a *admission) reserve(s *streamCore) (reserved bool, err error) {
 				continue
 			}
 		}
-		able := s.capture.Load() == nil && int(s.reserved.Load())+a.places <= mostReserved
-		if reserved = able && s.fits(a.places); reserved {
-			s.reserved.Add(int32(a.places))
-		}
+		captures := s.capture.Load() != nil
+		reserved = !captures && s.fits(a.places, a.places)
 		a.leaveStream(s)
-		if reserved || !able {
+		if reserved || captures {
 			return reserved, nil
 		}
 	}
 }
-
-func (b *backlog) unreserve(places int) { b.reserved.Add(-int32(places)) }
 
 // roomForAll counts the work on the streams that are not capturing, if there is room on all
 // of them. The streams' capture is locked.
@@ -138,7 +143,7 @@ func roomForAll(streams, reserved []*streamCore, places int) bool {
 		case s.capture.Load() != nil:
 		case slices.Contains(reserved, s):
 			s.count(places)
-		case !s.hasRoom(places):
+		case !s.hasRoom(places, 0):
 			for _, s := range streams[:i] {
 				if s.capture.Load() == nil {
 					s.giveBack(places)

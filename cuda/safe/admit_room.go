@@ -42,7 +42,7 @@ type backlog struct {
 	marks   []mark
 	turn    admit.Mutex[admit.TurnRank] // held by the caller that polls for room
 
-	reserved atomic.Int32 // places that reserve keeps; only calls with mu held add some
+	reserved atomic.Int32 // places for calls that wait; the caller that polls adds its own
 }
 
 // A mark is an event that is recorded after some work.
@@ -51,9 +51,10 @@ type mark struct {
 	work  int
 }
 
-// hasRoom counts work that is about to be enqueued, if there is room for it.
-func (s *streamCore) hasRoom(work int) bool {
-	if !s.fits(work) {
+// hasRoom counts work that is about to be enqueued, if there is room for it. Some of that may be reserved for the
+// call.
+func (s *streamCore) hasRoom(work, reserved int) bool {
+	if !s.fits(work, reserved) {
 		return false
 	}
 	s.count(work)
@@ -68,20 +69,25 @@ func (s *streamCore) count(work int) {
 }
 
 // fits returns whether there is room for work.
-func (s *streamCore) fits(work int) bool {
+func (s *streamCore) fits(work, reserved int) bool {
 	if s.recent >= markEvery {
 		s.setMark()
 	}
-	if s.full(work) {
+	if s.full(work, reserved) {
 		s.retire()
 	}
-	return !s.full(work)
+	return !s.full(work, reserved)
 }
 
 // full returns whether work has to wait, as far as is known.
-func (b *backlog) full(work int) bool {
-	return b.pending > 0 && b.pending+int(b.reserved.Load())+work > queueRoom
+func (b *backlog) full(work, reserved int) bool {
+	return work > 0 && b.pending > 0 && b.pending+int(b.reserved.Load())-reserved+work > queueRoom
 }
+
+// reserve keeps places from other calls until unreserve.
+func (b *backlog) reserve(places int) { b.reserved.Add(int32(places)) }
+
+func (b *backlog) unreserve(places int) { b.reserve(-places) }
 
 // giveBack is called if work was counted and then not enqueued, with the lock still held.
 func (b *backlog) giveBack(work int) {

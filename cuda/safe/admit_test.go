@@ -4,6 +4,9 @@ package safe
 
 import (
 	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +83,70 @@ func TestLegacyWaitsUnlocked(t *testing.T) {
 			a.leaveAll(streams, true)
 		})
 	}
+}
+
+// TestCaptureTakesBusyStream: a capture that has waited for long calls begins although other calls have its stream
+// locked nearly all the time: it does not let more long calls in first.
+func TestCaptureTakesBusyStream(t *testing.T) {
+	s := nowhere()
+	g := &s.ctx.shared.whole
+	var stop atomic.Bool
+	var long atomic.Int64
+	var all sync.WaitGroup
+	all.Go(func() {
+		for !stop.Load() {
+			s.mu.Lock()
+			time.Sleep(100 * time.Microsecond)
+			s.mu.Unlock()
+		}
+	})
+	for range 4 {
+		all.Go(func() {
+			for !stop.Load() {
+				if admit.EnterLong(g) != nil {
+					continue // the capture has begun
+				}
+				long.Add(1)
+				for !stop.Load() {
+					another, err := admit.TryLong(g)
+					if !another {
+						assert.NoError(t, err, "a capture begins beside a long call")
+						break // one wants to begin
+					}
+					g.LeaveLong()
+					runtime.Gosched()
+				}
+				g.LeaveLong()
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return long.Load() > 0 }, time.Minute, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := make(chan error)
+	go func() {
+		gates, err := s.claim("op", &capturing{ctx: ctx})
+		if err == nil {
+			s.disclaim(gates)
+		}
+		begun <- err
+	}()
+	const most = 200
+	for over := false; !over; {
+		select {
+		case err := <-begun:
+			assert.NoError(t, err)
+			over = true
+		default:
+			if long.Load() > most {
+				cancel()
+			}
+			runtime.Gosched()
+		}
+	}
+	cancel()
+	stop.Store(true)
+	all.Wait()
+	t.Logf("%d long calls came first", long.Load())
 }
 
 // TestLockHandedOver: a wait for a lock that is canceled when the lock was already handed to it unlocks it.

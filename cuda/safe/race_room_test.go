@@ -110,6 +110,49 @@ func TestCaptureEndsBesideFullQueue(t *testing.T) {
 	noViolation(t)
 }
 
+// TestRoomAmongSmallWork: work that needs much room gets it on a stream that another goroutine keeps nearly full
+// of work that needs little.
+func TestRoomAmongSmallWork(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	s, k, m := stream(t, x), kernel(t, x, "spin"), buffer[uint32](t, x, 1)
+	g, err := s.Capture(func() (err error) {
+		for range 300 {
+			err = errors.Join(err, m.ZeroAsync(s))
+		}
+		return err
+	})
+	require.NoError(t, err)
+	closing(t, g)
+	e := executable(t, g)
+	marks := make([]*safe.Event, 800)
+	for i := range marks {
+		marks[i], err = safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+		require.NoError(t, err)
+		closing(t, marks[i])
+	}
+	var launches atomic.Int64
+	var c racers
+	c.add(1, func() error {
+		mark := marks[int(launches.Load())%len(marks)] // of the launch that is so many earlier
+		launches.Add(1)
+		return errors.Join(mark.Synchronize(), k.Launch(s, one, safe.Val(uint64(100_000))), s.Record(mark))
+	})
+	for launches.Load() < queued {
+		time.Sleep(time.Millisecond)
+	}
+	const most = 4 * queued
+	before, over := launches.Load(), make(chan error, 1)
+	go func() { over <- e.Launch(s) }()
+	for len(over) == 0 && launches.Load() < before+most {
+		time.Sleep(time.Millisecond)
+	}
+	t.Logf("%d launches came first", launches.Load()-before)
+	assert.Less(t, launches.Load()-before, int64(most), "the graph gets no room")
+	require.NoError(t, errors.Join(c.end(), <-over))
+	noViolation(t)
+}
+
 // TestBesideBlockedRecord: calls beside a record that blocks in the driver, because others have
 // filled the queue, do not wait for it.
 func TestBesideBlockedRecord(t *testing.T) {

@@ -57,7 +57,7 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 	if v := e.quick(); v != nil {
 		switch {
 		case !v.ctx.same(c.ctx):
-		case v.untimed || c.hasRoom(1):
+		case v.untimed || c.hasRoom(1, 0):
 			c.worked = true
 			code = rt.Record(c.callContext, v.raw, c.raw)
 			if code != 0 {
