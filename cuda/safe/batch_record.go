@@ -225,7 +225,7 @@ func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, host unsafe.
 	if c.Size > 0 {
 		b.list.words = c.Append(b.list.words, host)
 	} else {
-		o.work, b.list.words = 0, rt.NoCall.Append(b.list.words)
+		o.work, b.list.words = 0, rt.AppendNothing(b.list.words)
 	}
 	b.finish(n, o)
 	return nil
@@ -241,7 +241,7 @@ func (b *Batch) Record(e *Event) error {
 	if v := e.core; !v.ctx.same(b.ctx) {
 		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the batch to one of %v", v.ctx.device, b.ctx.device)
 	}
-	return b.add(op, batchRecord, e.core.work(), batchObject{handle: &e.core.Handle, user: e, event: e.core}, rt.RecordCall, uint64(e.core.raw))
+	return b.add(op, batchRecord, e.core.work(), batchObject{handle: &e.core.Handle, user: e, event: e.core}, func(l []uint64) []uint64 { return rt.AppendRecord(l, e.core.raw) })
 }
 
 // WaitEvent records a [Stream.WaitEvent] for e: each submission waits for the latest record
@@ -251,7 +251,7 @@ func (b *Batch) WaitEvent(e *Event) error {
 	if b.none() || e == nil || e.core == nil || e.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	return b.add(op, batchWait, 0, batchObject{handle: &e.core.Handle, user: e, event: e.core}, rt.WaitCall, uint64(e.core.raw))
+	return b.add(op, batchWait, 0, batchObject{handle: &e.core.Handle, user: e, event: e.core}, func(l []uint64) []uint64 { return rt.AppendWait(l, e.core.raw) })
 }
 
 // LaunchGraph records a [GraphExec.Launch] of e. Source: cuGraphLaunch.
@@ -260,7 +260,7 @@ func (b *Batch) LaunchGraph(e *GraphExec) error {
 	if b.none() || e == nil || e.core == nil || e.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	return b.add(op, batchGraph, e.core.work, batchObject{handle: &e.core.Handle, user: e, exec: e.core}, rt.GraphCall, uint64(e.core.raw))
+	return b.add(op, batchGraph, e.core.work, batchObject{handle: &e.core.Handle, user: e, exec: e.core}, func(l []uint64) []uint64 { return rt.AppendGraph(l, e.core.raw) })
 }
 
 // LaunchHostFunc records a call of f, which runs once for each submission: see
@@ -283,11 +283,11 @@ func (b *Batch) LaunchHostFunc(f func(), o HostFuncOptions) error {
 	if err != nil {
 		return wrap(op, err)
 	}
-	return b.add(op, batchHost, 0, batchObject{handle: &h.core.Handle, user: h, host: h.core}, rt.HostCall, uint64(h.core.token), uint64(mode))
+	return b.add(op, batchHost, 0, batchObject{handle: &h.core.Handle, user: h, host: h.core}, func(l []uint64) []uint64 { return rt.AppendHost(l, h.core.token, mode) })
 }
 
 // add appends an operation that uses one object.
-func (b *Batch) add(op string, kind batchKind, work int, object batchObject, call rt.Call, args ...uint64) error {
+func (b *Batch) add(op string, kind batchKind, work int, object batchObject, appendCall func([]uint64) []uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, err := b.start(op, appended, kind)
@@ -295,9 +295,9 @@ func (b *Batch) add(op string, kind batchKind, work int, object batchObject, cal
 		return err
 	}
 	o.work = int32(work)
-	b.list.current = b.list.current || call == rt.GraphCall // see execCore.admitted
+	b.list.current = b.list.current || kind == batchGraph // see execCore.admitted
 	b.use(appended, object)
-	b.list.words = call.Append(b.list.words, args...)
+	b.list.words = appendCall(b.list.words)
 	b.finish(appended, o)
 	return nil
 }

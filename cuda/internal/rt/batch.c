@@ -20,28 +20,19 @@ CUresult rt_enqueue_launch(unsigned long long *w, CUstream stream)
 	return rt_cu.cuLaunchKernel(f, dims[0], dims[1], dims[2], dims[3], dims[4], dims[5], dims[6], stream, params, 0);
 }
 
-static CUresult one(unsigned what, unsigned long long *w, CUstream stream)
+static CUresult one(unsigned long long head, unsigned long long *w, CUstream stream)
 {
-	switch (what) {
+	switch ((unsigned)head) {
 	case RT_LAUNCH:
 		return rt_enqueue_launch(w, stream);
-	case RT_COPY: {
-		struct rt_copy c = {.stream = (uintptr_t)stream, .kind = w[0], .dst = w[1], .src = w[2], .size = w[3]};
+	case RT_CALL: { /* the function and, in the upper half, which argument is the stream; the arguments */
+		unsigned long long args[6] = {0};
 
-		if (c.kind == RT_PEER) {
-			c.dst_context = w[4];
-			c.src_context = w[5];
-		}
-		return rt_enqueue_copy(&c, (void *)(uintptr_t)(c.kind == RT_HTOD ? c.src : c.dst));
+		for (unsigned i = 0; i < 6 && i + 2 < head >> 32; i++)
+			args[i] = w[1 + i];
+		args[w[0] >> 32] = (uintptr_t)stream;
+		return rt_function((unsigned)w[0], args);
 	}
-	case RT_RECORD:
-		return rt_cu.cuEventRecord((CUevent)w[0], stream);
-	case RT_WAIT:
-		return rt_cu.cuStreamWaitEvent(stream, (CUevent)w[0], 0);
-	case RT_GRAPH:
-		return rt_cu.cuGraphLaunch((CUgraphExec)w[0], stream);
-	case RT_HOST:
-		return rt_enqueue_host(stream, w[0], (int)w[1]);
 	default: /* RT_NOTHING */
 		return 0;
 	}
@@ -62,7 +53,7 @@ unsigned long long rt_batch(uintptr_t context, uintptr_t stream, unsigned char *
 	if (r)
 		return r;
 	if (!(r = outside ? rt_check_capturing(s) : rt_legacy(s)))
-		for (; done < n && !(r = one((unsigned)w[0], w + 1, s)); done++)
+		for (; done < n && !(r = one(w[0], w + 1, s)); done++)
 			w += w[0] >> 32;
 	rt_end(&scope);
 	return done << 32 | r;

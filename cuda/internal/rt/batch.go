@@ -7,22 +7,17 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// A list holds calls for [Batch] without Go pointers: for each a word with its [Call] and
+// A list holds calls for [Batch] without Go pointers: for each a word with its kind and
 // its size in words, and its arguments but for the stream. Host addresses in it are memory
 // of C, or pinned.
 
-// Call is a call in a list.
-type Call uint32
+// listed is a kind of call in a list.
+type listed uint32
 
-// The calls in a list.
 const (
-	NoCall Call = iota
-	LaunchCall
-	CopyCall
-	RecordCall
-	WaitCall
-	GraphCall
-	HostCall
+	noCall listed = iota
+	launchCall
+	otherCall // a word with the function and, in the upper half, which argument is the stream; the arguments
 )
 
 // attributeWords is the size of a launch attribute.
@@ -30,12 +25,36 @@ const attributeWords = 9
 
 var _ = [1]struct{}{}[unsafe.Sizeof(driver.CUlaunchAttribute{})-8*attributeWords]
 
-func header(c Call, words int) uint64 { return uint64(words)<<32 | uint64(c) }
+func header(c listed, words int) uint64 { return uint64(words)<<32 | uint64(c) }
 
-// Append appends a call of up to two arguments: an event, an executable, or a token and a
-// mode.
-func (c Call) Append(list []uint64, args ...uint64) []uint64 {
-	return append(append(list, header(c, 1+len(args))), args...)
+// appendCall appends a call with args, of which the one at index is the stream.
+func appendCall(list []uint64, fn function, at int, args ...uint64) []uint64 {
+	return append(append(list, header(otherCall, 2+len(args)), two(uint32(fn), uint32(at))), args...)
+}
+
+// AppendNothing appends what no call is made for.
+func AppendNothing(list []uint64) []uint64 { return append(list, header(noCall, 1)) }
+
+// AppendRecord appends a record of an event.
+func AppendRecord(list []uint64, e driver.CUevent) []uint64 {
+	return appendCall(list, fnEventRecord, 1, uint64(e), 0)
+}
+
+// AppendWait appends a wait for an event.
+func AppendWait(list []uint64, e driver.CUevent) []uint64 {
+	return appendCall(list, fnStreamWaitEvent, 0, 0, uint64(e), 0)
+}
+
+// AppendGraph appends a launch of an executable.
+func AppendGraph(list []uint64, e driver.CUgraphExec) []uint64 {
+	return appendCall(list, fnGraphLaunch, 1, uint64(e), 0)
+}
+
+// AppendHost appends a host function: see [HostFunc].
+func AppendHost(list []uint64, token uintptr, mode int) []uint64 {
+	var args [6]uint64
+	fn, n := hostFunc(&args, token, mode)
+	return appendCall(list, fn, 0, args[:n]...)
 }
 
 // Append appends the launch of l.Function with l.Config and its attributes. args points to
@@ -49,7 +68,7 @@ func (l *Launch) Append(list []uint64, args *Arg) []uint64 {
 		list = append(list, unsafe.Slice((*uint64)(unsafe.Pointer(c.Attrs)), attributeWords*c.NumAttrs)...)
 	}
 	list = appendArgs(list, args, l.Args)
-	list[at] = header(LaunchCall, len(list)-at)
+	list[at] = header(launchCall, len(list)-at)
 	return list
 }
 
@@ -84,14 +103,13 @@ func (a *Arg) append(list []uint64) []uint64 {
 // Append appends the copy, memset or launch, without its contexts and waits. Host addresses are in
 // c.Dst and c.Src. host is the list of a launch, as for [Copy.Do].
 func (c *Copy) Append(list []uint64, host unsafe.Pointer) []uint64 {
-	switch c.Kind {
-	case Peer:
-		return CopyCall.Append(list, uint64(c.Kind), uint64(c.Dst), uint64(c.Src), c.Size, uint64(c.DstContext), uint64(c.SrcContext))
-	case FillLaunch:
+	if c.Kind == FillLaunch {
 		launch := (*uint64)(host)
 		return append(list, unsafe.Slice(launch, *launch>>32)...)
 	}
-	return CopyCall.Append(list, uint64(c.Kind), uint64(c.Dst), uint64(c.Src), c.Size)
+	var args [6]uint64
+	fn, n := c.arguments(&args)
+	return appendCall(list, fn, int(n-1), args[:n]...)
 }
 
 // Batch makes the first n calls of a list on a stream, until one fails. It returns the

@@ -48,14 +48,6 @@ func (w words) launchAlone(stream driver.CUstream) driver.CUresult {
 	return code(driver.CuLaunchKernelEx(&c, driver.CUfunction(*w.first), &params[0], nil))
 }
 
-func (w words) copy(stream driver.CUstream) Copy {
-	c := Copy{Stream: stream, Kind: CopyKind(*w.at(0)), Dst: driver.CUdeviceptr(*w.at(1)), Src: driver.CUdeviceptr(*w.at(2)), Size: *w.at(3)}
-	if c.Kind == Peer {
-		c.DstContext, c.SrcContext = driver.CUcontext(*w.at(4)), driver.CUcontext(*w.at(5))
-	}
-	return c
-}
-
 // launch makes args those of a launch without attributes, and returns its function and their number.
 // params has room for one more than the kernel's arguments.
 func (w words) launch(args *callArgs, params []unsafe.Pointer, stream driver.CUstream) (fn uintptr, n int) {
@@ -65,8 +57,8 @@ func (w words) launch(args *callArgs, params []unsafe.Pointer, stream driver.CUs
 	for i, n := range d[:7] {
 		args.words[1+i] = uint64(n)
 	}
-	args.words[8], args.params = uint64(stream), unseen(unsafe.Pointer(&params[0]))
-	return cu.launchKernel, 11
+	args.words[8], args.pointer = uint64(stream), unseen(unsafe.Pointer(&params[0]))
+	return cu[fnLaunchKernel], 11
 }
 
 // A chunk is calls of a list that enter C once.
@@ -84,27 +76,20 @@ func (k *chunk) add(w words, stream driver.CUstream) bool {
 		return false
 	}
 	var fn uintptr
-	n, args, call := 2, &k.args[k.n], Call(uint32(*w.first))
+	n, size, args, call := 0, int(w.size()), &k.args[k.n], listed(uint32(*w.first))
 	switch w = w.from(1); call {
-	case LaunchCall:
+	case launchCall:
 		params, count := k.params[k.used:], int(*w.at(4)>>32)
 		if *w.at(5) > 0 || count >= len(params) {
 			return false
 		}
 		k.used += count + 1
 		fn, n = w.launch(args, params, stream)
-	case CopyCall:
-		c := w.copy(stream)
-		fn, n = c.onDevice(&args.words)
-	case RecordCall:
-		fn, args.words[0], args.words[1] = cu.eventRecord, *w.first, uint64(stream)
-	case WaitCall:
-		fn, n, args.words = cu.streamWaitEvent, 3, [9]uint64{uint64(stream), *w.first}
-	case GraphCall:
-		fn, args.words[0], args.words[1] = cu.graphLaunch, *w.first, uint64(stream)
-	case HostCall:
-		fn, n = hostCall(&args.words, stream, uintptr(*w.first), int(int32(*w.at(1))))
-	default: // NoCall
+	case otherCall:
+		fn = cu[uint32(*w.first)]
+		n = copy(args.words[:6], unsafe.Slice(w.at(1), size-2))
+		args.words[*w.first>>32] = uint64(stream)
+	default: // noCall
 		return false
 	}
 	k.steps[k.n].set(fn, unsafe.Pointer(args), n)
@@ -116,7 +101,9 @@ func (k *chunk) add(w words, stream driver.CUstream) bool {
 func run(context driver.CUcontext, stream driver.CUstream, first *uint64, n int, outside bool) uint64 {
 	var l list
 	l.in(context, true)
-	l.admits(stream, outside)
+	if outside || stream <= 1 {
+		l.notCapturing(stream)
+	}
 	var s Scope
 	if r := s.begin(&l); r != 0 {
 		return uint64(r)
@@ -136,7 +123,7 @@ func run(context driver.CUcontext, stream driver.CUstream, first *uint64, n int,
 			r, done = driver.CUresult(code), done+made
 			continue
 		}
-		if Call(uint32(*w.at(at))) == LaunchCall { // else NoCall
+		if listed(uint32(*w.at(at))) == launchCall { // else noCall
 			if r = w.from(at + 1).launchAlone(stream); r != 0 {
 				break
 			}

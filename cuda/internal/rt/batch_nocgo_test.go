@@ -39,9 +39,9 @@ func TestListEnd(t *testing.T) {
 	}
 	runtime.GC()
 	doubles(t, map[*uintptr]string{
-		&cu.exchangeMode:  "abs",
-		&cu.eventRecord:   "usleep",
-		&cu.setKernelNode: "usleep",
+		&cu[fnExchangeMode]:  "abs",
+		&cu[fnEventRecord]:   "usleep",
+		&cu[fnSetKernelNode]: "usleep",
 	})
 	list := lists[len(lists)/2]
 	for _, c := range []struct {
@@ -49,8 +49,8 @@ func TestListEnd(t *testing.T) {
 		make func() (driver.CUresult, int)
 	}{
 		{"batch", func() (driver.CUresult, int) {
-			list[0] = header(RecordCall, words-2)
-			list[words-2], list[words-1] = header(RecordCall, 2), uint64(sleep.Microseconds())
+			list[0], list[1] = header(otherCall, words-3), two(uint32(fnEventRecord), 1)
+			list[words-3], list[words-2], list[words-1] = header(otherCall, 3), two(uint32(fnEventRecord), 6), uint64(sleep.Microseconds())
 			return Batch(0, 2, list, 2, false)
 		}},
 		{"nodes", func() (driver.CUresult, int) {

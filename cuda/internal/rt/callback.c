@@ -40,35 +40,8 @@ uintptr_t rt_host_function(void)
 	return (uintptr_t)host_func;
 }
 
-CUresult rt_enqueue_host(CUstream stream, uintptr_t token, int mode)
+/* rt_status_function returns the function for stream callbacks. */
+uintptr_t rt_status_function(void)
 {
-	if (mode < 0)
-		return rt_cu.cuLaunchHostFunc(stream, (CUhostFn)host_func, (void *)token);
-	return rt_cu.cuLaunchHostFunc_v2(stream, (CUhostFn)host_func, (void *)token, mode);
-}
-
-CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	if (!(r = rt_legacy((CUstream)stream)))
-		r = rt_enqueue_host((CUstream)stream, token, mode);
-	rt_end(&s);
-	return r;
-}
-
-CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)))
-		r = rt_cu.cuStreamAddCallback((CUstream)stream, (CUstreamCallback)status_func, (void *)token, 0);
-	rt_end(&s);
-	return r;
+	return (uintptr_t)status_func;
 }

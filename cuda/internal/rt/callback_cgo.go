@@ -31,22 +31,11 @@ func cudabindStatus(token C.uintptr_t, code C.uint) {
 	OnStatus(uintptr(token), driver.CUresult(code))
 }
 
-// HostFunc is cuLaunchHostFunc, or cuLaunchHostFunc_v2 if mode is 0 or more, which
-// requires that the driver has it. The driver's thread will call OnHostFunc with the
-// token.
-func HostFunc(context driver.CUcontext, stream driver.CUstream, token uintptr, mode int) driver.CUresult {
-	return driver.CUresult(C.rt_host_func(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(token), C.int(mode)))
-}
-
 // HostFunction returns the address of the C function for host nodes of graphs, whose
 // argument is a token.
 func HostFunction() uintptr { return uintptr(C.rt_host_function()) }
 
-// AddCallback is cuStreamAddCallback, unless the stream is capturing. The driver's thread
-// will call OnStatus with the token.
-func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr) driver.CUresult {
-	return driver.CUresult(C.rt_add_callback(C.uintptr_t(context), C.uintptr_t(stream), C.uintptr_t(token)))
-}
+func statusFunction() uintptr { return uintptr(C.rt_status_function()) }
 
 // InCallback returns whether this goroutine must not wait: it runs on the driver's thread,
 // in OnHostFunc or OnStatus, or its thread has entered the mode [Foreign].

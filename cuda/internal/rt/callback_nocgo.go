@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -77,35 +76,3 @@ var (
 // HostFunction returns the address of the C function for host nodes of graphs, whose
 // argument is a token.
 func HostFunction() uintptr { return hostFunction() }
-
-// hostCall returns the function that enqueues a host function, and the number of its
-// arguments, which it sets. A negative mode selects cuLaunchHostFunc, which has no modes.
-func hostCall(words *[9]uint64, stream driver.CUstream, token uintptr, mode int) (fn uintptr, n int) {
-	*words = [9]uint64{uint64(stream), uint64(hostFunction()), uint64(token), uint64(uint32(mode))}
-	if mode < 0 {
-		return cu.launchHostFunc, 3
-	}
-	return cu.launchHostFuncMode, 4
-}
-
-// HostFunc is cuLaunchHostFunc, or cuLaunchHostFunc_v2 if mode is 0 or more, which
-// requires that the driver has it. The driver's thread will call OnHostFunc with the
-// token.
-func HostFunc(context driver.CUcontext, stream driver.CUstream, token uintptr, mode int) driver.CUresult {
-	var l list
-	l.in(context, true)
-	l.notLegacy(stream)
-	fn, n := hostCall(&l.call.words, stream, token, mode)
-	l.next().set(fn, unsafe.Pointer(&l.call), n)
-	return l.do()
-}
-
-// AddCallback is cuStreamAddCallback, unless the stream is capturing. The driver's thread
-// will call OnStatus with the token.
-func AddCallback(context driver.CUcontext, stream driver.CUstream, token uintptr) driver.CUresult {
-	var l list
-	l.in(context, true)
-	l.notCapturing(stream)
-	l.add(cu.addCallback, uint64(stream), uint64(statusFunction()), uint64(token), 0)
-	return l.do()
-}

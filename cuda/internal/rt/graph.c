@@ -4,70 +4,6 @@
 
 #include "rt_internal.h"
 
-CUresult rt_create_graph(uintptr_t context, unsigned long long id, unsigned char *graph)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, context, context, id);
-
-	if (r)
-		return r;
-	r = rt_cu.cuGraphCreate((CUgraph *)graph, 0);
-	rt_end(&s);
-	return r;
-}
-
-CUresult rt_destroy_graph(uintptr_t context, unsigned long long id, uintptr_t graph)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, context, context, id);
-
-	if (r)
-		return r;
-	r = rt_cu.cuGraphDestroy((CUgraph)graph);
-	rt_end(&s);
-	return r;
-}
-
-/* rt_begin_capture begins a capture on a stream, unless it is capturing. */
-CUresult rt_begin_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned mode)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, context, context, id);
-
-	if (r)
-		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)))
-		r = rt_cu.cuStreamBeginCapture_v2((CUstream)stream, mode);
-	rt_end(&s);
-	return r;
-}
-
-/* rt_end_capture ends a capture also if its context cannot be made current. */
-CUresult rt_end_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned char *graph)
-{
-	struct rt_scope s;
-	CUresult begun = rt_begin_home(&s, context, context, id), r;
-
-	if (begun == RT_RESET)
-		return begun;
-	r = rt_cu.cuStreamEndCapture((CUstream)stream, (CUgraph *)graph);
-	if (!begun)
-		rt_end(&s);
-	return r;
-}
-
-CUresult rt_destroy_exec(uintptr_t context, unsigned long long id, uintptr_t exec)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, context, context, id);
-
-	if (r)
-		return r;
-	r = rt_cu.cuGraphExecDestroy((CUgraphExec)exec);
-	rt_end(&s);
-	return r;
-}
-
 /* count_nodes counts the nodes of a graph, and those of some types. */
 static CUresult count_nodes(struct rt_instantiation *i)
 {
@@ -109,7 +45,7 @@ CUresult rt_instantiate(unsigned char *instantiation)
 	struct rt_instantiation *i = (struct rt_instantiation *)instantiation;
 	struct instantiate_params p = {.flags = i->flags};
 	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, i->context, i->home, i->id);
+	CUresult r = rt_begin_home(&s, i->context, i->home, i->id, 1);
 
 	if (r)
 		return r;
@@ -122,19 +58,6 @@ CUresult rt_instantiate(unsigned char *instantiation)
 		i->failed = p.failed;
 		i->result = p.result;
 	}
-	rt_end(&s);
-	return r;
-}
-
-CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)))
-		r = (upload ? rt_cu.cuGraphUpload : rt_cu.cuGraphLaunch)((CUgraphExec)exec, (CUstream)stream);
 	rt_end(&s);
 	return r;
 }

@@ -50,10 +50,10 @@ func (l *Launch) Do(args *Arg) driver.CUresult {
 	var with launchExArgs
 	if l.Config.NumAttrs > 0 {
 		with.set(l.Function, &l.Config, params)
-		calls.next().set(cu.launchKernelEx, unsafe.Pointer(&with), 4)
+		calls.next().set(cu[fnLaunchKernelEx], unsafe.Pointer(&with), 4)
 	} else {
 		calls.call.launch(l.Function, &l.Config, params)
-		calls.next().set(cu.launchKernel, unsafe.Pointer(&calls.call), 11)
+		calls.next().set(cu[fnLaunchKernel], unsafe.Pointer(&calls.call), 11)
 	}
 	r := calls.do()
 	runtime.KeepAlive(&with)
@@ -68,7 +68,7 @@ func (l *Launch) Do(args *Arg) driver.CUresult {
 func (a *callArgs) launch(f driver.CUfunction, c *driver.CUlaunchConfig, params []unsafe.Pointer) {
 	a.words = [9]uint64{uint64(f), uint64(c.GridDimX), uint64(c.GridDimY), uint64(c.GridDimZ),
 		uint64(c.BlockDimX), uint64(c.BlockDimY), uint64(c.BlockDimZ), uint64(c.SharedMemBytes), uint64(c.HStream)}
-	a.params = unseen(unsafe.Pointer(&params[0]))
+	a.pointer = unseen(unsafe.Pointer(&params[0]))
 }
 
 // launchExArgs are the arguments of cuLaunchKernelEx.

@@ -12,11 +12,8 @@ import (
 // stack: its pointers into itself are hidden from the compiler, and move along.
 type list struct {
 	n     int
-	steps [13]step
+	steps [14]step
 
-	context    uint64 // to make current
-	before     uint64 // the current one before
-	mode       uint64 // the thread's capture mode before, or RELAXED, which need not be restored
 	getCurrent *uint64
 	exchange   *uint64
 
@@ -24,27 +21,34 @@ type list struct {
 		context uint64
 		now     *uint64
 	}
-	id uint64 // that the context has now
-
 	asked struct {
+		event  uint64 // to record on the stream
 		stream uint64
 		status *uint64
 	}
-	status uint64
-	ask    int // the step that asks for the status
+	ask    int     // the step that asks for the status
+	result *uint64 // the first argument of a call that creates something, before the others in call
+	call   callArgs
 
-	stream  uint64 // to wait for
+	// These are also readable after all arguments.
+
+	context uint64 // to make current
+	before  uint64 // the current one before
+	mode    uint64 // the thread's capture mode before, or RELAXED, which need not be restored
+	id      uint64 // that the context has now
+	status  uint64
 	created uint64
-	result  *uint64 // the first argument of a call that creates something, before the others in call
-	call    callArgs
-	_       [8]uint64 // readable after all arguments
 }
 
-// callArgs are the arguments of a call. Those of cuLaunchKernel need all.
+// A list must not be larger: Go takes longer to make it zero then.
+var _ [1024 - unsafe.Sizeof(list{})]byte
+
+// callArgs are the arguments of a call. Those of cuLaunchKernel are 11. Those of a copy from the host
+// begin with the last word, and those of one to the host with the pointer.
 type callArgs struct {
-	words  [9]uint64
-	params unsafe.Pointer
-	extra  uint64
+	words   [9]uint64
+	pointer unsafe.Pointer
+	rest    [3]uint64
 }
 
 // unseen returns p, hidden from the compiler's escape analysis. In between it is a number, which
@@ -86,28 +90,22 @@ func (l *list) in(context driver.CUcontext, relaxed bool) {
 	if context != 0 {
 		l.context, l.before = uint64(context), uint64(context)
 		l.getCurrent = (*uint64)(unseen(unsafe.Pointer(&l.before)))
-		l.next().set(cu.ctxGetCurrent, unsafe.Pointer(&l.getCurrent), 1)
-		l.next().set(cu.ctxSetCurrent, unsafe.Pointer(&l.context), 1).unless(&l.before, l.context)
+		l.next().set(cu[fnCtxGetCurrent], unsafe.Pointer(&l.getCurrent), 1)
+		l.next().set(cu[fnCtxSetCurrent], unsafe.Pointer(&l.context), 1).unless(&l.before, l.context)
 	}
 	if relaxed {
 		l.exchange = (*uint64)(unseen(unsafe.Pointer(&l.mode)))
-		l.next().set(cu.exchangeMode, unsafe.Pointer(&l.exchange), 1).flags = anyResult
+		l.next().set(cu[fnExchangeMode], unsafe.Pointer(&l.exchange), 1).flags = anyResult
 	}
-}
-
-// inHome is in, in RELAXED mode, if h.Context still has the ID.
-func (l *list) inHome(h Home, context driver.CUcontext) {
-	l.at(h)
-	l.in(context, true)
 }
 
 // at ends the list with CodeReset if h.Context no longer has the ID. An ID of 0 is not
 // compared.
 func (l *list) at(h Home) {
-	if h.ID != 0 && cu.ctxGetID != 0 {
+	if h.ID != 0 && cu[fnCtxGetID] != 0 {
 		l.home.context, l.id = uint64(h.Context), h.ID
 		l.home.now = (*uint64)(unseen(unsafe.Pointer(&l.id)))
-		s := l.next().set(cu.ctxGetID, unsafe.Pointer(&l.home), 2)
+		s := l.next().set(cu[fnCtxGetID], unsafe.Pointer(&l.home), 2)
 		s.flags = anyResult // the call itself returns any other error than these
 		l.test(&l.id, h.ID, 0)
 		l.test(&s.result, uint64(driver.CUDA_ERROR_INVALID_CONTEXT), unlessEqual)
@@ -125,7 +123,7 @@ func (l *list) test(word *uint64, value, flags uint64) {
 func (l *list) askCapturing(stream driver.CUstream) *step {
 	l.asked.stream, l.asked.status = uint64(stream), (*uint64)(unseen(unsafe.Pointer(&l.status)))
 	l.ask = l.n
-	return l.next().set(cu.isCapturing, unsafe.Pointer(&l.asked), 2)
+	return l.next().set(cu[fnIsCapturing], unsafe.Pointer(&l.asked.stream), 2)
 }
 
 // capturing tells whether the stream was capturing.
@@ -147,37 +145,16 @@ func (l *list) notLegacy(stream driver.CUstream) {
 	}
 }
 
-// admits is notCapturing for work outside of captures, else notLegacy.
-func (l *list) admits(stream driver.CUstream, outside bool) {
-	if outside {
-		l.notCapturing(stream)
-	} else {
-		l.notLegacy(stream)
-	}
-}
-
-// add adds the call of a function with up to 9 words.
-func (l *list) add(fn uintptr, words ...uint64) *step {
-	copy(l.call.words[:], words)
-	return l.next().set(fn, unsafe.Pointer(&l.call), len(words))
-}
-
-// create is add for a function whose first argument, before these words, points to created.
-func (l *list) create(fn uintptr, words ...uint64) {
-	l.result = (*uint64)(unseen(unsafe.Pointer(&l.created)))
-	l.add(fn, words...).set(fn, unsafe.Pointer(&l.result), 1+len(words))
-}
-
 // do makes the calls, and restores the thread's context and mode.
 func (l *list) do() driver.CUresult {
 	if InCallback() {
 		return CodeCallback
 	}
 	if l.exchange != nil {
-		l.next().set(cu.exchangeMode, unsafe.Pointer(&l.exchange), 1).unless(&l.mode, uint64(unchanged)).flags = evenAfterEnd
+		l.next().set(cu[fnExchangeMode], unsafe.Pointer(&l.exchange), 1).unless(&l.mode, uint64(unchanged)).flags = evenAfterEnd
 	}
 	if l.context != 0 {
-		l.next().set(cu.ctxSetCurrent, unsafe.Pointer(&l.before), 1).unless(&l.before, l.context).flags = evenAfterEnd
+		l.next().set(cu[fnCtxSetCurrent], unsafe.Pointer(&l.before), 1).unless(&l.before, l.context).flags = evenAfterEnd
 	}
 	return l.make()
 }

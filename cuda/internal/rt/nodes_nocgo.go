@@ -30,13 +30,13 @@ func (s *step) nodeCall(a *nodeArgs, c NodeCall, of uintptr, node *driver.CUgrap
 	case AddNode:
 		a.node, a.graph = unseen(unsafe.Pointer(node)), of
 		a.deps, a.ndeps, a.added = unseen(unsafe.Pointer(deps)), uint64(ndeps), params
-		s.set(cu.addKernelNode, unsafe.Pointer(&a.node), 5)
+		s.set(cu[fnAddKernelNode], unsafe.Pointer(&a.node), 5)
 	case SetNode:
 		a.target, a.params = *node, params
-		s.set(cu.setKernelNode, unsafe.Pointer(&a.target), 2)
+		s.set(cu[fnSetKernelNode], unsafe.Pointer(&a.target), 2)
 	default:
 		a.exec, a.target, a.params = of, *node, params
-		s.set(cu.setExecKernelNode, unsafe.Pointer(&a.exec), 3)
+		s.set(cu[fnSetExecKernelNode], unsafe.Pointer(&a.exec), 3)
 	}
 }
 

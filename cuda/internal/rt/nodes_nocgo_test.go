@@ -43,8 +43,8 @@ func TestKernelNodesArguments(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	library, err := purego.Dlopen(file, purego.RTLD_NOW)
 	require.NoError(t, err)
-	doubles(t, map[*uintptr]string{&cu.exchangeMode: "abs"})
-	cu.setKernelNode, err = purego.Dlsym(library, "add")
+	doubles(t, map[*uintptr]string{&cu[fnExchangeMode]: "abs"})
+	cu[fnSetKernelNode], err = purego.Dlsym(library, "add")
 	require.NoError(t, err)
 
 	for _, c := range []struct {

@@ -57,6 +57,13 @@ static long interval(const struct rt_entry *e, long t)
 	return wait < SOONEST ? SOONEST : wait;
 }
 
+static CUresult query(const struct rt_entry *e)
+{
+	struct rt_call c = {e->context, e->home, e->id, .fn = RT_FN(cuEventQuery), .flags = RT_RELAX, .args = {e->event}};
+
+	return rt_call((unsigned char *)&c);
+}
+
 /* pass queries the events that are due, and sets next to the time when one is due again. */
 static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 {
@@ -71,7 +78,7 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 		}
 		if (!e->since)
 			e->since = t;
-		e->result = rt_home_query(e->context, e->home, e->id, e->event);
+		e->result = query(e);
 		if (e->result != 600) {
 			done++;
 			continue;

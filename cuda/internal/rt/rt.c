@@ -6,29 +6,20 @@
 
 #include "rt_internal.h"
 
-struct rt_cu rt_cu;
+enum { NOT_READY = 600 };
 
-/* rt_bind finds the functions in the loaded driver, and returns the name of one that is missing. */
-const char *rt_bind(const char *file)
+union rt_cu rt_cu;
+
+/* rt_library returns a handle of the loaded driver, or 0. */
+uintptr_t rt_library(const char *file)
 {
-	void *lib = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+	return (uintptr_t)dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+}
 
-	if (!lib)
-		return file;
-#define FIND(name) \
-	if (!(*(void **)&rt_cu.name = dlsym(lib, #name))) \
-		return #name;
-	EVERY(FIND)
-	*(void **)&rt_cu.cuCtxGetId = dlsym(lib, "cuCtxGetId");
-	*(void **)&rt_cu.cuGraphInstantiateWithParams = dlsym(lib, "cuGraphInstantiateWithParams");
-	*(void **)&rt_cu.cuLaunchHostFunc_v2 = dlsym(lib, "cuLaunchHostFunc_v2");
-#define FIND_EITHER(name) \
-	if (!(*(void **)&rt_cu.name##_v2 = dlsym(lib, #name "_v2")) && !(*(void **)&rt_cu.name##_v2 = dlsym(lib, #name))) \
-		return #name;
-	FIND_EITHER(cuGraphAddKernelNode)
-	FIND_EITHER(cuGraphKernelNodeSetParams)
-	FIND_EITHER(cuGraphExecKernelNodeSetParams)
-	return 0;
+/* rt_find makes a function the library's with this name, and returns whether there is one. */
+unsigned rt_find(unsigned function, uintptr_t library, const char *name)
+{
+	return (rt_cu.address[function] = (uintptr_t)dlsym((void *)library, name)) != 0;
 }
 
 /* If context is 0, the call needs none. */
@@ -73,11 +64,11 @@ static CUresult check_home(uintptr_t context, unsigned long long id)
 	return now != id || r == 201 || r == 709 ? RT_RESET : 0; /* the call itself returns any other error */
 }
 
-CUresult rt_begin_home(struct rt_scope *s, uintptr_t context, uintptr_t home, unsigned long long id)
+CUresult rt_begin_home(struct rt_scope *s, uintptr_t context, uintptr_t home, unsigned long long id, unsigned relaxed)
 {
 	CUresult r = check_home(home, id);
 
-	return r ? r : rt_begin(s, context, 1);
+	return r ? r : rt_begin(s, context, relaxed);
 }
 
 CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, unsigned char *scope)
@@ -100,24 +91,6 @@ void rt_leave(unsigned char *scope)
 	rt_end(s);
 }
 
-CUresult rt_check_home(uintptr_t home, unsigned long long id)
-{
-	return rt_called_back ? RT_IN_CALLBACK : check_home(home, id);
-}
-
-/* rt_create_stream creates a stream if the context still has the id. */
-CUresult rt_create_stream(uintptr_t context, unsigned long long id, unsigned char *stream, unsigned flags, int priority)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, context, context, id);
-
-	if (r)
-		return r;
-	r = rt_cu.cuStreamCreateWithPriority((CUstream *)stream, flags, priority);
-	rt_end(&s);
-	return r;
-}
-
 CUresult rt_check_capturing(CUstream stream)
 {
 	CUstreamCaptureStatus status = 0;
@@ -133,139 +106,12 @@ CUresult rt_legacy(CUstream stream)
 	return (uintptr_t)stream > 1 ? 0 : rt_check_capturing(stream);
 }
 
-/* rt_capturing returns whether work enqueued on the stream now would be captured. */
-unsigned rt_capturing(uintptr_t context, uintptr_t stream)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 0);
-
-	if (!r) {
-		r = rt_check_capturing((CUstream)stream);
-		rt_end(&s);
-	}
-	return r == RT_CAPTURING;
-}
-
 long rt_now(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000L + t.tv_nsec;
-}
-
-/* SPIN queries until the work has completed, for at most spin nanoseconds. */
-#define SPIN(r, query, spin) do { \
-	long end_ = (spin) ? rt_now() + (spin) : 0; \
-	do \
-		r = query; \
-	while (r == 600 && (spin) && rt_now() < end_); \
-} while (0)
-
-static CUresult query_stream(CUstream stream)
-{
-	CUresult r = rt_check_capturing(stream);
-
-	return r ? r : rt_cu.cuStreamQuery(stream);
-}
-
-CUresult rt_query(uintptr_t context, uintptr_t stream, long spin)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	SPIN(r, query_stream((CUstream)stream), spin);
-	rt_end(&s);
-	return r;
-}
-
-/* rt_mark records the event after the stream's current work, if there is any. */
-CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	if ((r = query_stream((CUstream)stream)) == 600 && !(r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream)))
-		r = 600;
-	rt_end(&s);
-	return r;
-}
-
-CUresult rt_home_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event)
-{
-	CUresult r = check_home(home, id);
-
-	return r ? r : rt_mark(context, stream, event);
-}
-
-CUresult rt_home_query(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event)
-{
-	CUresult r = check_home(home, id);
-
-	return r ? r : rt_event_query(context, event, 0);
-}
-
-CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 1);
-
-	if (r)
-		return r;
-	SPIN(r, rt_cu.cuEventQuery((CUevent)event), spin);
-	rt_end(&s);
-	return r;
-}
-
-/* rt_record records an event, unless the stream is capturing. */
-CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 0);
-
-	if (r)
-		return r;
-	if (!(r = rt_check_capturing((CUstream)stream)))
-		r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream);
-	rt_end(&s);
-	return r;
-}
-
-/* rt_record_with also records an event on a capturing stream, and then returns RT_CAPTURED. */
-CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags)
-{
-	struct rt_scope s;
-	CUresult captured, r = rt_begin(&s, context, 0);
-
-	if (r)
-		return r;
-	captured = rt_check_capturing((CUstream)stream);
-	if (captured && (uintptr_t)stream <= 1)
-		r = captured;
-	else if (flags)
-		r = rt_cu.cuEventRecordWithFlags((CUevent)event, (CUstream)stream, flags);
-	else
-		r = rt_cu.cuEventRecord((CUevent)event, (CUstream)stream);
-	rt_end(&s);
-	return r || captured != RT_CAPTURING ? r : RT_CAPTURED;
-}
-
-/* rt_wait_event returns RT_CAPTURING if the stream is capturing and the event was recorded outside of captures. */
-CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags, unsigned outside)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin(&s, context, 0);
-
-	if (r)
-		return r;
-	if (!(r = outside ? rt_check_capturing((CUstream)stream) : rt_legacy((CUstream)stream)))
-		r = rt_cu.cuStreamWaitEvent((CUstream)stream, (CUevent)event, flags);
-	rt_end(&s);
-	return r;
 }
 
 void rt_fill(void **params, struct rt_arg *a, unsigned n)
@@ -298,116 +144,88 @@ CUresult rt_launch(unsigned char *launch, unsigned char *args)
 	return r;
 }
 
-CUresult rt_enqueue_copy(struct rt_copy *c, void *host)
+/* rt_function ignores the arguments that the function does not have: C's conventions of calls on amd64 and arm64 allow them. */
+CUresult rt_function(unsigned fn, const unsigned long long *a)
+{
+	typedef CUresult (*any)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+
+	return ((any)rt_cu.address[fn])(a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* make makes the call itself. */
+static CUresult make(struct rt_call *c)
+{
+	if (c->host) {
+		if (c->fn == RT_FN(cuLaunchKernel))
+			return rt_enqueue_launch((unsigned long long *)c->host + 1, (CUstream)c->stream);
+		c->args[c->at] = (uintptr_t)c->host;
+	}
+	if (c->flags & RT_CREATES)
+		c->args[0] = (uintptr_t)&c->created;
+	return rt_function(c->fn, c->args);
+}
+
+/* check returns an error if the call must not be made. */
+static CUresult check(struct rt_call *c, CUresult *captured)
 {
 	CUstream stream = (CUstream)c->stream;
 
-	switch (c->kind) {
-	case RT_HTOD:
-		return rt_cu.cuMemcpyHtoDAsync_v2(c->dst, host, c->size, stream);
-	case RT_DTOH:
-		return rt_cu.cuMemcpyDtoHAsync_v2(host, c->src, c->size, stream);
-	case RT_DTOD:
-		return rt_cu.cuMemcpyDtoDAsync_v2(c->dst, c->src, c->size, stream);
-	case RT_PEER:
-		return rt_cu.cuMemcpyPeerAsync(c->dst, (CUcontext)c->dst_context, c->src, (CUcontext)c->src_context, c->size, stream);
-	case RT_HTOH: /* both ends are pinned, so that they have addresses of the device */
-		return rt_cu.cuMemcpyAsync(c->dst, c->src, c->size, stream);
-	case RT_SET8:
-		return rt_cu.cuMemsetD8Async(c->dst, c->src, c->size, stream);
-	case RT_SET16:
-		return rt_cu.cuMemsetD16Async(c->dst, c->src, c->size, stream);
-	case RT_SET32:
-		return rt_cu.cuMemsetD32Async(c->dst, c->src, c->size, stream);
-	default: /* RT_FILL_LAUNCH */
-		return rt_enqueue_launch((unsigned long long *)host + 1, stream);
-	}
+	if (c->check == RT_NOT_CAPTURING)
+		return rt_check_capturing(stream);
+	if (c->check == RT_TELL && c->stream > 1)
+		*captured = rt_check_capturing(stream); /* the call itself returns another error */
+	return c->check == RT_UNCHECKED ? 0 : rt_legacy(stream);
 }
 
-/* rt_copy enqueues a copy, a memset or a launch, and waits for the stream if c->wait is set, unless it refuses the copy. */
-CUresult rt_copy(unsigned char *what, unsigned char *host)
+/* again makes the check and the call again until the work has completed, for at most spin nanoseconds. */
+static CUresult again(struct rt_call *c)
 {
-	struct rt_copy *c = (struct rt_copy *)what;
-	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, c->context, c->home, c->id);
+	CUresult captured, r;
 
-	if (r)
-		return r;
-	if ((r = rt_legacy((CUstream)c->stream))) { /* a wait would invalidate captures, too */
-		rt_end(&s);
-		return r;
-	}
-	r = rt_enqueue_copy(c, host);
-	if (c->wait) {
-		/* Even after an error: a part of the copy may be in flight. */
-		CUresult w = rt_cu.cuStreamSynchronize((CUstream)c->stream);
-		if (w)
-			rt_cu.cuStreamSynchronize((CUstream)c->stream); /* the memory must not be freed during the copy */
+	for (long end = rt_now() + c->spin; !(r = check(c, &captured)) && (r = make(c)) == NOT_READY && rt_now() < end;)
+		;
+	return r;
+}
+
+/* finish does what follows the call that has returned r. */
+static CUresult finish(struct rt_call *c, CUresult r)
+{
+	CUstream stream = (CUstream)c->stream;
+	CUresult w;
+
+	if (r == NOT_READY && c->flags & RT_MARKS && !(r = rt_cu.cuEventRecord((CUevent)c->event, stream)))
+		r = NOT_READY;
+	if (c->flags & RT_WAITS) {
+		if ((w = rt_cu.cuStreamSynchronize(stream)))
+			rt_cu.cuStreamSynchronize(stream); /* the memory must not be freed during the copy */
 		r = r ? r : w;
 	}
-	rt_end(&s);
+	if (c->flags & RT_SETTLES && !r) {
+		if ((r = rt_cu.cuStreamQuery(stream)) == NOT_READY)
+			r = rt_cu.cuStreamSynchronize(stream);
+		if (r)
+			rt_cu.cuMemFreeAsync(c->created, stream);
+	}
 	return r;
 }
 
-static CUresult allocate(struct rt_alloc *a)
+CUresult rt_call(unsigned char *call)
 {
-	CUdeviceptr *address = (CUdeviceptr *)&a->address;
-	CUstream stream = (CUstream)a->stream;
-	CUresult r = a->pool ? rt_cu.cuMemAllocFromPoolAsync(address, a->size, (CUmemoryPool)a->pool, stream) :
-		rt_cu.cuMemAllocAsync(address, a->size, stream);
-
-	if (r || !a->complete)
-		return r;
-	if ((r = rt_cu.cuStreamQuery(stream)) == 600)
-		r = rt_cu.cuStreamSynchronize(stream);
-	if (r)
-		rt_cu.cuMemFreeAsync(*address, stream);
-	return r;
-}
-
-CUresult rt_alloc(unsigned char *alloc)
-{
-	struct rt_alloc *a = (struct rt_alloc *)alloc;
+	struct rt_call *c = (struct rt_call *)call;
 	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, a->context, a->home, a->id);
+	CUresult captured = 0, r;
 
-	if (r)
+	if (rt_called_back)
+		return RT_IN_CALLBACK;
+	if ((r = rt_begin_home(&s, c->context, c->home, c->id, c->flags & RT_RELAX)))
 		return r;
-	if (a->captured || a->complete || !(r = rt_check_capturing((CUstream)a->stream)))
-		r = allocate(a);
+	if (!(r = check(c, &captured)) && c->fn) {
+		r = make(c);
+		if (r == NOT_READY && c->spin)
+			r = again(c);
+		if (c->flags & (RT_WAITS | RT_SETTLES | RT_MARKS))
+			r = finish(c, r);
+	}
 	rt_end(&s);
-	return r;
-}
-
-/* rt_free_async frees memory if its context still has the id and the stream, which perhaps captures, does not. */
-CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream, unsigned captures)
-{
-	struct rt_scope s;
-	CUresult r = rt_begin_home(&s, context, home, id);
-
-	if (r)
-		return r;
-	if (!captures || !(r = rt_check_capturing((CUstream)stream)))
-		r = rt_cu.cuMemFreeAsync(address, (CUstream)stream);
-	rt_end(&s);
-	return r;
-}
-
-/* rt_import_memory needs a current context. The driver takes the file descriptor as a pointer. */
-CUresult rt_import_memory(unsigned char *memory, uintptr_t fd)
-{
-	enum { POSIX_FILE = 1 };
-
-	return rt_cu.cuMemImportFromShareableHandle((CUmemGenericAllocationHandle *)memory, (void *)fd, POSIX_FILE);
-}
-
-/*
- * rt_import_pool imports a memory pool by its file descriptor, which the driver
- * takes as a pointer. In Go, such a small number must not be a pointer.
- */
-CUresult rt_import_pool(unsigned char *pool, uintptr_t fd)
-{
-	const CUmemAllocationHandleType file_descriptor = 1;
-
-	return rt_cu.cuMemPoolImportFromShareableHandle((CUmemoryPool *)pool, (void *)fd, file_descriptor, 0);
+	return r || captured != RT_CAPTURING ? r : RT_CAPTURED;
 }

@@ -190,8 +190,6 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(Arg{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(Launch{})-80]
 	_ = [1]struct{}{}[unsafe.Sizeof(KernelNode{})-80]
-	_ = [1]struct{}{}[unsafe.Sizeof(Copy{})-80]
-	_ = [1]struct{}{}[unsafe.Sizeof(Alloc{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(Instantiation{})-72]
 	_ = [1]struct{}{}[unsafe.Sizeof(Entry{})-64]
 	_ = [1]struct{}{}[unsafe.Sizeof(Alarm{})-8]

@@ -7,7 +7,7 @@
 #define RT_CAPTURING 100000u
 /* The context was reset: nothing was done. */
 #define RT_RESET 100001u
-/* rt_record_with has recorded the event as part of a capture. */
+/* The event was recorded as part of a capture. */
 #define RT_CAPTURED 100002u
 /* The driver has called this thread, or foreign code runs on it: nothing was done. */
 #define RT_IN_CALLBACK 100003u
@@ -23,28 +23,30 @@ struct rt_scope {
 };
 _Static_assert(sizeof(struct rt_scope) == 16, "Scope");
 
-const char *rt_bind(const char *file);
+uintptr_t rt_library(const char *file);
+unsigned rt_find(unsigned function, uintptr_t library, const char *name);
 /* Modes of rt_enter: see Go's Mode. */
 enum { RT_OWN_MODE, RT_RELAXED, RT_FOREIGN };
 CUresult rt_enter(uintptr_t context, unsigned long long id, unsigned mode, unsigned char *scope);
 void rt_leave(unsigned char *scope);
 
-CUresult rt_check_home(uintptr_t home, unsigned long long id);
-CUresult rt_create_stream(uintptr_t context, unsigned long long id, unsigned char *stream, unsigned flags, int priority);
-CUresult rt_create_graph(uintptr_t context, unsigned long long id, unsigned char *graph);
-CUresult rt_destroy_graph(uintptr_t context, unsigned long long id, uintptr_t graph);
-CUresult rt_begin_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned mode);
-CUresult rt_end_capture(uintptr_t context, unsigned long long id, uintptr_t stream, unsigned char *graph);
-CUresult rt_destroy_exec(uintptr_t context, unsigned long long id, uintptr_t exec);
-CUresult rt_query(uintptr_t context, uintptr_t stream, long spin);
-CUresult rt_mark(uintptr_t context, uintptr_t stream, uintptr_t event);
-CUresult rt_record(uintptr_t context, uintptr_t event, uintptr_t stream);
-CUresult rt_record_with(uintptr_t context, uintptr_t event, uintptr_t stream, unsigned flags);
-CUresult rt_wait_event(uintptr_t context, uintptr_t stream, uintptr_t event, unsigned flags, unsigned outside);
-CUresult rt_event_query(uintptr_t context, uintptr_t event, long spin);
-CUresult rt_home_mark(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t stream, uintptr_t event);
-CUresult rt_home_query(uintptr_t context, uintptr_t home, unsigned long long id, uintptr_t event);
-unsigned rt_capturing(uintptr_t context, uintptr_t stream);
+/* A call with what comes before and after it, with the layout of Go's call, which describes it. */
+enum { RT_UNCHECKED, RT_NOT_LEGACY, RT_NOT_CAPTURING, RT_TELL };
+enum { RT_RELAX = 1, RT_CREATES = 2, RT_WAITS = 4, RT_SETTLES = 8, RT_MARKS = 16 };
+struct rt_call {
+	uintptr_t context, home;
+	unsigned long long id; /* the expected id of home, 0 for any */
+	uintptr_t stream;
+	unsigned fn, check, flags, words;
+	long spin;
+	unsigned long long args[6];
+	void *host; /* takes the place of args[at], unless 0; a list with the launch for cuLaunchKernel */
+	unsigned long long at, created;
+	uintptr_t event;
+};
+_Static_assert(sizeof(struct rt_call) == 136, "call");
+
+CUresult rt_call(unsigned char *call);
 
 /* An argument of a kernel, with the layout of Go's Arg. */
 enum { RT_NEAR, RT_FAR };
@@ -73,43 +75,11 @@ _Static_assert(sizeof(struct rt_launch) == 80, "Launch");
 
 CUresult rt_launch(unsigned char *launch, unsigned char *args);
 
-/* A copy, a memset with the value in src and the number of elements in size, or a launch, whose list is the host memory. */
-enum { RT_HTOD, RT_DTOH, RT_DTOD, RT_PEER, RT_HTOH, RT_SET8, RT_SET16, RT_SET32, RT_FILL_LAUNCH };
-
-struct rt_copy {
-	uintptr_t context, stream;
-	unsigned long long dst, src, size;
-	uintptr_t dst_context, src_context;
-	unsigned kind, wait;
-	uintptr_t home;
-	unsigned long long id; /* the expected id of home, 0 for any */
-};
-_Static_assert(sizeof(struct rt_copy) == 80, "Copy");
-
-CUresult rt_copy(unsigned char *copy, unsigned char *host);
-
 /* The calls in a list of rt_batch: a word with this number and the size in words, and arguments. */
-enum { RT_NOTHING, RT_LAUNCH, RT_COPY, RT_RECORD, RT_WAIT, RT_GRAPH, RT_HOST };
+enum { RT_NOTHING, RT_LAUNCH, RT_CALL };
 enum { RT_ATTRIBUTE_WORDS = 9 }; /* of a CUlaunchAttribute */
 
 unsigned long long rt_batch(uintptr_t context, uintptr_t stream, unsigned char *list, unsigned n, unsigned outside);
-
-/* Memory to allocate in the order of a stream, from a pool unless that is 0. */
-struct rt_alloc {
-	uintptr_t context, home;
-	unsigned long long id; /* the expected id of home, 0 for any */
-	uintptr_t stream, pool;
-	unsigned long long size, address;
-	unsigned captured; /* also if the stream is capturing */
-	unsigned complete; /* no work is ever enqueued on the stream: return once any stream may use the memory */
-};
-_Static_assert(sizeof(struct rt_alloc) == 64, "Alloc");
-
-CUresult rt_alloc(unsigned char *alloc);
-CUresult rt_free_async(uintptr_t context, uintptr_t home, unsigned long long id, unsigned long long address, uintptr_t stream, unsigned captures);
-
-CUresult rt_import_memory(unsigned char *memory, uintptr_t fd);
-CUresult rt_import_pool(unsigned char *pool, uintptr_t fd);
 
 /* A kernel node to add to a graph, or to change in a graph or an executable. */
 enum { RT_ADD, RT_SET, RT_SET_EXEC };
@@ -139,9 +109,7 @@ _Static_assert(sizeof(struct rt_instantiation) == 72, "Instantiation");
 
 CUresult rt_instantiate(unsigned char *instantiation);
 uintptr_t rt_host_function(void);
-CUresult rt_graph(uintptr_t context, uintptr_t exec, uintptr_t stream, unsigned upload);
-CUresult rt_host_func(uintptr_t context, uintptr_t stream, uintptr_t token, int mode);
-CUresult rt_add_callback(uintptr_t context, uintptr_t stream, uintptr_t token);
+uintptr_t rt_status_function(void);
 unsigned rt_in_callback(void);
 
 /* An event to poll. */

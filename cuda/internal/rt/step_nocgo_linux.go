@@ -25,8 +25,8 @@ func (s *steps) do() {
 	}
 }
 
-// finder returns a function that finds the address of a function in the loaded driver, or 0.
-func finder(file string) (find func(name string) uintptr, err error) {
+// symbols returns a function that finds the address of a function in the loaded driver, or 0.
+func symbols(file string) (address func(name string) uintptr, err error) {
 	const noLoad = 4
 	lib, err := purego.Dlopen(file, purego.RTLD_LAZY|noLoad)
 	return func(name string) uintptr {

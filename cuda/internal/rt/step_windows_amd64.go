@@ -33,8 +33,8 @@ func (s *steps) do() {
 	}
 }
 
-// finder returns a function that finds the address of a function in the loaded driver, or 0.
-func finder(file string) (find func(name string) uintptr, err error) {
+// symbols returns a function that finds the address of a function in the loaded driver, or 0.
+func symbols(file string) (address func(name string) uintptr, err error) {
 	lib, err := syscall.LoadLibrary(file) // it is loaded, by this path
 	return func(name string) uintptr {
 		address, _ := syscall.GetProcAddress(lib, name)

@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
-
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
 // newCallback returns the address of a C function that calls f. It is never released.
@@ -51,19 +49,4 @@ func (a *Alarm) Wake() {
 	if atomic.LoadUint32(&a.asleep) != 0 {
 		syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&a.word)), futexWakePrivate, 1, 0, 0, 0)
 	}
-}
-
-const fileDescriptor = uintptr(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-
-// ImportMemory is cuMemImportFromShareableHandle for a file descriptor. The driver takes it
-// as a pointer, but such a small number must never be one in Go. It needs a current context.
-func ImportMemory(memory *driver.CUmemGenericAllocationHandle, fd uintptr) driver.CUresult {
-	r, _, _ := purego.SyscallN(cu.importMemory, uintptr(unsafe.Pointer(memory)), fd, fileDescriptor)
-	return driver.CUresult(uint32(r))
-}
-
-// ImportPool is cuMemPoolImportFromShareableHandle for a file descriptor.
-func ImportPool(pool *driver.CUmemoryPool, fd uintptr) driver.CUresult {
-	r, _, _ := purego.SyscallN(cu.importPool, uintptr(unsafe.Pointer(pool)), fd, fileDescriptor, 0)
-	return driver.CUresult(uint32(r))
 }

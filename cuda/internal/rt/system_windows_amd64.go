@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
 // newCallback returns the address of a C function that calls f. It is never released.
@@ -80,14 +78,4 @@ func (a *Alarm) Wake() {
 	case woken <- struct{}{}:
 	default:
 	}
-}
-
-// ImportMemory returns CUDA_ERROR_NOT_SUPPORTED: Windows has no file descriptors.
-func ImportMemory(*driver.CUmemGenericAllocationHandle, uintptr) driver.CUresult {
-	return driver.CUDA_ERROR_NOT_SUPPORTED
-}
-
-// ImportPool returns CUDA_ERROR_NOT_SUPPORTED: Windows has no file descriptors.
-func ImportPool(*driver.CUmemoryPool, uintptr) driver.CUresult {
-	return driver.CUDA_ERROR_NOT_SUPPORTED
 }
