@@ -226,8 +226,10 @@ func (a *admission) await() (err error) {
 				return &Error{Op: a.op, Err: ErrClosed}
 			}
 			defer func() {
-				if a.flags |= holds; err != nil {
+				if err != nil {
 					a.while.Release()
+				} else {
+					a.flags |= holds
 				}
 			}()
 		}
