@@ -276,7 +276,7 @@ func (c *capturing) refuses(op, why string) error {
 	return &Error{Op: op, Err: ErrCapturing, Detail: why}
 }
 
-// unlock undoes lockCapture.
+// unlock unlocks the graph of a capture that lockCapture has returned, which may be nil.
 func (c *capturing) unlock() {
 	if c != nil {
 		c.graph.mu.Unlock()

@@ -63,7 +63,7 @@ func (c *Capture) end(op string) (*graphCore, error) {
 	return g, nil
 }
 
-// endAll is end that first ends the captures into graphs inside of nodes that this
+// endAll ends the capture. Before, it ends the captures into graphs inside of its nodes that this
 // goroutine began, and waits for those of others. It returns open if there are any.
 func (c *Capture) endAll(op string) (g *graphCore, open bool, err error) {
 	for nap := admit.ShortNap; ; nap = nap.Take() {

@@ -56,7 +56,8 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 	return added, nil
 }
 
-// takenInCapture is taken for a graph whose nodes cannot be destroyed.
+// takenInCapture returns what a node uses that a capture is to get. It refuses kernels with launch attributes:
+// these take a second call, and a node cannot be destroyed in a capture if that one fails.
 func takenInCapture(op string, p *NodeParams, into *graphCore) (*retained, error) {
 	if p.other == nil && p.kernel.attributed() {
 		return nil, refuse(op, ErrInvalidArgument, "a kernel with launch attributes; capture it with Kernel.Launch")

@@ -148,7 +148,8 @@ func (s *contextState) setPeer(other *contextState, enabled bool) {
 	s.peers[other] = s.peers[other] || enabled
 }
 
-// forgetPeer undoes setPeer: with enabled, also if kernels of s may access memory of other.
+// forgetPeer notes that the heap of other is no longer shared with s. Unless enabled is set, it returns false and
+// notes nothing if kernels of s may access memory of other.
 func (s *contextState) forgetPeer(other *contextState, enabled bool) (forgotten bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

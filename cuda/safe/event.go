@@ -386,7 +386,7 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
 }
 
-// whyNotSince is wrap for an error of cuEventElapsedTime. It says which event caused it.
+// whyNotSince makes an error of cuEventElapsedTime an *Error that says which event caused it.
 // The gates of both are entered.
 func whyNotSince(op string, err error, begin, end *eventCore) error {
 	code, _ := err.(driver.CUresult)

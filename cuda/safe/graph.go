@@ -95,7 +95,7 @@ func NewGraph(x *Context) (*Graph, error) {
 	return g.adopt(op)
 }
 
-// graphEnter is graphCore.enter or graphCore.lock.
+// A graphEnter locks a graph: by graphCore.enter if it is not acquired, else by graphCore.lock.
 type graphEnter func(g *graphCore, op string) error
 
 // lock locks the graph, which is acquired.
@@ -184,7 +184,7 @@ func (g *Graph) do(op string, f func(*graphCore) error) error {
 	return c.do(op, f)
 }
 
-// change is do for calls that fail while a stream captures into the graph.
+// change calls f with the graph locked, unless a stream captures into it.
 func (g *Graph) change(op string, f func(*graphCore) error) error {
 	return g.do(op, func(c *graphCore) error {
 		if err := c.changeable(op); err != nil {
@@ -194,8 +194,7 @@ func (g *Graph) change(op string, f func(*graphCore) error) error {
 	})
 }
 
-// whole is do for calls that fail while a stream captures into the graph or one inside of
-// a node.
+// whole calls f with the graph locked, unless a stream captures into it or into a graph inside of a node.
 func (g *Graph) whole(op string, f func(*graphCore) error) error {
 	return g.do(op, func(c *graphCore) error {
 		if err := c.settled(op); err != nil {
@@ -205,7 +204,7 @@ func (g *Graph) whole(op string, f func(*graphCore) error) error {
 	})
 }
 
-// do is Graph.do for an acquired graph.
+// do calls f with the graph locked, which is acquired.
 func (g *graphCore) do(op string, f func(*graphCore) error) error {
 	if err := lock(op, g.mu); err != nil {
 		return err

@@ -87,7 +87,7 @@ func (n Node) set(op string, w *NodeParams, enter graphEnter) error {
 	return n.setOther(op, w, enter)
 }
 
-// setOther is set for any node but kernels.
+// setOther gives a node that is no kernel the parameters w in its graph, which then retains what w uses.
 func (n Node) setOther(op string, w *NodeParams, enter graphEnter) error {
 	g := n.of
 	k, err := taken(op, w, g)
@@ -111,7 +111,7 @@ func (n Node) setOther(op string, w *NodeParams, enter graphEnter) error {
 	return nil
 }
 
-// setKernel is set for a kernel node.
+// setKernel gives a kernel node the parameters w in its graph, which then retains what w uses.
 func (n Node) setKernel(op string, w *NodeParams, enter graphEnter) error {
 	var listed objectList
 	if err := w.kernel.each(op, listed.add); err != nil {

@@ -60,7 +60,7 @@ func (e *GraphExec) set(op string, n Node, w *NodeParams) error {
 	return e.setOther(op, n, w)
 }
 
-// setOther is set for any node but kernels.
+// setOther gives a node that is no kernel the parameters w in the executable, which then retains what w uses.
 func (e *GraphExec) setOther(op string, n Node, w *NodeParams) error {
 	k, err := taken(op, w, n.of)
 	if err != nil {
@@ -87,7 +87,7 @@ func (e *GraphExec) setOther(op string, n Node, w *NodeParams) error {
 	return err
 }
 
-// setKernel is set for a kernel node.
+// setKernel gives a kernel node the parameters w in the executable, which then retains what w uses.
 func (e *GraphExec) setKernel(op string, n Node, w *NodeParams) error {
 	var listed objectList
 	if err := w.kernel.each(op, listed.add); err != nil {

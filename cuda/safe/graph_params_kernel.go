@@ -190,7 +190,7 @@ func (l *objectList) are(k *retained, c *contextCore) bool {
 	return true
 }
 
-// keep is take for objects that another retained holds.
+// keep has k retain the module and the memory of the node. Another retained set holds them, so none is gone.
 func (w *kernelNode) keep(k *retained) {
 	m := w.kernel.module.core
 	k.add(&m.Handle, m.TryRetain)

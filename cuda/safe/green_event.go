@@ -52,7 +52,8 @@ func (g *greenCore) record(op string, e driver.CUevent) error {
 	return g.uncaptured(op, func() error { return driver.CuGreenCtxRecordEvent(g.raw, e) })
 }
 
-// recordInRoom is record for any event, unless that has to wait for room in the queues of the streams.
+// recordInRoom records the event, whether it takes the time or not. It returns full, and records nothing, if that
+// would have to wait for room in the queues of the streams.
 func (g *greenCore) recordInRoom(op string, e *eventCore) (full bool, err error) {
 	err = g.uncaptured(op, func() error {
 		if full = !g.hasRoom(e.work()); full {

@@ -128,8 +128,8 @@ func (s *streamCore) reaches(a *Arg, capture *capturing) bool {
 	return b.use(s) && capture.retains(&b.Handle) && s.ctx.mayUse(b)
 }
 
-// reachesAll is reaches for all of uses. It returns the index of the first that is not
-// memory, or that reaches refuses; -1 for none.
+// reachesAll notes the stream as a user of the memory in uses, and has the capture retain it. It returns the index of
+// the first that is not memory, is closed, or that the stream's device cannot access; -1 for none.
 func (s *streamCore) reachesAll(uses []Arg, capture *capturing) int {
 	for i := range uses {
 		if uses[i].raw.Kind() != rt.NearOfBlock || !s.reaches(&uses[i], capture) {
@@ -176,7 +176,7 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	return k.badBlock(op, "argument", i, args[i].block())
 }
 
-// badUse is badArgument for an index that continues in uses.
+// badUse returns the error for argument i of the kernel or, from len(args) on, for a value of LaunchConfig.Uses.
 func (k *Kernel) badUse(op string, args, uses []Arg, i int) error {
 	if i < len(args) {
 		return k.badArgument(op, args, i)

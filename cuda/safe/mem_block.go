@@ -112,7 +112,7 @@ func (b *block) unlessEmpty(do func() error) func() error {
 // ofNothing is where the host finds the values of an empty block.
 var ofNothing [16]byte
 
-// allocating is reclaiming with the context current in do.
+// allocating calls do with the context current. If it runs out of memory, it makes room and calls do again.
 func (c *contextCore) allocating(do func() error) error {
 	return reclaiming(func() error { return c.withCurrent(do) })
 }
@@ -121,7 +121,7 @@ func (c *contextCore) allocating(do func() error) error {
 // Every call that takes memory of the device goes through it, with nothing locked.
 func reclaiming(do func() error) error { return retrying(do(), do) }
 
-// retrying is reclaiming after the first call, which has returned err.
+// retrying calls do again as long as err, of the call before, tells that memory is exhausted and makeRoom makes some.
 func retrying(err error, do func() error) error {
 	for tries := 0; makeRoom(err, tries); tries++ {
 		err = do()

@@ -197,7 +197,8 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*blo
 	return s.copyThen(op, c, host, nil, blocks...)
 }
 
-// copyThen is copy that calls then, if there is one, before other work can be enqueued.
+// copyThen enqueues a copy or a memset that uses blocks. If then is not nil, it calls it before other work can be
+// enqueued on the stream. The stream and the blocks need not be acquired.
 func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(*streamCore), blocks ...*block) error {
 	sc, err := s.openUnacquired(op)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // others in the driver.
 var copying = admit.Limiter{Patience: 100 * time.Millisecond, Slowly: true}
 
-// copyNow is doNow for a copy or a memset of package rt: one crossing does all of it.
+// copyNow makes a copy or a memset on an internal stream, and returns once it is complete. One crossing enqueues it
+// and waits.
 func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
 	if c.Size == 0 {
 		return nil
@@ -90,7 +91,8 @@ func countCopies(blocks []*block, n int32) {
 	}
 }
 
-// streamNow is beginNow with the copies counted.
+// streamNow waits for all work that uses the blocks and for its turn to block a thread, and returns an internal
+// stream.
 func (c *contextCore) streamNow(op string, blocks []*block) (driver.CUstream, error) {
 	markers, err := markersOf(op, blocks)
 	if err != nil {

@@ -58,7 +58,8 @@ func (f *fill) at(c *contextCore, address driver.CUdeviceptr) (call rt.Copy, hos
 	return call, unsafe.Pointer(&l.list()[0]), nil
 }
 
-// from is at for a context that is not acquired, and that a handle keeps.
+// from returns the call that fills from address on. The context need not be acquired: keeper keeps it, and is
+// acquired while the kernel of a fill is loaded.
 func (f *fill) from(keeper *lifetime.Handle, c *contextCore, address driver.CUdeviceptr) (call rt.Copy, host unsafe.Pointer, err error) {
 	if f.value != nil {
 		if !keeper.Acquire() {

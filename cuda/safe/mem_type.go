@@ -97,7 +97,7 @@ func sizeOf[T any](n int) (uint64, error) {
 	return uint64(n) * size, nil
 }
 
-// sizeOfSome is sizeOf for memory that cannot be empty.
+// sizeOfSome returns the size in bytes of n values of T, of which there must be at least one.
 func sizeOfSome[T any](n int) (uint64, error) {
 	size, err := sizeOf[T](n)
 	if err == nil && n == 0 {

@@ -131,7 +131,7 @@ func (h *graphRetained) revoked() error {
 	return err
 }
 
-// revoked is that of graphRetained.
+// revoked returns ErrClosed if k has a resource that was revoked, in a set inside of it too.
 func (k *retained) revoked() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -351,8 +351,8 @@ func (s *Stream) ID() (uint64, error) {
 // That includes captures that this package did not begin.
 func (s *streamCore) capturing() bool { return rt.Capturing(s.callContext, s.raw) }
 
-// look is capturing for a call on other objects, which must not keep Close from ending the
-// stream: Close waits for look. It returns false for a closed stream.
+// look returns whether the stream is capturing, and false for a closed one. It is for calls on other objects, which
+// have not acquired the stream: Close waits for look.
 func (s *streamCore) look() bool {
 	s.looked.Lock()
 	defer s.looked.Unlock()

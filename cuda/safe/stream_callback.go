@@ -154,7 +154,7 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// caughtApart is caught for an f that may end its goroutine.
+// caughtApart calls f on a goroutine of its own, which f may end, and returns a panic of f as a *PanicError.
 func caughtApart(f func()) (err error) {
 	lifetime.Apart(func() { err = caught(f) })
 	return err

@@ -16,7 +16,7 @@ func (c *contextState) list(s *streamCore) {
 	c.add(s)
 }
 
-// add is list with mu held. A stream that share has listed stays.
+// add lists a stream, if it is not listed yet. mu is held.
 func (c *contextState) add(s *streamCore) {
 	if _, ok := c.streams[s]; !ok {
 		c.streams[s] = struct{}{}

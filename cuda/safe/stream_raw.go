@@ -94,7 +94,7 @@ func enqueueRaw(op string, on []RawWork, f func() error) error {
 	return enqueueRawOn(op, on, streams, f)
 }
 
-// enqueueRawOn is enqueueRaw with the streams acquired.
+// enqueueRawOn calls f while no other call uses the streams, which are acquired.
 func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error) error {
 	first := streams[0]
 	if len(streams) > 1 {

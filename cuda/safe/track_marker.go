@@ -126,7 +126,8 @@ func (s *streamCore) mark(wait bool) (m marker, done bool, err error) {
 	return s.markEnd(wait)
 }
 
-// markEnd is mark with mu held.
+// markEnd marks the end of the current work of the stream, which is locked. A stream that is over is marked by the
+// tail that it has left.
 func (s *streamCore) markEnd(wait bool) (m marker, done bool, err error) {
 	if s.over {
 		if s.tail != 0 && rt.InCallback() {
@@ -137,8 +138,8 @@ func (s *streamCore) markEnd(wait bool) (m marker, done bool, err error) {
 	return s.markHere(wait, false)
 }
 
-// markHere is mark for a stream that is not over, with mu held. With always, it marks the end also if there
-// is no work.
+// markHere records an event at the end of the current work of the stream, which is locked and not over. done means
+// that there is no work; with always, the event is recorded also then.
 func (s *streamCore) markHere(wait, always bool) (m marker, done bool, err error) {
 	if s.capture.Load() != nil {
 		return marker{}, false, rt.CodeCapturing
@@ -373,7 +374,8 @@ func (s *streamCore) synchronize() error {
 	return hostWaits.With(s.number, func() error { return driver.CuStreamSynchronize(s.raw) })
 }
 
-// synchronize is notice for the streams. The context must be current.
+// synchronize has the driver wait for the idle streams of the pool, and so notice what was released there. The
+// context must be current.
 func (p *streamPool) synchronize() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -55,7 +55,7 @@ func (k *retained) retain(h *lifetime.Handle, take func() bool) bool {
 	return k.add(h, take)
 }
 
-// add is retain for a k that is locked, or not shared yet.
+// add adds an object, for which take adds a reference. It returns false if take does. k is locked, or not shared yet.
 func (k *retained) add(h *lifetime.Handle, take func() bool) bool {
 	if k.has(h) {
 		return true

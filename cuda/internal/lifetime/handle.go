@@ -166,7 +166,7 @@ func (h *Handle) finish(wait bool) error {
 	return err
 }
 
-// reap is finish on the Reaper.
+// reap destroys the object on the Reaper, which calls it again if it is postponed.
 func (h *Handle) reap() (again bool) {
 	err := h.finish(false)
 	if by, ok := err.(*Elsewhere); ok {

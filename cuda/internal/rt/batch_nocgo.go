@@ -97,7 +97,7 @@ func (k *chunk) add(w words, stream driver.CUstream) bool {
 	return true
 }
 
-// run is [Batch].
+// run makes the calls of a list for [Batch].
 func run(context driver.CUcontext, stream driver.CUstream, first *uint64, n int, outside bool) uint64 {
 	var l list
 	l.in(context, true)

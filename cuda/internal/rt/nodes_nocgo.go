@@ -170,7 +170,7 @@ func (k *nodeChunk) do() (code driver.CUresult, done int) {
 	return driver.CUresult(r), done
 }
 
-// change is [KernelNodes].
+// change adds or changes the nodes of a list for [KernelNodes].
 func change(context driver.CUcontext, of uintptr, what NodeCall, n int, first *uint64, nodes *driver.CUgraphNode) uint64 {
 	var calls list
 	calls.in(context, true)

@@ -113,7 +113,7 @@ func Poll(entries []Entry, a *Alarm, seen uint32) int {
 // Wake ends the current Poll, or the next one if its seen is older.
 func (a *Alarm) Wake() { C.rt_wake((*C.uchar)(unsafe.Pointer(a))) }
 
-// run is [Batch].
+// run makes the calls of a list for [Batch].
 func run(context driver.CUcontext, stream driver.CUstream, list *uint64, n int, outside bool) uint64 {
 	check := C.uint(0)
 	if outside {
@@ -122,7 +122,7 @@ func run(context driver.CUcontext, stream driver.CUstream, list *uint64, n int, 
 	return uint64(C.rt_batch(C.uintptr_t(context), C.uintptr_t(stream), (*C.uchar)(unsafe.Pointer(list)), C.uint(n), check))
 }
 
-// change is [KernelNodes].
+// change adds or changes the nodes of a list for [KernelNodes].
 func change(context driver.CUcontext, of uintptr, what NodeCall, n int, list *uint64, nodes *driver.CUgraphNode) uint64 {
 	return uint64(C.rt_kernel_nodes(C.uintptr_t(context), C.uintptr_t(of), C.uint(what), C.uint(n), (*C.uchar)(unsafe.Pointer(list)), (*C.uchar)(unsafe.Pointer(nodes))))
 }
