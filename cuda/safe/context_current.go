@@ -58,8 +58,8 @@ func lock(op string, mu admit.Locker) error {
 	return nil
 }
 
-// destroying is withCurrent for destroying an object. A reset of the context by other
-// code has destroyed it already.
+// destroying calls f, which destroys an object, with the context current. It does not call f if other code has reset
+// the context, which has destroyed the object.
 func (c *contextCore) destroying(op string, f func() error) error {
 	if err := c.withCurrent(f); err != rt.CodeReset {
 		return wrap(op, err)

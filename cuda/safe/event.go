@@ -62,8 +62,8 @@ func (e *eventCore) enter() bool {
 	return true
 }
 
-// enterBoth is enter of two events, which may be the same. It waits for one with neither
-// entered: whoever closes the gate of one may wait for calls in it that wait for the other.
+// enterBoth admits a call with two events, which may be the same, and returns false if one was last recorded in a
+// capture. It waits for one with neither entered: whoever closes the gate of one may wait for calls in it that wait for the other.
 func enterBoth(a, b *eventCore) bool {
 	for {
 		if !a.enter() {

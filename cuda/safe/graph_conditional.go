@@ -34,7 +34,7 @@ func (g *Graph) NewCondition(o ConditionOptions) (Condition, error) {
 	return c, err
 }
 
-// newCondition is NewCondition with the graph locked.
+// newCondition creates a condition in the graph, which is locked.
 func (g *graphCore) newCondition(o ConditionOptions) (Condition, error) {
 	var flags uint32
 	if o.Assign {

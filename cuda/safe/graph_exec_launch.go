@@ -66,7 +66,7 @@ func untilAllocated(op string, launch func() error) error {
 	}
 }
 
-// launch is GraphExec.Launch for an executable and a stream that are acquired.
+// launch launches the executable on s, which are both acquired.
 func (e *execCore) launch(op string, s *streamCore) error {
 	return reclaiming(func() error {
 		return untilAllocated(op, func() error {

@@ -17,7 +17,7 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	return c.node(op, n, f)
 }
 
-// node is GraphExec.node for an executable that is acquired.
+// node calls f with the graph of n and the executable locked, if n is still there. The executable is acquired.
 func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 	if err := lock(op, n.of.mu); err != nil {
 		return err

@@ -30,7 +30,7 @@ func (n Node) KernelParams() (k KernelParams, err error) {
 	return k, err
 }
 
-// kernelParams is KernelParams with the graph locked and its context current.
+// kernelParams returns the parameters of a kernel node. The graph is locked, and its context current.
 func (n Node) kernelParams() (KernelParams, error) {
 	var p driver.CUgraphNodeParams
 	if err := n.params(&p); err != nil {

@@ -46,8 +46,8 @@ func (s *Stream) recordWith(op string, e *Event, flags driver.CUevent_record_fla
 	return err
 }
 
-// recordQuick is Record for the common case: nothing captures, and no lock is contended.
-// Otherwise it returns rt.CodeCapturing.
+// recordQuick records the event in the common case: nothing captures, and no lock is contended. Otherwise it does
+// nothing and returns rt.CodeCapturing.
 func (s *Stream) recordQuick(e *Event) driver.CUresult {
 	c := s.quick()
 	if c == nil {
@@ -163,8 +163,8 @@ func (s *Stream) WaitEventExternal(e *Event) error {
 	return s.waitEventWith("Stream.WaitEventExternal", e, driver.CU_EVENT_WAIT_EXTERNAL)
 }
 
-// waitQuick is WaitEvent for the common case: nothing captures, no lock is contended, and the event
-// was recorded. Otherwise it returns rt.CodeCapturing.
+// waitQuick makes the stream wait for the event in the common case: nothing captures, no lock is contended, and the
+// event was recorded. Otherwise it does nothing and returns rt.CodeCapturing.
 func (s *Stream) waitQuick(e *Event) driver.CUresult {
 	c := s.quick()
 	if c == nil {

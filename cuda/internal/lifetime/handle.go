@@ -89,7 +89,7 @@ func (h *Handle) Acquire() bool {
 	}
 }
 
-// TryRetain is Acquire that also succeeds on a closed object that is still in use.
+// TryRetain adds a reference if the object is open, or closed and still in use.
 func (h *Handle) TryRetain() bool {
 	for {
 		s := h.state.Load()
@@ -102,7 +102,7 @@ func (h *Handle) TryRetain() bool {
 	}
 }
 
-// Retain is TryRetain for a caller that has a reference to the object or to a child.
+// Retain adds a reference. The caller has one already, to the object or to a child.
 func (h *Handle) Retain() { h.state.Add(1) }
 
 // Release drops a reference. If it was the last one of a closed object, the Reaper
@@ -216,7 +216,7 @@ func (h *Handle) dropped() {
 	}
 }
 
-// CloseLater is Close that never waits: the Reaper destroys the object.
+// CloseLater closes the object without a wait: the Reaper destroys it.
 func (h *Handle) CloseLater() {
 	if h.state.Or(closedBit) == 0 {
 		Reaper.Add(h.reap)

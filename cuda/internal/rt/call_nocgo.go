@@ -30,7 +30,7 @@ func (c *call) do() driver.CUresult {
 	}
 }
 
-// once is do without spin. params is for a launch.
+// once makes the check and the call once. params is room for the arguments of a launch.
 func (c *call) once(params []unsafe.Pointer) driver.CUresult {
 	var l list
 	l.at(c.Home)

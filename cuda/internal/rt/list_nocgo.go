@@ -137,8 +137,8 @@ func (l *list) notCapturing(stream driver.CUstream) {
 	l.next().unless(&l.status, 0).result = uint64(CodeCapturing)
 }
 
-// notLegacy is notCapturing for the legacy stream, whose use invalidates captures of
-// blocking streams.
+// notLegacy ends the list with CodeCapturing if the stream is the legacy stream and a blocking stream is capturing,
+// whose capture the call would invalidate.
 func (l *list) notLegacy(stream driver.CUstream) {
 	if stream <= 1 {
 		l.notCapturing(stream)

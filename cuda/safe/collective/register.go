@@ -205,7 +205,8 @@ func (r *registration) finish() {
 	}
 }
 
-// end is finish with mu held.
+// end closes the Resource of the registration, or deregisters the memory once no operation uses it. mu of the
+// communicator is held.
 func (r *registration) end() error {
 	if uses := r.uses; uses != nil && !r.ended {
 		r.uses = nil
@@ -297,7 +298,7 @@ func (g *Calls) list() error {
 	return nil
 }
 
-// listAll is list for one operation of a communicator that has or had registrations.
+// listAll lists the registrations of the memory of one operation. The communicator has or had some.
 func (g *Calls) listAll(k *call) error {
 	c := k.core
 	c.mu.Lock()
