@@ -25,10 +25,10 @@ import (
 //     A capture keeps the gates of its streams closed until it has ended.
 //   - A call on an event enters the event's gate, which is closed while the event's last
 //     record is captured.
-//   - A call with an executable enters a gate of the process, which excludes the
-//     destruction of executables. Two gates of the same kind are for waits of the host,
+//   - A call with an executable enters an exclusion of the process: executables are
+//     destroyed without such calls. Two more exclusions are for waits of the host,
 //     beside the destruction of pools, and for copies between devices, beside changes of
-//     access: see admit_calls.go.
+//     access.
 //
 // No lock is held during a call that may block indefinitely: work waits for room in a
 // stream's queue before it is enqueued. Context.Synchronize blocks in its gate, and so
