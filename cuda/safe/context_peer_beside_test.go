@@ -44,6 +44,7 @@ func TestPeerAccessBesideItself(t *testing.T) {
 // TestPeerAccessAfterReset: changing the access to a context that was reset changes nothing for the new one.
 func TestPeerAccessAfterReset(t *testing.T) {
 	needsSimulated(t)
+	needs(t, "cuCtxGetId")
 	withPeer(t, func(t *testing.T, x, y *safe.Context) {
 		reset(t, y)
 		z, err := safe.Open(1)

@@ -278,6 +278,7 @@ func TestPoolBesideFree(t *testing.T) {
 		"cuArrayDestroy":      func() (io.Closer, error) { return safe.NewArray[uint8](x, safe.Extent{Width: 8}, safe.ArrayOptions{}) },
 	} {
 		t.Run(call, func(t *testing.T) {
+			needs(t, call)
 			defer simulated.Reset()
 			object, err := create()
 			require.NoError(t, err)
