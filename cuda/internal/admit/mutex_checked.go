@@ -53,12 +53,12 @@ func (m *Mutex[R]) Unlock() {
 	m.Mutex.Unlock()
 }
 
-// A second is a mutex whose rank is not compared.
+// A Second is a Mutex whose rank is not compared.
 type Second[R Rank] struct{ *Mutex[R] }
 
 func (m Second[R]) Lock() {
 	m.mayWait()
-	m.Mutex.Lock()
+	m.Mutex.Mutex.Lock() // not the ranked one
 	var r R
 	noteLocked(m.Mutex, r.rank())
 }
