@@ -134,10 +134,8 @@ func (a *admission) enter() (entered bool, err error) {
 		s.mu.Unlock()
 		return false, &Error{Op: a.op, Err: ErrClosed}
 	}
-	if s.legacy() {
-		if ok, err := a.enterLegacy(s); !ok {
-			return false, err
-		}
+	if ok, err := a.enterStream(s); !ok {
+		return false, err
 	}
 	if c := s.capture.Load(); c != nil {
 		if err = a.enterCapture(c); err != nil {
@@ -155,6 +153,15 @@ func (a *admission) enter() (entered bool, err error) {
 		return false, nil
 	}
 	s.enterLimit()
+	return true, nil
+}
+
+// enterStream enters the gate of the legacy stream if s is one, until leaveStream. Else it unlocks the stream: there is
+// an error, or the call has to wait.
+func (a *admission) enterStream(s *streamCore) (ok bool, err error) {
+	if s.legacy() {
+		return a.enterLegacy(s)
+	}
 	return true, nil
 }
 

@@ -29,10 +29,8 @@ func (a *admission) leaveAll(streams []*streamCore, done bool) {
 		a.leave(done)
 		return
 	}
-	for _, s := range streams {
-		if !done && s.capture.Load() == nil {
-			s.giveBack(a.places)
-		}
+	if !done {
+		giveBackAll(streams, a.places)
 	}
 	for _, s := range streams[1:] {
 		a.leaveStream(s)
@@ -67,10 +65,8 @@ func (a *admission) enterStreams(streams []*streamCore) (n int, err error) {
 		if err := lock(a.op, s.mu.Second()); err != nil {
 			return i, err
 		}
-		if s.legacy() {
-			if ok, err := a.enterLegacy(s); !ok {
-				return i, err
-			}
+		if ok, err := a.enterStream(s); !ok {
+			return i, err
 		}
 	}
 	return len(streams), nil
@@ -119,12 +115,12 @@ func (a *admission) reserve(s *streamCore) (reserved bool, err error) {
 	}()
 	for nap := admit.ShortNap; ; nap = nap.Take() {
 		s.mu.Lock()
-		if s.legacy() {
-			if ok, err := a.enterLegacy(s); err != nil {
-				return false, err
-			} else if !ok {
-				continue
-			}
+		ok, err := a.enterStream(s)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			continue
 		}
 		captures := s.capture.Load() != nil
 		reserved = !captures && s.fits(a.places, a.places)
@@ -144,15 +140,20 @@ func roomForAll(streams, reserved []*streamCore, places int) bool {
 		case slices.Contains(reserved, s):
 			s.count(places)
 		case !s.hasRoom(places, 0):
-			for _, s := range streams[:i] {
-				if s.capture.Load() == nil {
-					s.giveBack(places)
-				}
-			}
+			giveBackAll(streams[:i], places)
 			return false
 		}
 	}
 	return true
+}
+
+// giveBackAll gives back the places that roomForAll has counted.
+func giveBackAll(streams []*streamCore, places int) {
+	for _, s := range streams {
+		if s.capture.Load() == nil {
+			s.giveBack(places)
+		}
+	}
 }
 
 // lockCaptureOf locks the graph of the capture that some of the streams take part in.

@@ -260,14 +260,14 @@ func (r *submission) lockExec(e *execCore) bool {
 		e.mu.Unlock()
 		return false
 	}
-	stripe := executables.Slot(r.streamCore.number)
-	if r.locked == 0 && stripe.Enter(&executables) != nil {
+	slot := executables.Slot(r.streamCore.number)
+	if r.locked == 0 && slot.Enter(&executables) != nil {
 		e.mu.Unlock()
 		return false
 	}
 	if e.unrevoked(opSubmit) != nil { // a single call returns the error
 		if r.locked == 0 {
-			stripe.Leave()
+			slot.Leave()
 		}
 		e.mu.Unlock()
 		return false

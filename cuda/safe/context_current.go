@@ -10,8 +10,8 @@ import (
 
 // withCurrent calls f on a thread where c is current and whose capture mode is RELAXED,
 // so that f cannot invalidate a capture on another thread. Then it restores the thread.
-// Frequent calls have a function in package rt instead, which does all of this but the last in one cgo
-// call.
+// Frequent calls have a function in package rt instead, which does all of this in one cgo call and without a goroutine
+// that is locked to its thread.
 func (c *contextCore) withCurrent(f func() error) error {
 	return c.withCurrentMode(rt.Relaxed, f)
 }

@@ -68,11 +68,11 @@ func (x *Context) WithoutCaptures(f func() error, others ...*Context) error {
 		return wrap(op, err)
 	}
 	defer leave()
-	stripe := executables.Slot(0)
-	if err := stripe.Enter(&executables); err != nil {
+	slot := executables.Slot(0)
+	if err := slot.Enter(&executables); err != nil {
 		return wrap(op, err)
 	}
-	defer stripe.Leave()
+	defer slot.Leave()
 	return hostWaits.With(0, func() error { return contexts[0].callForeign(op, f) })
 }
 

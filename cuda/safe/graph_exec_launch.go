@@ -92,12 +92,12 @@ func (e *execCore) enqueue(op string, s *streamCore, flags admitFlags, launches 
 	if err := a.admit(); err != nil {
 		return err
 	}
-	stripe := executables.Slot(s.number)
+	slot := executables.Slot(s.number)
 	if a.capture != nil {
 		err = &Error{Op: op, Err: ErrCapturing}
-	} else if err = e.enter(op, stripe); err == nil {
+	} else if err = e.enter(op, slot); err == nil {
 		err = e.admitted(op, s, launches, call)
-		e.leave(stripe)
+		e.leave(slot)
 	}
 	a.leave(err == nil) // not deferred, which takes longer
 	return err

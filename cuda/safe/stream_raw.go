@@ -128,11 +128,11 @@ func callRaw(op string, on []RawWork, first *streamCore, capture *capturing, f f
 	}
 	lend(on, 1)
 	defer lend(on, -1)
-	stripe := executables.Slot(first.number) // a library may launch graphs
-	if err := stripe.Enter(&executables); err != nil {
+	slot := executables.Slot(first.number) // a library may launch graphs
+	if err := slot.Enter(&executables); err != nil {
 		return wrap(op, err)
 	}
-	defer stripe.Leave()
+	defer slot.Leave()
 	return first.ctx.callForeign(op, f)
 }
 

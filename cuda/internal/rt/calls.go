@@ -332,26 +332,26 @@ const fileDescriptor = uint64(driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 // pointer, but such a small number must never be one in Go. It needs a current context. Windows
 // has no file descriptors.
 func ImportMemory(memory *driver.CUmemGenericAllocationHandle, fd uintptr) driver.CUresult {
-	if runtime.GOOS == "windows" {
-		return driver.CUDA_ERROR_NOT_SUPPORTED
-	}
-	var c call
-	c.flags, c.fn, c.words = creates, fnImportMemory, 3
-	c.args[1], c.args[2] = uint64(fd), fileDescriptor
-	r := c.do()
-	*memory = driver.CUmemGenericAllocationHandle(c.created)
+	created, r := importFile(fnImportMemory, 3, fd)
+	*memory = driver.CUmemGenericAllocationHandle(created)
 	return r
 }
 
 // ImportPool is cuMemPoolImportFromShareableHandle for a file descriptor, as [ImportMemory].
 func ImportPool(pool *driver.CUmemoryPool, fd uintptr) driver.CUresult {
+	created, r := importFile(fnImportPool, 4, fd)
+	*pool = driver.CUmemoryPool(created)
+	return r
+}
+
+// importFile calls a function of so many arguments that makes an object of a file descriptor.
+func importFile(fn function, words uint32, fd uintptr) (created uint64, r driver.CUresult) {
 	if runtime.GOOS == "windows" {
-		return driver.CUDA_ERROR_NOT_SUPPORTED
+		return 0, driver.CUDA_ERROR_NOT_SUPPORTED
 	}
 	var c call
-	c.flags, c.fn, c.words = creates, fnImportPool, 4
+	c.flags, c.fn, c.words = creates, fn, words
 	c.args[1], c.args[2] = uint64(fd), fileDescriptor
-	r := c.do()
-	*pool = driver.CUmemoryPool(c.created)
-	return r
+	r = c.do()
+	return c.created, r
 }

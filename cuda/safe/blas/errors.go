@@ -13,7 +13,7 @@ func refuse(op string, err error, format string, args ...any) error {
 	return &safe.Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// detail is refuse for a step of an operation that [fail] names.
+// detail returns an error with a detail, of a step of an operation: [fail] names the operation.
 func detail(err error, format string, args ...any) error { return refuse("", err, format, args...) }
 
 // fail makes op the operation of err, which may be an error of package safe.
