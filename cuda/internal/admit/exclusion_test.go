@@ -13,7 +13,7 @@ import (
 // TestEnterAsOneIsAlone: one of many calls enters at the moment at which another one begins to be alone. Where an
 // emulated processor lets a load pass an earlier store, they met.
 func TestEnterAsOneIsAlone(t *testing.T) {
-	const rounds = 100000
+	const rounds = 20000
 	var round [2]struct {
 		now atomic.Int32
 		_   [60]byte
