@@ -1,0 +1,4 @@
+/* What headers need of unistd.h, for parsing alone. */
+#pragma once
+#include <stddef.h>
+#include <sys/types.h>

@@ -1,0 +1,55 @@
+package parse
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLimits: constants that a header makes of C's limits have their values under LP64.
+func TestLimits(t *testing.T) {
+	for macro, want := range map[string]any{
+		"CHAR_BIT": 8, "SCHAR_MIN": math.MinInt8, "SCHAR_MAX": math.MaxInt8, "UCHAR_MAX": math.MaxUint8,
+		"SHRT_MIN": math.MinInt16, "SHRT_MAX": math.MaxInt16, "USHRT_MAX": math.MaxUint16,
+		"INT_MIN": math.MinInt32, "INT_MAX": math.MaxInt32, "UINT_MAX": math.MaxUint32,
+		"LONG_MIN": math.MinInt64, "LONG_MAX": math.MaxInt64, "ULONG_MAX": uint64(math.MaxUint64),
+		"LLONG_MIN": math.MinInt64, "LLONG_MAX": math.MaxInt64, "ULLONG_MAX": uint64(math.MaxUint64),
+		"INT8_MIN": math.MinInt8, "INT8_MAX": math.MaxInt8, "UINT8_MAX": math.MaxUint8,
+		"INT16_MIN": math.MinInt16, "INT16_MAX": math.MaxInt16, "UINT16_MAX": math.MaxUint16,
+		"INT32_MIN": math.MinInt32, "INT32_MAX": math.MaxInt32, "UINT32_MAX": math.MaxUint32,
+		"INT64_MIN": math.MinInt64, "INT64_MAX": math.MaxInt64, "UINT64_MAX": uint64(math.MaxUint64),
+		"SIZE_MAX": uint64(math.MaxUint64), "PTRDIFF_MIN": math.MinInt64, "INTPTR_MAX": math.MaxInt64,
+		"UINTPTR_MAX": uint64(math.MaxUint64), "INTMAX_MIN": math.MinInt64, "UINTMAX_MAX": uint64(math.MaxUint64),
+		"UINT32_C(7)": 7, "INT64_C(-7)": -7, "UINT64_C(0xffffffffffffffff)": uint64(math.MaxUint64),
+	} {
+		t.Run(macro, func(t *testing.T) {
+			a := parsed(t, "#include <limits.h>\n#include <stdint.h>\n#define CU_LIMIT "+macro)
+			for _, c := range a.Consts {
+				if c.C == "CU_LIMIT" {
+					assert.Equal(t, fmt.Sprint(want), fmt.Sprint(c.Value))
+					return
+				}
+			}
+			require.Fail(t, "CU_LIMIT is no constant")
+		})
+	}
+}
+
+// TestStandardHeaders: a header may include C's own and POSIX's.
+func TestStandardHeaders(t *testing.T) {
+	for header, declaration := range map[string]string{
+		"stdarg.h": "typedef struct CUx_st { int a; } CUx; static inline void none(va_list list) { (void)list; }",
+		"errno.h":  "typedef struct CUx_st { int a; } CUx;",
+		"wchar.h":  "typedef struct CUx_st { wchar_t a; wint_t b; } CUx;",
+		"unistd.h": "typedef struct CUx_st { ssize_t a; off_t b; } CUx;",
+		"assert.h": "typedef struct CUx_st { int a; } CUx; static_assert(sizeof(CUx) == 4, \"CUx\");",
+		"time.h":   "typedef struct CUx_st { time_t a; clock_t b; } CUx; static inline void none(struct timespec *t, struct tm *u) { (void)t; (void)u; }",
+	} {
+		t.Run(header, func(t *testing.T) {
+			decl(t, parsed(t, "#include <"+header+">\n"+declaration), "CUx")
+		})
+	}
+}
