@@ -37,3 +37,15 @@ func decl(tb testing.TB, a *model.API, c string) *model.Decl {
 	require.Fail(tb, "nothing declares "+c)
 	return nil
 }
+
+// value returns what the constant named c is, or "" if a quirk must say why it is left out.
+func value(tb testing.TB, a *model.API, c string) string {
+	tb.Helper()
+	for _, k := range a.Consts {
+		if k.C == c {
+			return k.Value
+		}
+	}
+	require.Fail(tb, "nothing defines "+c)
+	return ""
+}

@@ -78,13 +78,7 @@ func TestMacrosOfLayouts(t *testing.T) {
 		{"pasted name beside a packed record", packed + pasted + "#define CU_A CU_VERSION(x)", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, c := range parsed(t, tt.declarations).Consts {
-				if c.C == "CU_A" {
-					assert.Equal(t, tt.want, c.Value)
-					return
-				}
-			}
-			assert.Fail(t, "no CU_A")
+			assert.Equal(t, tt.want, value(t, parsed(t, tt.declarations), "CU_A"))
 		})
 	}
 }

@@ -1,3 +1,3 @@
-/* What CUDA's headers need of inttypes.h, for parsing alone. */
+/* What headers need of inttypes.h, for parsing alone. */
 #pragma once
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* What CUDA's headers need of stdalign.h, for parsing alone. */
+/* What headers need of stdalign.h, for parsing alone. */
 #pragma once
 #define alignas _Alignas
 #define alignof _Alignof

@@ -1,4 +1,4 @@
-/* What CUDA's headers need of stdbool.h, for parsing alone. */
+/* What headers need of stdbool.h, for parsing alone. */
 #pragma once
 #define bool _Bool
 #define true 1

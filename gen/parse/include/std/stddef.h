@@ -1,4 +1,4 @@
-/* What CUDA's headers need of stddef.h, for parsing alone. */
+/* What headers need of stddef.h, for parsing alone. */
 #pragma once
 typedef __SIZE_TYPE__ size_t;
 typedef __PTRDIFF_TYPE__ ptrdiff_t;

@@ -1,3 +1,3 @@
-/* What CUDA's headers need of stdio.h, for parsing alone. */
+/* What headers need of stdio.h, for parsing alone. */
 #pragma once
 typedef struct _IO_FILE FILE;

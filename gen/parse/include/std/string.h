@@ -1,4 +1,4 @@
-/* What CUDA's headers need of string.h, for parsing alone. */
+/* What headers need of string.h, for parsing alone. */
 #pragma once
 #include <stddef.h>
 void *memset(void *p, int c, size_t n);

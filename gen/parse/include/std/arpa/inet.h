@@ -1,3 +1,3 @@
-/* What CUDA's headers need of arpa/inet.h, for parsing alone. */
+/* What headers need of arpa/inet.h, for parsing alone. */
 #pragma once
 #include <sys/socket.h>

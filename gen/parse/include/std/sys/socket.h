@@ -1,4 +1,4 @@
-/* What CUDA's headers need of sys/socket.h, for parsing alone. */
+/* What headers need of sys/socket.h, for parsing alone. */
 #pragma once
 #include <sys/types.h>
 struct sockaddr;

@@ -1,4 +1,4 @@
-/* What CUDA's headers need of sys/types.h, for parsing alone. */
+/* What headers need of sys/types.h, for parsing alone. */
 #pragma once
 typedef long ssize_t;
 typedef long off_t;
