@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cudabind/cudabind/headers"
 )
 
 func TestUsage(t *testing.T) {
@@ -53,7 +55,6 @@ func TestIncludeErrors(t *testing.T) {
 		{"another version", "12.4", good, []string{good + " is of CUDA 13.5, not of 12.4: give -cuda 13.5, or another folder"}},
 		{"no version", "", folder(t, map[string]string{"cuda.h": "int x;\n"}), []string{"cuda.h defines no CUDA_VERSION"}},
 		{"no cudaTypedefs.h", "", folder(t, map[string]string{"cuda.h": "#define CUDA_VERSION 13050\n"}), []string{"no cudaTypedefs.h in the include folder"}},
-		{"unhandled declaration", "", include(t, "struct CUx { int n, a[]; };", nil), []string{"struct CUx.a: unhandled flexible array"}},
 		{"broken header", "", broken, []string{"cuda.h:3:", "more"}},
 		{"not all of NVIDIA's header", "13.5", good, []string{"the quirk for CUhostFn", "matches nothing in cuda.h of CUDA 13.5"}},
 		{"broken header of the other API", "", include(t, "", map[string]string{"cuda_runtime_api.h": "int"}), []string{"the quirk for"}},
@@ -70,6 +71,16 @@ func TestIncludeErrors(t *testing.T) {
 	}
 }
 
+// TestNotPinned: a version without a library names those with it.
+func TestNotPinned(t *testing.T) {
+	if _, err := headers.Find("12.4"); err != nil {
+		t.Skipf("needs the headers that make generate fetches: %v", err)
+	}
+	err := run([]string{"-cuda", "12.4", "-api", "nccl", "-package", "p", "-import", "example.com/p", "-out", t.TempDir()}, io.Discard)
+	assert.ErrorContains(t, err, "nccl.h is not pinned for CUDA 12.4, but for 12.9, 13.0")
+	assert.ErrorContains(t, err, "or name an include folder with -headers")
+}
+
 // What the model does not know what to do with stops the generator.
 func TestUndecided(t *testing.T) {
 	for _, tt := range []struct {
@@ -78,6 +89,8 @@ func TestUndecided(t *testing.T) {
 		{"callback without a row", "typedef void (*CUthingFn)(int x);", "", "callback type CUthingFn has no quirk row"},
 		{"macro that is no constant", "#define CU_NAME {1, 2}", "", "macro CU_NAME has a body that is no constant"},
 		{"function outside the chapters", "/** @} */\nint cuTake(int x);\n/** @{ */", "", "function cuTake stands in no chapter of cuda.h"},
+		{"its chapter is the one before", "int cuGive(int x);\n/** @} */\nint cuTake(int x);\n/** \\defgroup CUDA_VDPAU Video @{ */\nint cuVDPAUTake(int x);", "", `"name":"cuTake","chapter":"CUDA_THING"`},
+		{"variable number of arguments", "int cuTake(int x, ...);", "", "cuda/cuda.h:3:1: cuTake cannot be bound: it takes a variable number of arguments"},
 		{"other signature", "int cuTake(int x);", "typedef int (*PFN_cuTake_v2000)(long x);", "int cuTake(int x) contradicts cudaTypedefs.h"},
 		{"one Go name", "int cuTake(int x);\nint CuTake;", "", "both become CuTake in Go"},
 		{"one Go name for a function and a type", "int cuTake(int x);\ntypedef int CuTake;", "", "both become CuTake in Go"},

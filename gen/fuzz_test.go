@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,8 @@ func FuzzHeader(f *testing.F) {
 		"enum { CU_A = -1 }; typedef union {} CUx; struct CUy {};",
 		"#define CU_A ((CUx)-1)\n#define Open CU_A\ntypedef unsigned char CUx;",
 		"struct CUx { int a : 3; char b[]; }; ; int x; int f(...);",
+		"typedef struct CUa *CUb; struct CUa { CUb next; long double x; }; struct CUc { struct CUa a; enum { CU_D } d; }; int cuTake(struct CUc c, CUb *b);",
+		"enum CUe : short { CU_F = -2 }; int (*cuGet(enum CUe e))(int); typedef _Float16 CUh; CUh cuHalf(const CUh *h); extern struct CUc { CUh h[2]; } cuC;",
 	} {
 		f.Add(text, "typedef int (*PFN_cuTake_v1)(int);")
 	}
@@ -47,19 +50,26 @@ func FuzzHeader(f *testing.F) {
 			"cuda.h":         {Data: []byte("#define CUDA_VERSION 13050\n/** \\defgroup CUDA_THING @{ */\n" + declarations + end)},
 			"cudaTypedefs.h": {Data: []byte("#include \"cuda.h\"\n" + typedefs + end)},
 		}
-		api, err := parse.Parse(headers, "driver")
-		if err != nil {
-			return
-		}
-		if model.Complete(api, model.Options{Partial: true}) != nil {
-			return
-		}
-		require.NoError(t, doc.Fill(api, nil))
-		files, err := emit.Files(api, emit.Package{Name: "small", Import: "example.com/small", Doc: doc.Package(api, "small")})
-		if err == nil {
-			compiles(t, files)
-		}
+		generates(t, headers, model.RowOf("driver"))
+		generates(t, headers, &model.Row{API: "small", Headers: []string{"cuda.h"}, Own: []string{"cuda.h"}, Callback: "any thread", Library: model.Library{Names: []string{"libsmall.so"}}})
 	})
+}
+
+// generates compiles the package of headers, if there is one.
+func generates(t *testing.T, headers fs.FS, row *model.Row) {
+	t.Helper()
+	api, err := parse.Row(headers, row)
+	if err != nil {
+		return
+	}
+	if model.Complete(api, model.Options{Partial: true}) != nil {
+		return
+	}
+	require.NoError(t, doc.Fill(api, nil))
+	files, err := emit.Files(api, emit.Package{Name: "small", Import: "example.com/small", Doc: doc.Package(api, "small")})
+	if err == nil {
+		compiles(t, files)
+	}
 }
 
 // compiles checks the Go side of a package, as a build without cgo sees it.

@@ -33,8 +33,16 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	}
 	dir := overlay(dirs)
 	api, err := parse.Row(dir, row)
+	if errors.Is(err, fs.ErrNotExist) && c.headers == "" {
+		return nil, nil, notPinned(c, row, err)
+	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if c.row != "" {
+		if err := checkVersion(row, api, stderr); err != nil {
+			return nil, nil, err
+		}
 	}
 	if row.OfCUDA() && c.headers != "" && c.cuda != "" && api.Version != c.cuda {
 		return nil, nil, fmt.Errorf("%s is of CUDA %s, not of %s: give -cuda %s, or another folder", c.headers, api.Version, c.cuda, api.Version)
@@ -48,7 +56,7 @@ func generate(c config, frozen map[string]string, stderr io.Writer) (files map[s
 	if len(api.Dropped) > 0 {
 		fmt.Fprintf(stderr, "gen: left out, as they are no constants: %s\n", list(api.Dropped))
 	}
-	for _, reason := range api.LeftOut {
+	for _, reason := range api.Reasons() {
 		fmt.Fprintf(stderr, "gen: left out: %s\n", reason)
 	}
 	if longs := model.Longs(api); len(longs) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/headers"
+	"github.com/cudabind/cudabind/internal/command"
 )
 
 // folder makes a folder of files, by their slash-separated names.
@@ -65,6 +66,29 @@ func goTool(tb testing.TB, dir string, env []string, args ...string) string {
 	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=-mod=mod"), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoErrorf(tb, err, "go %s\n%s", strings.Join(args, " "), out)
+	return string(out)
+}
+
+// cLibrary builds a shared library of a C source of the same name. It skips the test where there is no C compiler.
+func cLibrary(t *testing.T, source string) string {
+	t.Helper()
+	if err := command.CC().Err; err != nil {
+		t.Skipf("there is no C compiler: %v", err)
+	}
+	library := filepath.Join(t.TempDir(), "lib"+strings.TrimSuffix(filepath.Base(source), ".c")+".so.1")
+	out, err := command.CC("-shared", "-fPIC", "-o", library, source).CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	return library
+}
+
+// runs vets and builds the program of a user's module, and returns what it prints.
+func runs(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	goTool(t, dir, nil, "vet", "./...")
+	goTool(t, dir, nil, "build", "-o", program, ".")
+	out, err := command.Built(program, args...).CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
 	return string(out)
 }
 

@@ -60,23 +60,40 @@ func includeFolders(c config, row *model.Row, stderr io.Writer) ([]string, error
 	if c.row != "" {
 		main = row.Headers[0]
 	}
-	dir, err := folderOf(c.headers, main)
+	folders, err := foldersOf(c.headers, main)
 	if err != nil {
 		return nil, err
 	}
 	if c.row == "" || c.cuda == "" {
-		return []string{dir}, nil
+		return folders, nil
 	}
 	cuda, err := fetch(c, row, stderr)
-	return []string{dir, cuda}, err
+	return append(folders, cuda), err
+}
+
+// foldersOf are the include folders of a list, one of which has the header.
+func foldersOf(list, header string) ([]string, error) {
+	folders := filepath.SplitList(list)
+	found := false
+	for i, folder := range folders {
+		if _, err := os.Stat(folder); err != nil && len(folders) > 1 {
+			return nil, fmt.Errorf("-headers: %w", err)
+		}
+		if dir, err := folderOf(folder, header); err == nil {
+			folders[i], found = dir, true
+		}
+	}
+	if !found {
+		_, err := folderOf(list, header)
+		return nil, err
+	}
+	return folders, nil
 }
 
 // folderOf is the include folder that dir names.
 func folderOf(dir, header string) (string, error) {
-	for _, in := range []string{dir, filepath.Join(dir, "include")} {
-		if _, err := os.Stat(filepath.Join(in, filepath.FromSlash(header))); err == nil {
-			return in, nil
-		}
+	if in, ok := headers.IncludeFolder(dir, header); ok {
+		return in, nil
 	}
 	what := "of a CUDA toolkit"
 	if header != "cuda.h" {
@@ -106,6 +123,38 @@ func lookup(c config, row *model.Row) (headers.Release, error) {
 		}
 	}
 	return release, err
+}
+
+// notPinned says which versions are pinned with the headers of a library that another version lacks.
+func notPinned(c config, row *model.Row, err error) error {
+	var with []string
+	for _, r := range headers.Releases() {
+		if slices.ContainsFunc(r.Libraries, func(l headers.Library) bool {
+			return slices.ContainsFunc(l.Headers, func(f headers.File) bool { return f.Path == row.Headers[0] })
+		}) {
+			with = append(with, r.Version)
+		}
+	}
+	if len(with) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s is not pinned for CUDA %s, but for %s: give -cuda with one of these, or name an include folder with -headers", row.Headers[0], c.cuda, strings.Join(with, ", "))
+}
+
+// checkVersion looks for the function of a user's row that tells the version of the library, and says how its result
+// will be read.
+func checkVersion(row *model.Row, api *model.API, stderr io.Writer) error {
+	l := row.Library
+	if l.Version == "" {
+		return nil
+	}
+	if !slices.ContainsFunc(api.Funcs, func(f *model.Func) bool { return f.Symbol == l.Version }) {
+		return fmt.Errorf(`"library.version" is %s, a function that %s does not declare`, l.Version, strings.Join(row.Headers, ", "))
+	}
+	if l.Form == "" && !l.Pair {
+		fmt.Fprintf(stderr, "gen: the result of %s will be read as CUDA's versions are, 12030 as 12.3: \"form\": \"parts\" reads 10203 as 1.2.3\n", l.Version)
+	}
+	return nil
 }
 
 // overlay is folders of headers on top of each other.

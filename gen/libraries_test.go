@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/gen/parse"
-	"github.com/cudabind/cudabind/internal/command"
 )
 
 // library is a real library that make libraries got: one of an API and a version of CUDA.
@@ -98,9 +97,5 @@ func main() {
 `,
 	})
 	require.NoError(t, run([]string{"-cuda", "11.8", "-api", "runtime", "-out", filepath.Join(dir, "cudart"), "-package", "cudart"}, io.Discard))
-	program := filepath.Join(t.TempDir(), "program")
-	goTool(t, dir, nil, "build", "-o", program, ".")
-	out, err := command.Built(program, library).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	assert.Regexp(t, `^0 <nil> (<nil>|cudaErrorNoDevice: .*|cudaErrorInsufficientDriver: .*)\n$`, string(out))
+	assert.Regexp(t, `^0 <nil> (<nil>|cudaErrorNoDevice: .*|cudaErrorInsufficientDriver: .*)\n$`, runs(t, dir, library))
 }

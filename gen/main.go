@@ -11,14 +11,16 @@
 // The work is a pipeline, a package a stage: headers are read by gen/parse into
 // gen/model, completed there by names and quirks, given comments by gen/doc and
 // printed by gen/emit. A declaration that no stage knows what to do with stops
-// it: a callback type, since no header says on which thread CUDA calls it, or a
-// macro that is no constant. The error shows the rows to keep in a file for
-// -quirks, an array of JSON:
+// it: a callback type, since no header says on which thread CUDA calls it, or two
+// that would have one name in Go. What Go cannot have, such as a function with a
+// variable number of arguments, is left out and named on stderr and in the package
+// comment; it stops the generator, too, where cudabind publishes a package of the
+// library. The error shows the rows to keep in a file for -quirks, an array of JSON:
 //
 //	[
 //	  {"api": "driver", "from": "13.6", "quirk": "callback", "name": "CUthingFn",
 //	   "thread": "a thread of the driver's own", "go": true, "reason": "measured"},
-//	  {"api": "driver", "from": "13.6", "quirk": "skipMacro", "name": "CU_THING", "reason": "a string"}
+//	  {"api": "driver", "from": "13.6", "quirk": "skip", "name": "CU_THING", "reason": "no constant"}
 //	]
 //
 // The quirks are callback (thread is where CUDA calls it, go whether it may be a
@@ -26,9 +28,10 @@
 // callback parameter, as function.parameter, that runs inside the call), opaque
 // (a parameter or member of type void *, as function.parameter, that holds no Go
 // pointer; * stands for every function), group (the chapter of a function that
-// stands in none), skipMacro, and ignore (leave out the built-in row of this
-// name). from and to are the CUDA versions that a row is for. A row that matches
-// nothing is an error.
+// stands in none), skip (leave a declaration of any kind out), rename (as is the
+// name in Go of a declaration of any kind, or of a member, as record.member), and
+// ignore (leave out the built-in row of this name). from and to are the CUDA
+// versions that a row is for. A row that matches nothing is an error.
 //
 // A library that the generator does not know is bound by -row, a file with its row:
 // docs/upgrading.md lists the fields.
@@ -125,7 +128,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	fs.Func("uses", "`API=PATH`: take types of another library from the package at this import path, as in cusparse=example.com/user/cusparse; can be repeated", func(text string) error {
 		return c.use(text)
 	})
-	fs.StringVar(&c.headers, "headers", "", "read this include `folder` instead of fetched headers")
+	fs.StringVar(&c.headers, "headers", "", "read this include `folder`, or several as in $PATH, instead of fetched headers")
 	fs.StringVar(&c.docs, "docs", "own", "whose doc comments: own, or header for the converted text of NVIDIA's headers")
 	fs.StringVar(&c.frozen, "frozen", "", "`file` that keeps what plain names mean; new names are added to it")
 	fs.StringVar(&c.quirks, "quirks", "", "`file` of further quirks, as JSON: what the header does not say of a declaration")

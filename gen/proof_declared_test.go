@@ -98,11 +98,7 @@ func modelTypes(a *model.API) []string {
 				at += "." + f.C
 				out = append(out, fmt.Sprint(at, " ", base+f.Offset))
 			}
-			t := f.Type
-			for t.Kind == model.Array {
-				t = t.Elem
-			}
-			if t.Kind == model.Named && t.Decl.Nested {
+			if t := f.Type.Element(); t.Kind == model.Named && t.Decl.Nested {
 				walk(at, t.Decl, base+f.Offset)
 			}
 		}

@@ -111,12 +111,20 @@ func (r Release) FetchFrom(from string) (dir string, err error) {
 type diskFolder string
 
 func openToolkit(dir string) (diskFolder, error) {
-	for _, folder := range []diskFolder{diskFolder(dir), diskFolder(filepath.Join(dir, "include"))} {
-		if folder.has(mainHeader) {
-			return folder, nil
-		}
+	if folder, ok := IncludeFolder(dir, mainHeader); ok {
+		return diskFolder(folder), nil
 	}
 	return "", fmt.Errorf("%s is no CUDA toolkit: there is no %s in it or in its folder include", dir, mainHeader)
+}
+
+// IncludeFolder returns which has a header: dir or its folder include.
+func IncludeFolder(dir, header string) (folder string, ok bool) {
+	for _, folder := range []string{dir, filepath.Join(dir, "include")} {
+		if diskFolder(folder).has(header) {
+			return folder, true
+		}
+	}
+	return "", false
 }
 
 func (d diskFolder) path(name string) string {

@@ -67,15 +67,18 @@ func TestRaisedRights(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		return string(out)
 	}
+	installed := strings.Contains(start(t, own, "usual"), "error: <nil>") // the system's loader finds an NVRTC, and goes first
 	for _, variable := range []string{"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_CACHE_HOME", "HOME"} {
 		t.Run(variable, func(t *testing.T) {
 			env := variable + "=" + filepath.Join(root, variable)
-			assert.Contains(t, start(t, own, "usual", env), "PLANTED", "the user's own program loads it")
+			if !installed || variable == "LD_LIBRARY_PATH" {
+				assert.Contains(t, start(t, own, "usual", env), "PLANTED", "the user's own program loads it")
+			}
 			for name, program := range raised {
 				out := start(t, program, "usual", env)
 				assert.NotContains(t, out, "PLANTED", name)
 				assert.Contains(t, out, "folders: 0 ", name)
-				if !strings.Contains(out, "error: <nil>") { // the system has no NVRTC of its own
+				if !installed {
 					assert.Contains(t, out, "looked in the system's library path alone, as this program has more rights than whoever starts it", name)
 				}
 			}

@@ -58,12 +58,12 @@ func Cover(a *model.API) (Coverage, error) {
 			continue
 		}
 		e := w.entryOf(d)
-		c.Types.add(bareName(d.C), e != nil, false)
+		c.Types.add(model.BareName(d.C), e != nil, false)
 		for _, v := range d.Enumerators {
 			c.Values.add(v.C, e.value(v.C, a.Row.API) != "" || d.Error && statusText()[v.C] != "", false)
 		}
 		for _, f := range d.Fields {
-			c.Members.add(bareName(d.C)+"."+f.C, e.field(f.C, a.Row.API) != "" || f.C == "", false)
+			c.Members.add(model.BareName(d.C)+"."+f.C, e.field(f.C, a.Row.API) != "" || f.C == "", false)
 		}
 	}
 	for _, k := range a.Consts {

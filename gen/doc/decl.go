@@ -59,7 +59,7 @@ type place struct {
 
 // entryOf is the entry about a type, under any of its names.
 func (w *writer) entryOf(d *model.Decl) *entry {
-	name := bareName(d.C)
+	name := model.BareName(d.C)
 	plain, _, _ := model.Base(name)
 	for _, key := range []string{name, plain, d.Tag} {
 		if e := w.texts[key]; e != nil {
@@ -68,7 +68,7 @@ func (w *writer) entryOf(d *model.Decl) *entry {
 	}
 	for _, al := range w.api.Aliases {
 		if !al.Func && al.GoRef == d.Go {
-			if e := w.texts[bareName(al.C)]; e != nil {
+			if e := w.texts[model.BareName(al.C)]; e != nil {
 				return e
 			}
 		}
@@ -139,7 +139,11 @@ func (w *writer) kind(c *comment, d *model.Decl) {
 		if d.GoAllowed {
 			may = "It may be a Go function exported to C."
 		}
-		c.text(fmt.Sprintf("It holds the address of a C function, or 0. CUDA calls it on %s. %s", d.Thread, may))
+		caller := "The library"
+		if w.api.Row.OfCUDA() {
+			caller = "CUDA"
+		}
+		c.text(fmt.Sprintf("It holds the address of a C function, or 0. %s calls it on %s. %s", caller, d.Thread, may))
 	case model.Union:
 		size := fmt.Sprintf(" of %d bytes", d.Size)
 		if len(d.Elsewhere) > 0 {
@@ -164,5 +168,5 @@ func (w *writer) fallback(d *model.Decl) string {
 		parent := d.Go[:strings.LastIndexByte(d.Go, '_')]
 		return fmt.Sprintf("a %s inside [%s].", d.Kind, parent)
 	}
-	return fmt.Sprintf("the %s %s.", d.Kind, bareName(d.C))
+	return fmt.Sprintf("the %s %s.", d.Kind, model.BareName(d.C))
 }

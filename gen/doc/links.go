@@ -112,7 +112,7 @@ func goNames(a *model.API) map[string]string {
 	}
 	for _, d := range a.Decls {
 		if !d.Nested {
-			m[bareName(d.C)] = d.Go
+			m[model.BareName(d.C)] = d.Go
 			if d.Tag != "" && d.Kind != model.Handle {
 				m[d.Tag] = d.Go
 			}
@@ -125,7 +125,7 @@ func goNames(a *model.API) map[string]string {
 		m[c.C] = c.Go
 	}
 	for _, al := range a.Aliases { // last: a plain name means its alias, not the old symbol
-		m[bareName(al.C)] = al.Go
+		m[model.BareName(al.C)] = al.Go
 	}
 	for _, d := range a.Decls { // a type whose plain name is its own
 		if plain, _, _ := model.Base(d.C); model.GoName(plain) == d.Go {
@@ -142,13 +142,13 @@ func cNames(a *model.API) map[string]bool {
 		m[f.Symbol] = true
 	}
 	for _, d := range a.Decls {
-		m[bareName(d.C)], m[d.Tag] = true, true
+		m[model.BareName(d.C)], m[d.Tag] = true, true
 		for _, e := range d.Enumerators {
 			m[e.C] = true
 		}
 	}
 	for _, al := range a.Aliases {
-		m[bareName(al.C)] = true
+		m[model.BareName(al.C)] = true
 	}
 	for _, c := range a.Consts {
 		m[c.C] = true

@@ -19,7 +19,11 @@ func Package(a *model.API, name string) []string {
 		c.paragraphs(own.purpose)
 		return c.done()
 	}
-	c.text(fmt.Sprintf("Package %s binds %s: every function that its library exports, as %s declares them.%s", name, a.Row.Title, header(a), further(a)))
+	all := "every function that its library exports"
+	if len(a.Unbound) > 0 {
+		all = "the functions that its library exports and Go can call"
+	}
+	c.text(fmt.Sprintf("Package %s binds %s: %s, as %s declares them.%s", name, a.Row.Title, all, header(a), further(a)))
 	c.paragraphs(own.purpose)
 	for _, s := range intro(a, own) {
 		if s.title == "" || strings.Join(s.text, "") == "" {
@@ -145,8 +149,8 @@ func intro(a *model.API, own opening) []packageSection {
 	}
 }
 
-// unbound says what of the headers the package lacks: functions that they define themselves, with
-// those that these call, and macros that are no constants.
+// unbound says what of the headers the package lacks: declarations that cannot be bound, functions
+// that they define themselves, with those that these call, and macros that are no constants.
 func unbound(a *model.API, own opening) []string {
 	var inlines, macros string
 	if len(a.Inlines) > 0 {
@@ -155,7 +159,14 @@ func unbound(a *model.API, own opening) []string {
 	if len(a.Dropped) > 0 {
 		macros = "These macros are no constants: " + strings.Join(slices.Sorted(slices.Values(a.Dropped)), ", ") + "."
 	}
-	return []string{inlines, strings.TrimSpace(macros + " " + own.unbound)}
+	left := []string{"What Go cannot have is left out:"}
+	for _, reason := range a.Reasons() {
+		left = append(left, reason+".")
+	}
+	if len(left) == 1 {
+		left = nil
+	}
+	return []string{strings.Join(left, " "), inlines, strings.TrimSpace(macros + " " + own.unbound)}
 }
 
 // inlineCalls are the functions that the header defines, each with the bound functions that it

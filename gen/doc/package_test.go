@@ -46,17 +46,20 @@ func TestUnbound(t *testing.T) {
 		name    string
 		inlines []model.Inline
 		dropped []string
+		left    []model.Unbound
 		want    string // "" for no section
 	}{
 		{name: "nothing"},
-		{"a function that calls one of the library's", []model.Inline{{C: "cuMakeTwo", Calls: []string{"cuMake"}}}, nil,
+		{"a function that calls one of the library's", []model.Inline{{C: "cuMakeTwo", Calls: []string{"cuMake"}}}, nil, nil,
 			"The header defines functions that the library does not export: cuMakeTwo calls [CuMake]."},
-		{"functions that call several and none", []model.Inline{{C: "cuMakeTwo", Calls: []string{"cuMake", "cuMakeEx"}}, {C: "cuMakeNone"}}, nil,
+		{"functions that call several and none", []model.Inline{{C: "cuMakeTwo", Calls: []string{"cuMake", "cuMakeEx"}}, {C: "cuMakeNone"}}, nil, nil,
 			"The header defines functions that the library does not export: cuMakeTwo calls [CuMake] and CuMakeEx, cuMakeNone calls none that is bound."},
-		{"macros", nil, []string{"CU_TWO", "CU_ONE"}, "These macros are no constants: CU_ONE, CU_TWO."},
+		{"declarations", nil, nil, []model.Unbound{{C: "cuA", Why: "it takes a list"}, {C: "CUb", Why: "it has no size"}, {C: "cuC", Why: "it takes a list"}},
+			"What Go cannot have is left out: cuA, cuC: it takes a list. CUb: it has no size."},
+		{"macros", nil, []string{"CU_TWO", "CU_ONE"}, nil, "These macros are no constants: CU_ONE, CU_TWO."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &model.API{Row: model.RowOf("curand"), Header: "curand.h", Version: "13.5", Funcs: []*model.Func{keep}, Inlines: tt.inlines, Dropped: tt.dropped}
+			a := &model.API{Row: model.RowOf("curand"), Header: "curand.h", Version: "13.5", Funcs: []*model.Func{keep}, Inlines: tt.inlines, Dropped: tt.dropped, Unbound: tt.left}
 			text := strings.Join(Package(a, "curand"), " ")
 			if tt.want == "" {
 				assert.NotContains(t, text, heading)

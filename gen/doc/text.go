@@ -221,6 +221,3 @@ func apiOf(c string) string {
 	}
 	return best.API
 }
-
-// bareName drops the keyword from "struct cudaDeviceProp".
-func bareName(c string) string { return c[strings.LastIndexByte(c, ' ')+1:] }

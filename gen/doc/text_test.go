@@ -83,8 +83,8 @@ func (d declared) add(a *model.API) {
 		if decl.Nested {
 			continue
 		}
-		plain, _, _ := model.Base(bareName(decl.C))
-		for _, key := range []string{bareName(decl.C), plain} {
+		plain, _, _ := model.Base(model.BareName(decl.C))
+		for _, key := range []string{model.BareName(decl.C), plain} {
 			names := into(d.members, key)
 			for _, e := range decl.Enumerators {
 				names[e.C], d.values[e.C] = true, true
@@ -98,7 +98,7 @@ func (d declared) add(a *model.API) {
 				into(d.params, al.C)[name] = true
 			}
 		} else {
-			maps.Copy(into(d.members, bareName(al.C)), d.members[bareName(al.Target)])
+			maps.Copy(into(d.members, model.BareName(al.C)), d.members[model.BareName(al.Target)])
 		}
 	}
 	for _, c := range a.Consts {

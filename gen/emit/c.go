@@ -63,8 +63,8 @@ func (w *cWriter) name(t *model.Type) {
 	case model.Void:
 		if t.C != "" && !w.named[t.C] {
 			w.named[t.C] = true
-			if tag, tagged := cutTag(t.C); tagged {
-				fmt.Fprintf(&w.b, "struct %s;\n", tag)
+			if _, tagged := cutTag(t.C); tagged {
+				fmt.Fprintf(&w.b, "%s;\n", t.C)
 			} else {
 				fmt.Fprintf(&w.b, "typedef struct z_%s %s;\n", t.C, t.C)
 			}
@@ -77,6 +77,9 @@ func (w *cWriter) name(t *model.Type) {
 	w.named[t.C] = true
 	d := t.Decl
 	tag, tagged := cutTag(t.C)
+	if d.Foreign && d.Package == "" && !tagged { // what the calls include may have it, too
+		fmt.Fprintf(&w.b, "#define %s z_%s_\n", tag, tag)
+	}
 	switch d.Kind {
 	case model.Handle:
 		fmt.Fprintf(&w.b, "typedef struct z_%s *%s;\n", t.C, t.C)
@@ -91,16 +94,15 @@ func (w *cWriter) name(t *model.Type) {
 		fmt.Fprintf(&w.b, "typedef void (*%s)(void);\n", t.C)
 	case model.Scalar, model.Second:
 		w.name(d.Underlying)
+		if d.Underlying.Kind == model.Array {
+			w.value(d.Underlying) // C has no array of something incomplete
+		}
 		fmt.Fprintf(&w.b, "typedef %s;\n", d.Underlying.CDecl(t.C))
 	case model.Enum:
-		word, value := "unsigned int", "0"
-		if d.Signed {
-			word, value = "int", "-1"
-		}
 		if tagged {
-			fmt.Fprintf(&w.b, "enum %s { z_%s = %s };\n", tag, tag, value)
+			fmt.Fprintf(&w.b, "enum %s { z_%s = %s }%s;\n", tag, tag, enumValue(d), enumPacking(d))
 		} else {
-			fmt.Fprintf(&w.b, "typedef %s %s;\n", word, t.C)
+			fmt.Fprintf(&w.b, "typedef %s %s;\n", d.Underlying.C, t.C)
 		}
 	default:
 		if tagged {
@@ -111,9 +113,25 @@ func (w *cWriter) name(t *model.Type) {
 	}
 }
 
+// enumValue is a value that makes an enum as large as d and gives it a sign if d has one.
+func enumValue(d *model.Decl) string {
+	if d.Signed {
+		return map[int64]string{1: "-1", 2: "-0x1ff", 4: "-1", 8: "-0x1ffffffff"}[d.Size]
+	}
+	return map[int64]string{1: "1", 2: "0x1ff", 4: "0", 8: "0x1ffffffff"}[d.Size]
+}
+
+// enumPacking is what C needs to make an enum smaller than an int.
+func enumPacking(d *model.Decl) string {
+	if d.Size < 4 {
+		return " __attribute__((packed))"
+	}
+	return ""
+}
+
 // otherNumbers are the number types that the headers of CUDA and of other systems define, in C's own.
 var otherNumbers = map[string]string{
-	"cuuint32_t": "uint32_t", "cuuint64_t": "uint64_t", "__half": "uint16_t", "__nv_bfloat16": "uint16_t",
+	"cuuint32_t": "uint32_t", "cuuint64_t": "uint64_t", "__half": "uint16_t", "__nv_bfloat16": "uint16_t", "__float16": "uint16_t",
 	"GLenum": "unsigned int", "GLuint": "unsigned int", "EGLint": "int32_t",
 	"VdpDevice": "uint32_t", "VdpOutputSurface": "uint32_t", "VdpVideoSurface": "uint32_t",
 	"cuComplex": "float _Complex", "cuFloatComplex": "float _Complex", "cuDoubleComplex": "double _Complex",

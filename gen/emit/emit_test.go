@@ -2,6 +2,8 @@ package emit
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -134,4 +136,35 @@ func TestConstResult(t *testing.T) {
 	result := &model.Type{Kind: model.Basic, C: "int", Const: true}
 	assert.Equal(t, "int ret", retType(&model.Func{Result: result}).CDecl("ret"))
 	assert.True(t, result.Const, "the declaration keeps it")
+}
+
+// TestTopics: constants of one topic share a block, and blocks are short, since go doc shows all of one.
+func TestTopics(t *testing.T) {
+	same := func(a, b model.Const) bool { return topic(&a) == topic(&b) }
+	handle := &model.Type{}
+	for _, tt := range []struct {
+		name string
+		a, b model.Const
+		want bool
+	}{
+		{"flags of one kind", model.Const{Go: "CU_MEMHOSTALLOC_PORTABLE"}, model.Const{Go: "CU_MEMHOSTALLOC_DEVICEMAP"}, true},
+		{"long names", model.Const{Go: "NVML_FI_DEV_ECC_CURRENT"}, model.Const{Go: "NVML_FI_DEV_ECC_SBE_VOL_L1"}, true},
+		{"another fourth word", model.Const{Go: "NVML_FI_DEV_ECC_CURRENT"}, model.Const{Go: "NVML_FI_DEV_NVLINK_SPEED"}, false},
+		{"versions of two structs", model.Const{Go: "NvmlMemory_v2"}, model.Const{Go: "NvmlUUID_v1"}, false},
+		{"a name and one that begins with it", model.Const{Go: "CU_A"}, model.Const{Go: "CU_A_B"}, false},
+		{"with and without a type", model.Const{Go: "CU_STREAM_LEGACY", Type: handle}, model.Const{Go: "CU_STREAM_MOST"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, tt.want, same(tt.a, tt.b)) })
+	}
+	files, err := filepath.Glob("../../cuda/generated/*/zconsts.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	block := regexp.MustCompile(`(?ms)^const \(\n(.*?)^\)`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, b := range block.FindAllString(string(text), -1) {
+			assert.LessOrEqual(t, strings.Count(b, "\n"), 200, "%s: %.80s", file, b)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package emit
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
@@ -74,30 +75,44 @@ func stringer(f *jen.File, d *model.Decl) {
 	)
 }
 
-// consts prints the constants that belong to no enumeration: those without a
-// type first, since a group mixes the two badly.
+// consts prints the constants that belong to no enumeration, a block a topic: go doc shows all of a block.
 func (e *emitter) consts() error {
 	f := e.file()
-	for _, typed := range []bool{false, true} {
-		var defs []jen.Code
-		for _, c := range e.api.Consts {
-			if (c.Type != nil) != typed {
-				continue
-			}
-			for _, line := range c.Doc {
-				defs = append(defs, jen.Comment(comment(line)))
-			}
-			def := jen.Id(c.Go)
-			if typed {
-				def.Add(goType(c.Type))
-			}
-			defs = append(defs, def.Op("=").Id(c.Value))
+	for all := e.api.Consts; len(all) > 0; {
+		n := 1
+		for n < len(all) && topic(all[n]) == topic(all[0]) {
+			n++
 		}
-		if len(defs) > 0 {
-			f.Const().Defs(defs...)
+		if n == 1 {
+			docs(f, all[0].Doc)
+			f.Const().Add(constant(all[0]))
+		} else {
+			f.Const().DefsFunc(func(g *jen.Group) {
+				for _, c := range all[:n] {
+					groupDocs(g, c.Doc)
+					g.Add(constant(c))
+				}
+			})
 		}
+		f.Line()
+		all = all[n:]
 	}
 	return e.save("zconsts.go", f)
+}
+
+// topic is what a constant shares with its neighbours of one block: whether it has a type, which a block mixes badly, and
+// its name without the last word, of which the first four count, as in NVML_FI_DEV_ECC_CURRENT.
+func topic(c *model.Const) string {
+	words := strings.Split(c.Go, "_")
+	return fmt.Sprint(words[:max(1, min(len(words)-1, 4))], len(words) > 2, c.Type != nil)
+}
+
+func constant(c *model.Const) *jen.Statement {
+	def := jen.Id(c.Go)
+	if c.Type != nil {
+		def.Add(goType(c.Type))
+	}
+	return def.Op("=").Id(c.Value)
 }
 
 // table prints the numbers of the functions, and the symbol and the first version of each.

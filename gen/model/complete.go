@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,11 +29,12 @@ func Complete(a *API, opts Options) error {
 	if err := applyQuirks(a, opts); err != nil {
 		return err
 	}
+	withdraw(a)
 	switch d := a.Status(); {
 	case d != nil:
 		d.Error = true
 	case !opts.Partial && a.Row.Own == nil:
-		return fmt.Errorf("%s of CUDA %s declares no %s, the type of its status codes", a.Header, a.Version, a.Row.Status)
+		return fmt.Errorf("%s declares no %s, the type of its status codes", a.source(), a.Row.Status)
 	}
 	for _, d := range a.Decls {
 		if d.Kind == Callback && d.Thread == "" {
@@ -64,6 +66,7 @@ func Complete(a *API, opts Options) error {
 			al.Since = Since(a.Row.API, al.Target)
 		}
 	}
+	a.rename()
 	return unique(a)
 }
 
@@ -78,32 +81,54 @@ func handled(a *API) error {
 	}
 	for _, c := range a.Consts {
 		if c.Value == "" {
-			missing(row{Quirk: "skipMacro", Name: c.C, Reason: "no constant"}, "macro %s has a body that is no constant: a skipMacro quirk must say why it is left out", c.C)
+			missing(row{Quirk: "skip", Name: c.C, Reason: "no constant"}, "macro %s has a body that is no constant: a skip quirk must say why it is left out", c.C)
+		}
+	}
+	if a.Row.Package != "" {
+		for _, u := range a.Unbound {
+			missing(row{Quirk: "skip", Name: u.C, Reason: u.Why}, "%s cannot be bound: %s: a skip quirk must say that it is left out", strings.TrimPrefix(u.At+": "+u.C, ": "), u.Why)
 		}
 	}
 	for _, d := range a.Decls {
 		if d.Kind == Callback && d.Thread == "" { // no Go: the cautious choice
-			missing(row{Quirk: "callback", Name: d.C, Thread: "a thread that CUDA does not name", Reason: "not measured"},
-				"callback type %s has no quirk row that says on which thread CUDA calls it", d.C)
+			who, also := "CUDA", ""
+			if !a.Row.OfCUDA() {
+				who, also = "the library", `; "callback" in the row of the library says it for all types`
+			}
+			missing(row{Quirk: "callback", Name: d.C, Thread: "a thread that " + who + " does not name", Reason: "not measured"},
+				"callback type %s has no quirk row that says on which thread %s calls it%s", d.C, who, also)
 		}
 	}
+	chapter := ""
 	for _, f := range a.Funcs {
+		chapter = cmp.Or(f.Group, chapter)
 		if f.Group == "" {
-			missing(row{Quirk: "group", Name: f.Symbol, Chapter: lastChapter(a), Reason: "declared outside of the chapters"},
+			missing(row{Quirk: "group", Name: f.Symbol, Chapter: cmp.Or(chapter, firstChapter(a)), Reason: "declared outside of the chapters"},
 				"function %s stands in no chapter of %s: a group quirk must say where it belongs", f.Symbol, a.Header)
 		}
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s of CUDA %s has declarations that the generator does not know what to do with:\n%w", a.Header, a.Version, errors.Join(append(errs, advice(rows))...))
+	return fmt.Errorf("%s has declarations that the generator does not know what to do with:\n%w", a.source(), errors.Join(append(errs, advice(rows))...))
 }
 
-func lastChapter(a *API) string {
+func firstChapter(a *API) string {
 	if len(a.Groups) == 0 {
 		return ""
 	}
-	return a.Groups[len(a.Groups)-1].Name
+	return a.Groups[0].Name
+}
+
+// source names the header and its version, for messages.
+func (a *API) source() string {
+	switch {
+	case a.Row.OfCUDA():
+		return a.Header + " of CUDA " + a.Version
+	case a.Version == "":
+		return a.Header
+	}
+	return a.Header + " of version " + a.Version
 }
 
 // freeze keeps plain names at the target they were first published for, so
@@ -241,12 +266,7 @@ func nameNested(a *API) {
 }
 
 // GoTypeName is the Go name of a type, as C spells it.
-func GoTypeName(c string) string {
-	if i := strings.LastIndexByte(c, ' '); i >= 0 { // "struct cudaDeviceProp"
-		c = c[i+1:]
-	}
-	return GoName(c)
-}
+func GoTypeName(c string) string { return GoName(BareName(c)) }
 
 // typeNames names types as they are used. It tells which of the names in C are
 // frozen at an older type in Go.
@@ -300,7 +320,7 @@ func nameFuncs(a *API) error {
 			f.Go = GoName(base) + "_v1"
 		}
 		if !strings.HasPrefix(f.Symbol, a.Row.Prefix) {
-			return fmt.Errorf("function %s does not begin with %s: what library is it of?", f.Symbol, a.Row.Prefix)
+			return fmt.Errorf("function %s does not begin with %s: what library is it of? A skip quirk leaves it out, and a row's \"prefix\" may be shorter", f.Symbol, a.Row.Prefix)
 		}
 	}
 	return nil
@@ -313,27 +333,46 @@ func unique(a *API) error {
 		n[own] = "the package's own " + own
 	}
 	var errs []error
+	var rows []row
+	add := func(n names, goName, c string) {
+		if err := n.add(goName, c); err != nil {
+			errs = append(errs, err)
+			rows = append(rows, row{API: a.Row.API, Quirk: "rename", Name: c, As: goName + "_", Reason: "another has the name " + goName})
+		}
+	}
 	for _, f := range a.Funcs {
-		errs = append(errs, n.add(f.Go, f.Symbol))
+		add(n, f.Go, f.Symbol)
 	}
 	for _, al := range a.Aliases {
-		errs = append(errs, n.add(al.Go, al.C))
+		add(n, al.Go, al.C)
 	}
 	for _, d := range a.Decls {
-		errs = append(errs, n.add(d.Go, d.C))
+		add(n, d.Go, d.C)
 		for _, e := range d.Enumerators {
-			errs = append(errs, n.add(e.Go, e.C))
+			add(n, e.Go, e.C)
 		}
 		members := names{}
-		for _, f := range d.Fields {
-			errs = append(errs, members.add(f.Go, d.C+"."+f.C))
-		}
+		d.eachMember(func(f *Field) { add(members, f.Go, BareName(d.C)+"."+f.C) })
 	}
 	for _, c := range a.Consts {
-		errs = append(errs, n.add(c.Go, c.C))
+		add(n, c.Go, c.C)
 	}
 	for _, v := range a.Vars {
-		errs = append(errs, n.add(v.Go, v.C))
+		add(n, v.Go, v.C)
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return errors.Join(append(errs, advice(rows))...)
+}
+
+// eachMember visits the members of a record that have names, those of unnamed records in it too.
+func (d *Decl) eachMember(visit func(*Field)) {
+	for _, f := range d.Fields {
+		if f.C == "" && f.Type.Decl != nil {
+			f.Type.Decl.eachMember(visit)
+		} else {
+			visit(f)
+		}
+	}
 }

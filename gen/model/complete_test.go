@@ -45,6 +45,10 @@ func TestOneGoName(t *testing.T) {
 		{"members", func(a *API) {
 			a.Decls = []*Decl{{Kind: Struct, C: "CUx", Fields: []*Field{{C: "a", Type: basic("int")}, {C: "A", Type: basic("int")}}}}
 		}, "CUx.a and CUx.A both become A in Go"},
+		{"members through a record without a name", func(a *API) {
+			in := &Decl{Kind: Union, C: "CUx_anon1", Nested: true, Fields: []*Field{{C: "a", Type: basic("int")}}}
+			a.Decls = []*Decl{{Kind: Struct, C: "struct CUx", Fields: []*Field{{C: "A", Type: basic("int")}, {Type: of(in)}}}, in}
+		}, "CUx.A and CUx.a both become A in Go"},
 		{"a name of the package's own", func(a *API) { a.Consts = []*Const{{C: "Open", Value: "1"}} },
 			"the package's own Open and Open both become Open in Go"},
 		{"not of CUDA", func(a *API) { a.Funcs[0].Symbol = "nvmlInit" }, "function nvmlInit does not begin with cu"},

@@ -14,11 +14,13 @@ type API struct {
 	Funcs   []*Func
 	Aliases []*Alias // plain function names, and names of a type by another
 	Decls   []*Decl
-	Consts  []*Const // object-like macros and unnamed enumerators
-	Vars    []*Var   // exported variables
-	Dropped []string // macros that are no constants, which have no place in Go
-	LeftOut []string // functions that cannot be called from Go, and why
-	Inlines []Inline // functions that the header defines and the library does not export
+	Consts  []*Const  // object-like macros and unnamed enumerators
+	Vars    []*Var    // exported variables
+	Dropped []string  // macros that are no constants, which have no place in Go
+	Unbound []Unbound // what the package cannot have, and why
+	Inlines []Inline  // functions that the header defines and the library does not export
+
+	renamed map[string]string // the Go names that quirks give, by C name
 
 	Notice string  // the comment the header begins with
 	Groups []Group // the headers' chapters, in their order
@@ -160,6 +162,8 @@ type Decl struct {
 	Inline      bool     // Callback: C has no name for it, a parameter spells it in place
 	Error       bool     // Enum: the status type of the API
 	Package     string   // the published package that has the type, "" for this one
+	LeftOut     string   // why the package cannot have it, "" where it has
+	Foreign     bool     // of a header that is not the row's own
 	Nested      bool     // lies inside another record and has no C name of its own
 	CPath       string   // Nested: a C expression of its type, or of the record it lies in unnamed; for proofs
 }
@@ -224,6 +228,17 @@ type Type struct {
 
 // Is tells whether t is the Decl kind k.
 func (t *Type) Is(k DeclKind) bool { return t.Kind == Named && t.Decl != nil && t.Decl.Kind == k }
+
+// Element is what t has once, or as an array of any depth.
+func (t *Type) Element() *Type {
+	for t.Kind == Array {
+		t = t.Elem
+	}
+	return t
+}
+
+// BareName is the name of a type in C without the keyword in front: "CUx" for "struct CUx".
+func BareName(c string) string { return c[strings.LastIndexByte(c, ' ')+1:] }
 
 // CDecl spells a declaration of name with type t in C. An empty name gives the
 // type alone.

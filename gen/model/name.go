@@ -52,7 +52,7 @@ var basics = map[string]string{
 	"size_t": "uint64", "uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32", "uint64_t": "uint64",
 	"int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64",
 	"cuuint32_t": "uint32", "cuuint64_t": "uint64",
-	"wchar_t": "int32", "_Bool": "bool", "__half": "uint16", "__nv_bfloat16": "uint16",
+	"wchar_t": "int32", "_Bool": "bool", "__half": "uint16", "__nv_bfloat16": "uint16", "__float16": "uint16",
 	"GLenum": "uint32", "GLuint": "uint32", "EGLint": "int32",
 	"VdpDevice": "uint32", "VdpOutputSurface": "uint32", "VdpVideoSurface": "uint32",
 	"cuComplex": "complex64", "cuFloatComplex": "complex64", "cuDoubleComplex": "complex128",

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -87,8 +88,8 @@ var quirks = []quirk{
 	{"driver", "11.8", "11.8", "cuDeviceGetExecAffinitySupport", group("CUDA_DEVICE"), "declared between two chapters"},
 
 	// Macros with a body that are no constants.
-	{"runtime", "", "", "CUDART_DEVICE", skipMacro, "a storage qualifier of device code"},
-	{"runtime", "11.8", "11.8", "cudaDevicePropDontCare", skipMacro, "an initialiser for a struct"},
+	{"runtime", "", "", "CUDART_DEVICE", skip, "a storage qualifier of device code"},
+	{"runtime", "11.8", "11.8", "cudaDevicePropDontCare", skip, "an initialiser for a struct"},
 }
 
 // applyQuirks applies the table and the user's rows to a.
@@ -122,7 +123,7 @@ func (q quirk) isFor(a *API) bool { return q.api == a.Row.API && between(a.Versi
 
 // unused says that q finds nothing in a.
 func (q quirk) unused(a *API) error {
-	return fmt.Errorf("the quirk for %s (%s) matches nothing in %s of CUDA %s: bound its range", q.name, q.reason, a.Header, a.Version)
+	return fmt.Errorf("the quirk for %s (%s) matches nothing in %s: bound its range", q.name, q.reason, a.source())
 }
 
 // between compares versions such as 12.10.
@@ -130,20 +131,19 @@ func between(v, from, to string) bool {
 	return (from == "" || compareVersions(v, from) >= 0) && (to == "" || compareVersions(v, to) <= 0)
 }
 
+// compareVersions compares as many parts as both have: 1.2 covers 1.2.3.
 func compareVersions(a, b string) int {
-	amaj, amin := versionParts(a)
-	bmaj, bmin := versionParts(b)
-	if amaj != bmaj {
-		return amaj - bmaj
-	}
-	return amin - bmin
+	x, y := versionParts(a), versionParts(b)
+	n := min(len(x), len(y))
+	return slices.Compare(x[:n], y[:n])
 }
 
-func versionParts(v string) (major, minor int) {
-	a, b, _ := strings.Cut(strings.TrimPrefix(v, "<="), ".")
-	major, _ = strconv.Atoi(a)
-	minor, _ = strconv.Atoi(b)
-	return major, minor
+func versionParts(v string) (parts []int) {
+	for part := range strings.SplitSeq(strings.TrimPrefix(v, "<="), ".") {
+		n, _ := strconv.Atoi(part)
+		parts = append(parts, n)
+	}
+	return parts
 }
 
 func callback(thread string, goAllowed bool) func(*API, string) bool {
@@ -251,16 +251,6 @@ func regroup(to string) func(*API, string) bool {
 		}
 		return group(to)(a, name)
 	}
-}
-
-func skipMacro(a *API, name string) bool {
-	for i, c := range a.Consts {
-		if c.C == name && c.Value == "" {
-			a.Consts = append(a.Consts[:i:i], a.Consts[i+1:]...)
-			return true
-		}
-	}
-	return false
 }
 
 func declNamed(a *API, name string) *Decl {

@@ -35,6 +35,9 @@ func TestBetween(t *testing.T) {
 		{"12.10", "12.9", "", true}, // numbers, not text
 		{"9.2", "", "11.8", true},
 		{"13.0", "12.9", "13.1", true},
+		{"1.2.3", "1.2.3", "1.2.3", true}, // of a library that is not CUDA's
+		{"1.2.3", "1.2.4", "", false},
+		{"1.2.3", "", "1.2", true}, // with its patches
 	} {
 		assert.Equal(t, tt.want, between(tt.version, tt.from, tt.to), "%+v", tt)
 	}
@@ -116,7 +119,7 @@ func TestGroupAndSkip(t *testing.T) {
 	assert.Equal(t, "CUDA_THING", a.Funcs[1].Group)
 
 	a.Consts = []*Const{{C: "CU_A", Value: "1"}, {C: "CU_B"}, {C: "CU_C", Value: "3"}}
-	assert.True(t, skipMacro(a, "CU_B"))
-	assert.False(t, skipMacro(a, "CU_A"), "it is a constant")
+	assert.True(t, skip(a, "CU_B"))
+	assert.False(t, skip(a, "CU_D"))
 	assert.Len(t, a.Consts, 2)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/token"
 	"regexp"
 	"strings"
 )
@@ -27,6 +28,7 @@ type row struct {
 	Thread  string `json:"thread,omitempty"`  // callback: where CUDA calls it
 	Go      bool   `json:"go,omitempty"`      // callback: it may be a Go function
 	Chapter string `json:"chapter,omitempty"` // group: where the function belongs
+	As      string `json:"as,omitempty"`      // rename: the name in Go
 	Reason  string `json:"reason"`
 }
 
@@ -46,8 +48,14 @@ var kinds = map[string]func(row) (do func(*API, string) bool, err error){
 	},
 	"callingThread": func(row) (func(*API, string) bool, error) { return onCallingThread, nil },
 	"opaque":        func(row) (func(*API, string) bool, error) { return opaque, nil },
-	"skipMacro":     func(row) (func(*API, string) bool, error) { return skipMacro, nil },
-	"ignore":        func(row) (func(*API, string) bool, error) { return inTable, nil },
+	"skip":          func(row) (func(*API, string) bool, error) { return skip, nil },
+	"rename": func(r row) (func(*API, string) bool, error) {
+		if !token.IsIdentifier(r.As) || !token.IsExported(r.As) {
+			return nil, errors.New(`"as" is no exported name of Go: what is the declaration to be called?`)
+		}
+		return rename(r.As), nil
+	},
+	"ignore": func(row) (func(*API, string) bool, error) { return inTable, nil },
 }
 
 // inTable tells whether the table has a row of that name, for one that says to
@@ -98,7 +106,7 @@ func ReadQuirks(file string, data []byte, more ...*Row) ([]Quirk, error) {
 	return out, nil
 }
 
-var versionForm = regexp.MustCompile(`^(\d+\.\d+)?$`)
+var versionForm = regexp.MustCompile(`^(\d+(\.\d+)+)?$`)
 
 func (r row) quirk(more []*Row) (Quirk, error) {
 	kind, known := kinds[r.Quirk]
@@ -106,13 +114,13 @@ func (r row) quirk(more []*Row) (Quirk, error) {
 	case RowOf(r.API) == nil && rowIn(more, r.API) == nil:
 		return Quirk{}, fmt.Errorf(`"api" is %q: it is %s`, r.API, strings.Join(APIs(), " or "))
 	case !known:
-		return Quirk{}, fmt.Errorf(`"quirk" is %q: it is callback, callingThread, group, ignore, opaque or skipMacro`, r.Quirk)
+		return Quirk{}, fmt.Errorf(`"quirk" is %q: it is callback, callingThread, group, ignore, opaque, rename or skip`, r.Quirk)
 	case r.Name == "":
 		return Quirk{}, errors.New(`"name" is missing: which declaration is the quirk for?`)
 	case r.Reason == "":
 		return Quirk{}, fmt.Errorf(`%s: "reason" is missing: why is the quirk needed?`, r.Name)
 	case !versionForm.MatchString(r.From) || !versionForm.MatchString(r.To):
-		return Quirk{}, fmt.Errorf(`%s: "from" and "to" are CUDA versions such as 13.5, or left out`, r.Name)
+		return Quirk{}, fmt.Errorf(`%s: "from" and "to" are versions such as 13.5, or left out`, r.Name)
 	}
 	do, err := kind(r)
 	if err != nil {

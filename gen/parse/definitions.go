@@ -66,11 +66,16 @@ func (u *unit) definition(s *cc.StructOrUnionSpecifier) {
 	}
 	own, err := attributes(s.AttributeSpecifierList, s.AttributeSpecifierList2)
 	if def.err = errors.Join(def.err, err, u.packs.err); def.err == nil && len(marks) != t.NumFields() {
-		def.err = errors.New("unhandled members")
+		def.err = errors.New("the generator does not know its members")
 	}
 	for i := range t.NumFields() {
-		if in := u.definitionOf(t.FieldByIndex(i).Type()); in != nil {
-			def.err = errors.Join(def.err, in.err)
+		f := t.FieldByIndex(i)
+		switch in := u.definitionOf(f.Type()); {
+		case def.err != nil:
+		case in != nil:
+			def.err = in.err
+		case holdsRecord(f.Type()):
+			def.err = fmt.Errorf("its member %s is of a type that is not defined in front of it", f.Name())
 		}
 	}
 	if def.err == nil {
@@ -118,7 +123,7 @@ func (u *unit) lay(def *definition, t record, own mark, marks []mark) {
 			def.byPointer = "it has bit fields without a name"
 		}
 		if size, align := u.measure(f.Type(), 0); f.IsBitfield() && align != size {
-			def.err = fmt.Errorf("unhandled bit field %s of a type that is aligned to %d", f.Name(), align)
+			def.err = fmt.Errorf("its bit field %s is of a type that is aligned to %d", f.Name(), align)
 		}
 	}
 }
@@ -149,6 +154,15 @@ func (l layout) is(t record) bool {
 
 func (l layout) same(m layout) bool {
 	return l.size == m.size && l.align == m.align && slices.Equal(l.at, m.at)
+}
+
+// holdsRecord tells whether a type is a record with members, or an array of them.
+func holdsRecord(t cc.Type) bool {
+	for t.Kind() == cc.Array {
+		t = t.(*cc.ArrayType).Elem()
+	}
+	r, ok := t.(record)
+	return ok && r.NumFields() > 0
 }
 
 // definitionOf is the definition of a record, or of the elements of an array of them; nil for
@@ -209,27 +223,32 @@ type mark struct {
 // memberMarks are those of the members that d declares.
 func memberMarks(d *cc.StructDeclaration) ([]mark, error) {
 	all, err := attributes()
+	enum := false
 	for q := d.SpecifierQualifierList; q != nil; q = q.SpecifierQualifierList {
 		lists := []*cc.AttributeSpecifierList{q.AttributeSpecifierList}
 		if q.TypeQualifier != nil {
 			lists = append(lists, q.TypeQualifier.AttributeSpecifierList)
 		}
 		m, wrong := attributes(lists...)
+		enum = enum || q.TypeSpecifier != nil && q.TypeSpecifier.EnumSpecifier != nil
 		all.packed, all.aligned = all.packed || m.packed, max(all.aligned, m.aligned)
 		if q.AlignmentSpecifier != nil {
 			n, ok := alignas(q.AlignmentSpecifier)
 			if !ok {
-				wrong = fmt.Errorf("unhandled %s", cc.NodeSource(q.AlignmentSpecifier))
+				wrong = fmt.Errorf("the generator does not know %s", cc.NodeSource(q.AlignmentSpecifier))
 			}
 			all.aligned = max(all.aligned, n)
 		}
 		err = errors.Join(err, wrong)
 	}
+	if enum && all.packed {
+		err = errors.Join(err, errPackedEnum)
+	}
 	marks := []mark{}
 	for l := d.StructDeclaratorList; l != nil; l = l.StructDeclaratorList {
 		marks = append(marks, all)
 		if slices.ContainsFunc(cc.NodeTokens(l.StructDeclarator), func(t cc.Token) bool { return t.SrcStr() == "__attribute__" }) {
-			err = errors.Join(err, fmt.Errorf("unhandled attribute inside of %s", cc.NodeSource(l.StructDeclarator)))
+			err = errors.Join(err, fmt.Errorf("an attribute of a layout inside of %s", cc.NodeSource(l.StructDeclarator)))
 		}
 	}
 	if len(marks) == 0 {
@@ -240,6 +259,8 @@ func memberMarks(d *cc.StructDeclaration) ([]mark, error) {
 	own.packed, own.aligned = own.packed || last.packed, max(own.aligned, last.aligned)
 	return marks, errors.Join(err, wrong)
 }
+
+var errPackedEnum = errors.New("a packed enum, whose size the generator does not know")
 
 // resized is an error for attributes of a declaration that give a number another size, which
 // the front end does not know.
@@ -255,9 +276,30 @@ func resized(d *cc.Declaration) error {
 	}
 	m, err := attributes(lists...)
 	if err == nil && enum && m.packed {
-		err = errors.New("unhandled packed enum")
+		err = errPackedEnum
+	}
+	if err == nil && alignedToMost(d) {
+		err = errors.New("an alignment that the generator does not know")
 	}
 	return err
+}
+
+// alignedToMost tells whether d aligns what it names without a number, which the front end
+// takes for nothing.
+func alignedToMost(d *cc.Declaration) bool {
+	tokens := cc.NodeTokens(d)
+	named := false // whether a name stands in front, behind the members of a record
+	for i, t := range tokens {
+		switch text := t.SrcStr(); {
+		case text == "{", text == "}":
+			named = false
+		case d.InitDeclaratorList != nil && text == d.InitDeclaratorList.InitDeclarator.Declarator.Name():
+			named = true
+		case named && strings.Trim(text, "_") == "aligned" && i+1 < len(tokens) && tokens[i+1].SrcStr() != "(":
+			return true
+		}
+	}
+	return false
 }
 
 func alignas(s *cc.AlignmentSpecifier) (int64, bool) {
@@ -283,11 +325,11 @@ func attributes(lists ...*cc.AttributeSpecifierList) (m mark, err error) {
 						n, ok = intValue(a.ArgumentExpressionList.AssignmentExpression.Value())
 					}
 					if !ok {
-						err = fmt.Errorf("unhandled %s", cc.NodeSource(a))
+						err = fmt.Errorf("the generator does not know %s", cc.NodeSource(a))
 					}
 					m.aligned = max(m.aligned, n)
 				case "mode", "vector_size", "ms_struct", "gcc_struct", "scalar_storage_order", "transparent_union":
-					err = fmt.Errorf("unhandled attribute %s", name)
+					err = fmt.Errorf("the generator does not know what the attribute %s makes of it", name)
 				}
 			}
 		}

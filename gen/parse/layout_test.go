@@ -102,16 +102,17 @@ func TestByPointer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := parsed(t, "typedef int CUeight __attribute__((aligned(8)));\ntypedef struct "+tt.record+" CUx;\nint cuTake(int a, CUx x);\nCUx cuGive(void);\nint cuPoint(CUx *x);")
-			var symbols, left []string
+			var symbols []string
+			var left []string
 			for _, f := range a.Funcs {
 				symbols = append(symbols, f.Symbol)
 			}
 			bound := []string{"cuTake", "cuGive", "cuPoint"}
 			if tt.want != "" {
-				bound, left = bound[2:], []string{"cuTake passes CUx by value: " + tt.want, "cuGive passes CUx by value: " + tt.want}
+				bound, left = bound[2:], []string{"cuTake, cuGive: it passes CUx by value: " + tt.want}
 			}
 			assert.Equal(t, bound, symbols)
-			assert.Equal(t, left, a.LeftOut)
+			assert.Equal(t, left, a.Reasons())
 		})
 	}
 }
@@ -122,7 +123,7 @@ func TestPlainNameOfLeftOut(t *testing.T) {
 	assert.Empty(t, a.Funcs)
 	assert.Empty(t, a.Aliases)
 	assert.Len(t, a.Consts, 1, "CUDA_VERSION")
-	assert.Len(t, a.LeftOut, 1)
+	assert.Len(t, a.Unbound, 1)
 }
 
 // TestPackingPragmas: each counts from its line on, also in other headers and inside of records.

@@ -23,12 +23,10 @@ func sharedTypes(headers fs.FS, row *model.Row, version string) (map[string]*mod
 			continue
 		}
 		u, err := load(headers, of, of.Headers[:1], internalDefine(of))
-		if err == nil {
-			err = u.walk()
-		}
 		if err != nil {
 			return nil, err
 		}
+		u.walk()
 		for _, d := range u.order {
 			if u.foreign[d] {
 				continue

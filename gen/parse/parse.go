@@ -5,6 +5,7 @@ package parse
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -63,9 +64,7 @@ func Row(headers fs.FS, row *model.Row) (*model.API, error) {
 		return nil, err
 	}
 	all.shared = shared
-	if err := all.collect(a); err != nil {
-		return nil, err
-	}
+	all.collect(a)
 	public, err := load(headers, row, a.HeaderNames(), "")
 	if err != nil {
 		return nil, err
@@ -100,20 +99,21 @@ type unit struct {
 	consts  []*model.Const
 	vars    []*model.Var
 	inlines []model.Inline
-	pending []func() error                // members of records, resolved last
+	pending []func()                      // members of records, resolved last
 	handles map[string]*model.Decl        // by the tag of what they point to
 	nested  map[*model.Decl][]*model.Decl // records defined inside a record
 	members map[string]*string            // places of members' comments
 	last    *model.Decl                   // the type declared last
 
 	file    string                 // of the declaration being read
+	pos     string                 // where it stands
 	foreign map[*model.Decl]bool   // types of headers that are not the row's own
 	shared  map[string]*model.Decl // types of other packages, by C name and by tag
 	opaque  map[string]bool        // names of records that no header defines
 
 	declared map[string]bool           // functions: a header may declare one again
-	leftOut  map[string]bool           // those that cannot be called from Go
-	reasons  []string                  // why
+	leftOut  map[string]bool           // declarations that cannot be bound, by name
+	unbound  []model.Unbound           // those of the row's own headers, and why
 	defined  map[*cc.Field]*definition // records, by their first member
 	unlike   map[string]bool           // names of records with another layout than the front end and all systems have
 	packs    packs
@@ -135,14 +135,12 @@ func load(headers fs.FS, row *model.Row, names []string, defs string) (*unit, er
 }
 
 // collect takes every declaration of the internal parse into the model.
-func (u *unit) collect(a *model.API) error {
-	if err := u.walk(); err != nil {
-		return err
-	}
+func (u *unit) collect(a *model.API) {
+	u.walk()
 	for _, d := range u.order {
 		a.Decls = append(append(a.Decls, d), u.inside(d)...)
 	}
-	a.Aliases, a.Funcs, a.Consts, a.Vars, a.LeftOut = u.aliases, u.funcs, u.consts, u.vars, u.reasons
+	a.Aliases, a.Funcs, a.Consts, a.Vars, a.Unbound = u.aliases, u.funcs, u.consts, u.vars, u.unbound
 	u.comments()
 	a.Notice = notice(u.files["cuda/"+a.Header])
 	for _, name := range a.HeaderNames() {
@@ -151,7 +149,6 @@ func (u *unit) collect(a *model.API) error {
 			a.Groups = append(a.Groups, g)
 		}
 	}
-	return nil
 }
 
 // inside are the records defined inside d, inner ones after outer ones.
@@ -163,28 +160,30 @@ func (u *unit) inside(d *model.Decl) []*model.Decl {
 	return out
 }
 
-// walk visits the external declarations in order.
-func (u *unit) walk() error {
+// walk visits the external declarations in order. What cannot be bound is left out.
+func (u *unit) walk() {
 	for l := u.ast.TranslationUnit; l != nil; l = l.TranslationUnit {
 		d := l.ExternalDeclaration
 		if d == nil || !u.ours(d) {
 			continue
 		}
-		u.file = path.Base(d.Position().Filename)
-		err := u.measured(d)
-		if err == nil {
-			err = u.external(d)
+		u.at(d)
+		if err := u.measured(d); err != nil {
+			u.leaveAll(d, err)
+			continue
 		}
-		if err != nil {
-			return fmt.Errorf("%v: %w", d.Position(), err)
-		}
+		u.external(d)
 	}
 	for _, resolve := range u.pending {
-		if err := resolve(); err != nil {
-			return err
-		}
+		resolve()
 	}
-	return nil
+	u.funcs = slices.DeleteFunc(u.funcs, u.unpassable)
+}
+
+// at notes which declaration is being read.
+func (u *unit) at(n cc.Node) {
+	u.pos = n.Position().String()
+	u.file = path.Base(n.Position().Filename)
 }
 
 // ours tells whether a declaration stands in one of NVIDIA's headers.
@@ -194,27 +193,24 @@ func (u *unit) ours(n cc.Node) bool {
 	return ok
 }
 
-func (u *unit) external(d *cc.ExternalDeclaration) error {
+func (u *unit) external(d *cc.ExternalDeclaration) {
 	switch d.Case {
 	case cc.ExternalDeclarationFuncDef:
 		f := d.FunctionDefinition.Declarator
-		if !u.owns(u.file) {
-			return nil
+		switch {
+		case !u.owns(u.file):
+		case u.row.Inline && !u.skips(f.Name()):
+			if err := u.function(d.FunctionDefinition.DeclarationSpecifiers, f, u.leading(d)); err != nil {
+				u.leave(f.Name(), err)
+			}
+		case f.IsStatic() || f.IsInline():
+			u.inlines = append(u.inlines, inline(d.FunctionDefinition)) // the library has no such symbol
+		default:
+			u.leave(f.Name(), errors.New("the header defines it"))
 		}
-		if u.row.Inline && !u.skips(f.Name()) {
-			return u.function(d.FunctionDefinition.DeclarationSpecifiers, f, u.leading(d))
-		}
-		if f.IsStatic() || f.IsInline() {
-			u.inlines = append(u.inlines, inline(d.FunctionDefinition))
-			return nil // not exported: the library has no such symbol
-		}
-		return fmt.Errorf("unhandled definition of function %s", f.Name())
 	case cc.ExternalDeclarationDecl:
-		return u.declaration(d.Declaration)
-	case cc.ExternalDeclarationEmpty:
-		return nil
+		u.declaration(d)
 	}
-	return fmt.Errorf("unhandled declaration: %s", cc.NodeSource(d))
 }
 
 // inline is a function that the header defines. It may call whatever its body names.
@@ -228,62 +224,103 @@ func inline(f *cc.FunctionDefinition) model.Inline {
 	return in
 }
 
-func (u *unit) declaration(d *cc.Declaration) error {
-	switch d.Case {
-	case cc.DeclarationAssert:
-		return nil
-	case cc.DeclarationDecl:
-	default:
-		return fmt.Errorf("unhandled declaration: %s", cc.NodeSource(d))
+func (u *unit) declaration(e *cc.ExternalDeclaration) {
+	d := e.Declaration
+	if d.Case == cc.DeclarationAuto {
+		u.leave(d.Declarator.Name(), errors.New("a variable that the header defines"))
+		return
 	}
-	if d.DeclarationSpecifiers == nil {
-		return nil // a semicolon alone
+	if d.Case == cc.DeclarationAssert || d.DeclarationSpecifiers == nil {
+		return
 	}
 	comment := u.leading(d)
 	if err := resized(d); err != nil {
-		return err
+		u.leaveAll(e, err)
+		return
 	}
 	if d.InitDeclaratorList == nil {
-		return u.tagged(d.DeclarationSpecifiers.Type(), comment)
+		if err := u.tagged(d.DeclarationSpecifiers.Type(), comment); err != nil {
+			u.leaveAll(e, err)
+		}
+		return
 	}
 	for l := d.InitDeclaratorList; l != nil; l = l.InitDeclaratorList {
 		dd := l.InitDeclarator.Declarator
 		var err error
 		switch {
 		case dd.IsTypename():
-			err = u.typedef(d, dd, comment)
+			if err = u.typedef(d, dd, comment); err != nil {
+				u.leaveType(dd.Name(), dd.Type(), err)
+			}
+			continue
 		case !u.owns(u.file):
+		case labelled(l.InitDeclarator):
+			err = errors.New("its symbol has another name")
+		case dd.IsThreadLocal():
+			err = errors.New("each thread has its own")
 		case dd.Type().Kind() == cc.Function:
 			err = u.function(d.DeclarationSpecifiers, dd, comment)
 		default:
 			err = u.variable(dd, l.InitDeclarator.Initializer)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", dd.Name(), err)
+			u.leave(dd.Name(), err)
 		}
 	}
-	return nil
+}
+
+// labelled tells whether a declaration gives what it declares another symbol.
+func labelled(n cc.Node) bool {
+	return slices.ContainsFunc(cc.NodeTokens(n), func(t cc.Token) bool { return strings.Trim(t.SrcStr(), "_") == "asm" })
 }
 
 // variable takes a constant with a value, or a variable that the library exports.
 func (u *unit) variable(dd *cc.Declarator, init *cc.Initializer) error {
-	t, err := u.typ(dd.Type())
+	if init != nil && init.Case == cc.InitializerExpr && dd.Type().Attributes().IsConst() {
+		if c := u.initialized(dd, init.AssignmentExpression.Value()); c != nil {
+			u.consts = append(u.consts, c)
+			return nil
+		}
+	}
+	if init != nil || dd.IsStatic() {
+		return errors.New("a variable that the header defines")
+	}
+	t, err := u.value(dd.Type())
 	if err != nil {
 		return err
 	}
 	qualify(t, dd.Pointer)
 	t.Const = false
-	if init == nil {
+	if !slices.ContainsFunc(u.vars, func(v *model.Var) bool { return v.C == dd.Name() }) {
 		u.vars = append(u.vars, &model.Var{C: dd.Name(), Type: t})
+	}
+	return nil
+}
+
+// initialized is the constant that a variable with a value stands for, nil if Go has none like it.
+func (u *unit) initialized(dd *cc.Declarator, value cc.Value) *model.Const {
+	if f, ok := value.(cc.Float64Value); ok {
+		return &model.Const{C: dd.Name(), Value: strconv.FormatFloat(float64(f), 'g', -1, 64)}
+	}
+	v, ok := intValue(value)
+	if !ok {
 		return nil
 	}
-	if init.Case == cc.InitializerExpr && dd.Type().Attributes().IsConst() {
-		if v, ok := intValue(init.AssignmentExpression.Value()); ok {
-			u.consts = append(u.consts, &model.Const{C: dd.Name(), Value: strconv.FormatInt(v, 10), Type: t})
-			return nil
-		}
+	t, err := u.typ(dd.Type())
+	if err != nil || t.Kind != model.Basic && !t.Is(model.Enum) && !t.Is(model.Scalar) {
+		return nil
 	}
-	return fmt.Errorf("unhandled variable")
+	t.Const = false
+	text := strconv.FormatInt(v, 10)
+	if v < 0 && !isSigned(dd.Type()) {
+		text = strconv.FormatUint(uint64(v)<<(64-8*t.Size)>>(64-8*t.Size), 10)
+	}
+	return &model.Const{C: dd.Name(), Value: text, Type: t}
+}
+
+// isSigned tells whether a number has a sign.
+func isSigned(t cc.Type) bool {
+	return !slices.Contains([]cc.Kind{cc.Bool, cc.UChar, cc.UShort, cc.UInt, cc.ULong, cc.ULongLong}, t.Kind())
 }
 
 func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) error {
@@ -294,13 +331,6 @@ func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) e
 	params, result, err := u.signature(dd.Type().(*cc.FunctionType), dd)
 	if err != nil {
 		return err
-	}
-	for _, p := range append(params, &model.Param{Type: result}) {
-		if d := p.Type.Decl; p.Type.Kind == model.Named && d.ByPointer != "" {
-			u.leftOut[dd.Name()] = true
-			u.reasons = append(u.reasons, fmt.Sprintf("%s passes %s by value: %s", dd.Name(), d.C, d.ByPointer))
-			return nil
-		}
 	}
 	u.funcs = append(u.funcs, &model.Func{
 		Symbol: dd.Name(), Params: params, Result: result, Comment: comment,
@@ -316,15 +346,18 @@ func (u *unit) skips(symbol string) bool {
 	return u.row.Skip != nil && u.row.Skip.MatchString(symbol)
 }
 
+// errVariable is about functions with ... and those with a va_list.
+var errVariable = errors.New("it takes a variable number of arguments")
+
 // signature resolves the type of a function, or of a pointer to one, that dd
 // declares.
 func (u *unit) signature(ft *cc.FunctionType, dd *cc.Declarator) ([]*model.Param, *model.Type, error) {
 	if ft.IsVariadic() {
-		return nil, nil, fmt.Errorf("unhandled variadic function")
+		return nil, nil, errVariable
 	}
-	result, err := u.typ(ft.Result())
+	result, err := u.result(ft.Result())
 	if err != nil {
-		return nil, nil, fmt.Errorf("result: %w", err)
+		return nil, nil, fmt.Errorf("its result: %w", err)
 	}
 	qualify(result, dd.Pointer)
 	var params []*model.Param
@@ -333,8 +366,11 @@ func (u *unit) signature(ft *cc.FunctionType, dd *cc.Declarator) ([]*model.Param
 			continue // f(void)
 		}
 		t, err := u.parameter(p, dd.Name())
+		if errors.Is(err, errVariable) {
+			return nil, nil, err
+		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("parameter %d %s: %w", i, p.Name(), err)
+			return nil, nil, fmt.Errorf("its parameter %s: %w", cmp.Or(p.Name(), strconv.Itoa(i)), err)
 		}
 		switch {
 		case p.Declarator != nil:
@@ -353,27 +389,29 @@ func (u *unit) signature(ft *cc.FunctionType, dd *cc.Declarator) ([]*model.Param
 func (u *unit) parameter(p *cc.Parameter, function string) (*model.Type, error) {
 	ptr, _ := p.Type().(*cc.PointerType)
 	if ptr == nil || ptr.Typedef() != nil {
-		return u.typ(p.Type())
+		return u.value(p.Type())
 	}
 	fn, ok := ptr.Elem().(*cc.FunctionType)
 	if !ok || fn.Typedef() != nil || p.Declarator == nil {
-		return u.typ(p.Type())
+		return u.value(p.Type())
 	}
-	return u.inlineCallback(function+"_"+p.Name(), fn, p.Declarator)
+	return u.inlineCallback(function+"_"+p.Name(), fn, p.Declarator), nil
 }
 
-// inlineCallback is the type of a pointer to a function that dd spells in place.
-func (u *unit) inlineCallback(name string, fn *cc.FunctionType, dd *cc.Declarator) (*model.Type, error) {
+// inlineCallback is the type of a pointer to a function that dd spells in place, a number if
+// that function cannot be described.
+func (u *unit) inlineCallback(name string, fn *cc.FunctionType, dd *cc.Declarator) *model.Type {
 	if d := u.decls[name]; d != nil {
-		return named(d), nil
+		return named(d)
 	}
 	params, result, err := u.signature(fn, dd)
 	if err != nil {
-		return nil, err
+		u.leave(name, err)
+		return foreign("", "")
 	}
 	d := &model.Decl{Kind: model.Callback, C: name, Params: params, Result: result, Size: 8, Align: 8, Inline: true}
 	u.add(d)
-	return named(d), nil
+	return named(d)
 }
 
 // leading is the comment in front of a declaration. One that ends the line

@@ -125,6 +125,9 @@ func TestConstants(t *testing.T) {
 typedef int CUx_v1;
 typedef CUx_v1 CUx;
 enum { CU_UNNAMED = -1 };
+enum CUmode { CU_MODE = 3 };
+#define CU_UNNAMED -1
+#define CU_MODE CU_MODE
 #define CU_TEXT "text"
 #define CU_FLOAT 1.5
 #define CU_CALL cuNothing(1)

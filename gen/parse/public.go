@@ -47,9 +47,7 @@ var versionMacro = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*define[ \t]+CUDA_VERSIO
 // complete adds what only the public view of the header tells: plain names,
 // comments, deprecation and macros.
 func (u *unit) complete(a *model.API) error {
-	if err := u.walk(); err != nil {
-		return err
-	}
+	u.walk()
 	bySymbol := map[string]*model.Func{}
 	for _, f := range a.Funcs {
 		bySymbol[f.Symbol] = f
@@ -72,7 +70,8 @@ func (u *unit) complete(a *model.API) error {
 				continue
 			}
 			if bySymbol[dd.Name()] == nil {
-				return fmt.Errorf("%v: the plain name %s maps to %s, which the internal parse does not declare", dd.Position(), plain, dd.Name())
+				a.Unbound = append(a.Unbound, model.Unbound{C: plain, At: dd.Position().String(), Why: "it means " + dd.Name() + ", which the internal parse does not declare"})
+				continue
 			}
 			a.Aliases = append(a.Aliases, &model.Alias{C: plain, Target: dd.Name(), Func: true})
 		}
@@ -80,7 +79,8 @@ func (u *unit) complete(a *model.API) error {
 	for _, f := range u.funcs {
 		known := bySymbol[f.Symbol]
 		if known == nil {
-			return fmt.Errorf("%s is declared publicly but not by the internal parse", f.Symbol)
+			a.Unbound = append(a.Unbound, model.Unbound{C: f.Symbol, Why: "it is declared publicly but not by the internal parse"})
+			continue
 		}
 		known.Deprecated = f.Deprecated
 		for i, p := range f.Params { // the names that the comments speak of
@@ -135,8 +135,8 @@ func (u *unit) spelled(dd *cc.Declarator) string {
 		return dd.Name()
 	}
 	name := identifier.Find(text[pos.Offset:])
-	if name == nil {
-		return dd.Name()
+	if m := u.ast.Macros[string(name)]; m == nil || m.IsFnLike {
+		return dd.Name() // also where a macro with parameters declares it
 	}
 	return string(name)
 }
@@ -218,6 +218,13 @@ func (u *unit) macros(a *model.API) error {
 			all[al.C] = all[al.Target]
 		}
 	}
+	declared := map[string]bool{}
+	for c := range consts {
+		declared[c] = true
+	}
+	for _, c := range a.Consts {
+		declared[c.C] = true
+	}
 	isFunc, plain := map[string]bool{}, map[string]bool{}
 	for _, al := range a.Aliases {
 		plain[al.C] = true
@@ -238,8 +245,8 @@ func (u *unit) macros(a *model.API) error {
 		if m.IsFnLike && owned && strings.HasPrefix(strings.ToLower(name), strings.ToLower(u.row.Prefix)) {
 			a.Dropped = append(a.Dropped, name)
 		}
-		if m.IsFnLike || len(repl) == 0 || !owned {
-			continue
+		if m.IsFnLike || len(repl) == 0 || !owned || declared[name] || repl[0].SrcStr() == name {
+			continue // the last two tell that there is a declaration of this name
 		}
 		if len(repl) == 1 {
 			target := repl[0].SrcStr()
@@ -385,9 +392,8 @@ func typedefs(headers fs.FS, a *model.API) error {
 			continue
 		}
 		if !slices.Contains(names, strings.TrimPrefix(d.Position().Filename, "cuda/")) {
-			if err := u.external(d); err != nil {
-				return err
-			}
+			u.at(d)
+			u.external(d)
 			continue
 		}
 		for il := d.Declaration.InitDeclaratorList; il != nil; il = il.InitDeclaratorList {

@@ -1,7 +1,9 @@
 package parse
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +18,7 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 	d.Size, d.Align = u.measure(t, 0)
 	if def := u.definitionOf(t); def != nil {
 		if def.err != nil {
-			return nil, fmt.Errorf("%s: %w", name, def.err)
+			return nil, def.err
 		}
 		d.ByPointer = def.byPointer
 		if def.unlike {
@@ -26,8 +28,8 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 	switch t := t.(type) {
 	case *cc.EnumType:
 		d.Kind = model.Enum
-		if d.Size != 4 {
-			return nil, fmt.Errorf("%s: unhandled enum of %d bytes", name, d.Size)
+		if len(t.Enumerators()) == 0 {
+			return nil, errors.New("an enum without values")
 		}
 		if err := u.enumerators(d, t); err != nil {
 			return nil, err
@@ -37,42 +39,62 @@ func (u *unit) define(t cc.Type, name, comment string) (*model.Decl, error) {
 			d.Kind = model.Union
 		}
 		if d.Size%d.Align != 0 {
-			return nil, fmt.Errorf("%s: unhandled typedef of a record with an alignment of %d", name, d.Align)
+			return nil, fmt.Errorf("a typedef gives it an alignment of %d, of which its size is no multiple", d.Align)
+		}
+		if d.Size == 0 {
+			return nil, errors.New("it has no size")
 		}
 		// Its members may be of types that the header declares later.
 		u.add(d)
-		u.pending = append(u.pending, func() error { return u.fields(d, t.(record)) })
+		file, pos := u.file, u.pos
+		u.pending = append(u.pending, func() {
+			u.file, u.pos = file, pos
+			if err := u.fields(d, t.(record)); err != nil {
+				u.leave(d.C, err)
+				d.LeftOut, d.Fields, d.Elsewhere = err.Error(), nil, nil
+			}
+		})
 		return d, nil
 	default:
-		return nil, fmt.Errorf("unhandled definition of a %s", t.Kind())
+		return nil, fmt.Errorf("no type of Go is like a %s", t.Kind())
 	}
 	u.add(d)
 	return d, nil
 }
 
 func (u *unit) enumerators(d *model.Decl, t *cc.EnumType) error {
-	if d.Tag == "" && d.C == "" {
-		return fmt.Errorf("unhandled enum without a name")
-	}
 	for _, e := range t.Enumerators() {
 		v, ok := intValue(e.Value())
 		if !ok {
 			return fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
 		}
-		d.Signed = d.Signed || v < 0
-		c := &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)}
+		text := strconv.FormatInt(v, 10)
+		if big, ok := e.Value().(cc.UInt64Value); ok && d.Size == 8 {
+			text = strconv.FormatUint(uint64(big), 10)
+		} else {
+			d.Signed = d.Signed || v < 0
+		}
+		c := &model.Const{C: e.Token.SrcStr(), Value: text}
 		d.Enumerators = append(d.Enumerators, c)
 		u.members[at(e.Token)] = &c.Comment
 	}
-	go32 := "uint32"
-	if d.Signed {
-		go32 = "int32"
-	}
-	d.Underlying = &model.Type{Kind: model.Basic, C: "int", Go: go32, Size: 4, Align: 4}
+	d.Underlying = enumNumber(d.Size, d.Signed)
 	for _, e := range d.Enumerators {
 		e.Type = named(d)
 	}
 	return nil
+}
+
+// enumNumber is the number that a value of an enum is.
+func enumNumber(size int64, signed bool) *model.Type {
+	t := &model.Type{Kind: model.Basic, C: map[int64]string{1: "char", 2: "short", 4: "int", 8: "long long"}[size], Go: fmt.Sprint("int", 8*size), Size: size, Align: size}
+	switch {
+	case !signed:
+		t.C, t.Go = "unsigned "+t.C, "u"+t.Go
+	case size != 4:
+		t.C = "signed " + t.C
+	}
+	return t
 }
 
 // unnamedEnum takes an enum that only serves to declare constants.
@@ -85,6 +107,23 @@ func (u *unit) unnamedEnum(t *cc.EnumType) error {
 		u.consts = append(u.consts, &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)})
 	}
 	return nil
+}
+
+// enumInPlace takes an enum without a name that a member, a parameter or a variable is of: its
+// values are constants, and it is a number.
+func (u *unit) enumInPlace(t *cc.EnumType) (*model.Type, error) {
+	signed, known := false, false
+	for _, e := range t.Enumerators() {
+		v, _ := intValue(e.Value())
+		signed = signed || v < 0
+		known = known || slices.ContainsFunc(u.consts, func(c *model.Const) bool { return c.C == e.Token.SrcStr() })
+	}
+	if !known && u.owns(u.file) {
+		if err := u.unnamedEnum(t); err != nil {
+			return nil, err
+		}
+	}
+	return enumNumber(t.Size(), signed), nil
 }
 
 // record is what struct and union types have in common.
@@ -102,21 +141,19 @@ func (u *unit) fields(d *model.Decl, t record) error {
 	places := [len(systems)][]model.Place{}
 	for i := range t.NumFields() {
 		f := t.FieldByIndex(i)
-		if f.IsFlexibleArrayMember() {
-			return fmt.Errorf("%s.%s: unhandled flexible array", d.C, f.Name())
-		}
 		if f.IsBitfield() && f.Name() == "" {
 			continue // a gap
 		}
-		if u.size(f.Type()) == 0 {
-			return fmt.Errorf("%s.%s: unhandled member of no size", d.C, f.Name())
+		if f.IsFlexibleArrayMember() || u.size(f.Type()) <= 0 {
+			u.leave(model.BareName(d.C)+"."+f.Name(), errors.New("a member without a size"))
+			continue
 		}
 		if f.Name() == "" && !u.inPlace(f.Type()) {
-			return fmt.Errorf("%s: unhandled member without a name: %s", d.C, f.Type())
+			return fmt.Errorf("it has a member without a name: %s", f.Type())
 		}
 		ft, err := u.fieldType(d, f, i)
 		if err != nil {
-			return fmt.Errorf("%s.%s: %w", d.C, f.Name(), err)
+			return fmt.Errorf("its member %s: %w", f.Name(), err)
 		}
 		// The front end misplaces the const of members, and a call does not care.
 		for t := ft; t != nil; t = t.Elem {
@@ -131,6 +168,9 @@ func (u *unit) fields(d *model.Decl, t record) error {
 			field.Bits = f.ValueBits()
 		}
 		d.Fields = append(d.Fields, field)
+		if why := byPointer(ft.Element()); why != "" && d.ByPointer == "" {
+			d.ByPointer = "of a member: " + strings.TrimPrefix(why, "of a member: ")
+		}
 		if dd := f.Declarator(); dd != nil {
 			u.members[at(dd.NameTok())] = &field.Comment
 		}
@@ -149,7 +189,7 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 	if d := f.Declarator(); d != nil {
 		if ptr, ok := f.Type().(*cc.PointerType); ok && ptr.Typedef() == nil {
 			if fn, ok := ptr.Elem().(*cc.FunctionType); ok && fn.Typedef() == nil {
-				return u.inlineCallback(bare(parent.C)+"_"+f.Name(), fn, d)
+				return u.inlineCallback(model.BareName(parent.C)+"_"+f.Name(), fn, d), nil
 			}
 		}
 	}
@@ -158,7 +198,7 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 		t, length = arr.Elem(), arr.Len()
 	}
 	if !u.inPlace(t) {
-		return u.typ(f.Type())
+		return u.value(f.Type())
 	}
 	part := f.Name()
 	if part == "" {
@@ -182,9 +222,6 @@ func (u *unit) fieldType(parent *model.Decl, f *cc.Field, i int) (*model.Type, e
 	}
 	return typ, nil
 }
-
-// bare is a name without struct or union.
-func bare(c string) string { return c[strings.LastIndexByte(c, ' ')+1:] }
 
 // inPlace tells whether a type is a record defined where it is used.
 func (u *unit) inPlace(t cc.Type) bool {

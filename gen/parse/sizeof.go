@@ -32,7 +32,7 @@ func (u *unit) measured(d *cc.ExternalDeclaration) error {
 		}
 	}
 	if used && name != "" {
-		return fmt.Errorf("unhandled sizeof: %s has another layout on some system", name)
+		return fmt.Errorf("it depends on the layout of %s, which is another one on some system", name)
 	}
 	return nil
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestLimits: constants that a header makes of C's limits have their values under LP64.
@@ -34,15 +36,28 @@ func TestLimits(t *testing.T) {
 // TestStandardHeaders: a header may include C's own and POSIX's.
 func TestStandardHeaders(t *testing.T) {
 	for header, declaration := range map[string]string{
-		"stdarg.h": "typedef struct CUx_st { int a; } CUx; static inline void none(va_list list) { (void)list; }",
-		"errno.h":  "typedef struct CUx_st { int a; } CUx;",
-		"wchar.h":  "typedef struct CUx_st { wchar_t a; wint_t b; } CUx;",
-		"unistd.h": "typedef struct CUx_st { ssize_t a; off_t b; } CUx;",
-		"assert.h": "typedef struct CUx_st { int a; } CUx; static_assert(sizeof(CUx) == 4, \"CUx\");",
-		"time.h":   "typedef struct CUx_st { time_t a; clock_t b; } CUx; static inline void none(struct timespec *t, struct tm *u) { (void)t; (void)u; }",
+		"stdarg.h":    "typedef struct CUx_st { int a; } CUx; static inline void none(va_list list) { (void)list; }",
+		"stdio.h":     "typedef struct CUx_st { FILE *a; size_t b; off_t c; } CUx; static inline void none(va_list list) { (void)list; }",
+		"sys/types.h": "typedef struct CUx_st { pid_t a; uid_t b; gid_t c; mode_t d; time_t e; size_t f; } CUx;",
+		"float.h":     "typedef struct CUx_st { char a[FLT_DIG]; } CUx;",
+		"errno.h":     "typedef struct CUx_st { int a; } CUx;",
+		"wchar.h":     "typedef struct CUx_st { wchar_t a; wint_t b; } CUx;",
+		"unistd.h":    "typedef struct CUx_st { ssize_t a; off_t b; } CUx;",
+		"assert.h":    "typedef struct CUx_st { int a; } CUx; static_assert(sizeof(CUx) == 4, \"CUx\");",
+		"time.h":      "typedef struct CUx_st { time_t a; clock_t b; } CUx; static inline void none(struct timespec *t, struct tm *u) { (void)t; (void)u; }",
 	} {
 		t.Run(header, func(t *testing.T) {
 			decl(t, parsed(t, "#include <"+header+">\n"+declaration), "CUx")
 		})
 	}
+}
+
+// TestHeadersOfASystem: where the include folder has the headers of a system, those of sys are
+// its own, which fit the others there.
+func TestHeadersOfASystem(t *testing.T) {
+	headers := include("#include <sys/types.h>\ntypedef struct CUx_st { off_t a; } CUx;")
+	headers["sys/types.h"] = &fstest.MapFile{Data: []byte("typedef short off_t;\n")}
+	a, err := Parse(headers, "driver")
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, decl(t, a, "CUx").Size)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 
 	"modernc.org/cc/v4"
@@ -47,7 +48,20 @@ int __predefined_declarator;
 #define __PTRDIFF_TYPE__ long
 #define __WCHAR_TYPE__ int
 typedef __SIZE_TYPE__ __predefined_size_t;
+typedef unsigned short __float16;
+#define _Float16 __float16
+#define __bf16 __float16
+#define constexpr const
+#define __extension__
+#define __declspec(x)
+typedef struct __va_list_tag {
+	unsigned int offsets[2];
+	void *areas[2];
+} __builtin_va_list[1];
 `
+
+// float16 is what the numbers of 16 bits that Go lacks are in C to the package: their bits.
+const float16 = "__float16"
 
 // end follows the header: at the end of its input the front end would wait
 // forever for what a header cut off after a * lacks.
@@ -61,26 +75,56 @@ type headerFS struct {
 }
 
 func (h headerFS) Open(name string) (fs.File, error) {
-	name = path.Clean(name)
-	for _, root := range []string{"include/std", "include/cuda"} {
-		if f, err := stubs.Open(path.Join(root, strings.TrimPrefix(name, "cuda/"))); err == nil {
+	rest, inFolder := strings.CutPrefix(path.Clean(name), "cuda/")
+	if inFolder && ofSystem.MatchString(rest) { // those of a whole system fit each other
+		if f, err := h.open(rest); err == nil {
 			return f, nil
 		}
 	}
-	rest, ok := strings.CutPrefix(name, "cuda/")
-	if !ok {
+	for _, root := range []string{"include/std", "include/cuda"} {
+		if f, err := stubs.Open(path.Join(root, rest)); err == nil && !(ofSystem.MatchString(rest) && !inFolder) {
+			return f, nil
+		}
+	}
+	if !inFolder {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	data, err := fs.ReadFile(h.headers, rest)
+	return h.open(rest)
+}
+
+// ofSystem are the headers of POSIX of which the include folder's own come first.
+var ofSystem = regexp.MustCompile(`^(sys|arpa)/`)
+
+// open shows a header of the include folder.
+func (h headerFS) open(name string) (fs.File, error) {
+	data, err := fs.ReadFile(h.headers, name)
 	if err != nil {
 		return nil, err
 	}
-	f, err := h.headers.Open(rest)
+	f, err := h.headers.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	h.files[name] = packsMarked(h.row.Shown(data))
-	return shown{f, bytes.NewReader(h.files[name])}, nil
+	h.files["cuda/"+name] = packsMarked(attributesShown(h.row.Shown(data)))
+	return shown{f, bytes.NewReader(h.files["cuda/"+name])}, nil
+}
+
+// The front end does not know the attributes of C23, and none behind the word enum.
+var (
+	attribute     = regexp.MustCompile(`\[\[[^\[\]\n]*\]\]`)
+	enumAttribute = regexp.MustCompile(`\b(enum\s+)(__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\))`)
+)
+
+// attributesShown is a header with those of C23 that say that something is deprecated in the form
+// of GNU C, without the others of C23, and with those of enums in front of them.
+func attributesShown(header []byte) []byte {
+	header = attribute.ReplaceAllFunc(header, func(text []byte) []byte {
+		if bytes.Contains(text, []byte("deprecated")) {
+			return []byte("__attribute__((deprecated))")
+		}
+		return nil
+	})
+	return enumAttribute.ReplaceAll(header, []byte("$2 $1"))
 }
 
 // shown is a file with another text.

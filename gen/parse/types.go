@@ -2,6 +2,7 @@ package parse
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"modernc.org/cc/v4"
@@ -22,10 +23,11 @@ func (u *unit) tagged(t cc.Type, comment string) error {
 			return u.unnamedEnum(t.(*cc.EnumType))
 		}
 	default:
-		return fmt.Errorf("unhandled declaration of a %s", t.Kind())
+		return fmt.Errorf("a declaration of a %s without a name", t.Kind())
 	}
-	if u.decls[spell(t, tag)] != nil {
-		return nil // a typedef in front of the definition has it already
+	if d := u.decls[spell(t, tag)]; d != nil {
+		d.Comment = cmp.Or(d.Comment, comment) // something in front of the definition has it already
+		return nil
 	}
 	_, err := u.define(t, spell(t, tag), comment)
 	return err
@@ -62,8 +64,11 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 		return u.pointerTypedef(dd, t.(*cc.PointerType).Elem(), comment)
 	case cc.Array:
 		return u.second(dd, comment)
+	case cc.Void:
+		u.opaque[name] = true
+		return nil
 	case cc.Function:
-		return fmt.Errorf("unhandled type %s", t)
+		return nil // a pointer to one is a number
 	}
 	if _, ok := model.BasicName(name); ok {
 		return nil // a second name for a number that Go has too
@@ -73,9 +78,11 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 		return err
 	}
 	if td := d.DeclarationSpecifiers.Type().Typedef(); td != nil {
-		_, under.Fixed = model.BasicName(td.Name())
+		if _, under.Fixed = model.BasicName(td.Name()); td.Name() == float16 {
+			under.C = float16
+		}
 	}
-	u.add(&model.Decl{Kind: model.Scalar, C: name, Comment: comment, Underlying: under, Size: t.Size(), Align: int64(t.Align())})
+	u.add(&model.Decl{Kind: model.Scalar, C: name, Comment: comment, Underlying: under, Size: t.Size(), Align: int64(t.Align()), ByPointer: byPointer(under)})
 	return nil
 }
 
@@ -123,6 +130,9 @@ func (u *unit) pointerTypedef(dd *cc.Declarator, elem cc.Type, comment string) e
 // second takes a typedef of a pointer to something known, or of an array.
 func (u *unit) second(dd *cc.Declarator, comment string) error {
 	t, err := u.spelledOut(dd.Type())
+	if err == nil && incomplete(t) {
+		err = errors.New("an array of something whose layout is not known")
+	}
 	if err != nil {
 		return err
 	}
@@ -134,16 +144,11 @@ func (u *unit) second(dd *cc.Declarator, comment string) error {
 func (u *unit) spelledOut(t cc.Type) (*model.Type, error) {
 	switch t := t.(type) {
 	case *cc.PointerType:
-		elem, err := u.typ(t.Elem())
-		return &model.Type{Kind: model.Pointer, Elem: elem, Size: 8, Align: 8}, err
+		return u.pointer(t)
 	case *cc.ArrayType:
-		elem, err := u.typ(t.Elem())
-		if err != nil {
-			return nil, err
-		}
-		return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: u.size(t), Align: elem.Align}, nil
+		return u.array(t)
 	}
-	return nil, fmt.Errorf("unhandled typedef of %s", t)
+	return nil, fmt.Errorf("no type of Go is like %s", t)
 }
 
 func (u *unit) add(d *model.Decl) {
@@ -157,7 +162,7 @@ func (u *unit) add(d *model.Decl) {
 	u.order = append(u.order, d)
 	u.last = d
 	if !u.owns(u.file) {
-		u.foreign[d] = true
+		u.foreign[d], d.Foreign = true, true
 		if s := cmp.Or(u.shared[d.C], u.shared[kindWord(d.Kind)+" "+d.Tag]); s != nil {
 			d.Package, d.Go, d.Error = s.Package, s.Go, s.Error
 		}
@@ -189,29 +194,25 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 			if td := fn.Typedef(); td != nil {
 				return foreign("", td.Name()), nil
 			}
-			return nil, fmt.Errorf("unhandled pointer to a function without a typedef: %s", fn)
+			return foreign("", ""), nil
 		}
 		if d := u.handles[tagOf(t.Elem())]; d != nil && !t.Elem().Attributes().IsConst() {
 			n := named(d) // spelled as what it points to
 			n.Const = konst
 			return n, nil
 		}
-		elem, err := u.typ(t.Elem())
-		if err != nil {
-			return nil, err
+		p, err := u.pointer(t)
+		if err == nil {
+			p.Const = konst
 		}
-		return &model.Type{Kind: model.Pointer, Elem: elem, Const: konst, Size: 8, Align: 8}, nil
+		return p, err
 	case *cc.ArrayType:
-		elem, err := u.typ(t.Elem())
-		if err != nil {
-			return nil, err
-		}
-		if t.Len() < 0 {
-			return nil, fmt.Errorf("unhandled array without a length")
-		}
-		return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: u.size(t), Align: elem.Align}, nil
+		return u.array(t)
 	}
 	if tag := tagOf(t); tag != "" {
+		if tag == "__va_list_tag" {
+			return nil, errVariable
+		}
 		if d := u.decls[spell(t, tag)]; d != nil {
 			n := named(d)
 			n.Const = konst
@@ -220,7 +221,20 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 		if u.row.Own != nil && t.IsIncomplete() {
 			return &model.Type{Kind: model.Void, C: spell(t, tag), Const: konst}, nil
 		}
-		return nil, fmt.Errorf("unhandled use of %s, which nothing declares", spell(t, tag))
+		if t.IsIncomplete() {
+			return nil, fmt.Errorf("nothing declares %s", spell(t, tag))
+		}
+		d, err := u.define(t, spell(t, tag), "") // the header does so further below, or in place
+		if err != nil {
+			u.leaveType(spell(t, tag), t, err)
+			d = u.decls[spell(t, tag)]
+		}
+		n := named(d)
+		n.Const = konst
+		return n, nil
+	}
+	if enum, ok := t.(*cc.EnumType); ok {
+		return u.enumInPlace(enum)
 	}
 	if t.Kind() == cc.Void {
 		return &model.Type{Kind: model.Void, Const: konst}, nil
@@ -231,6 +245,29 @@ func (u *unit) typ(t cc.Type) (*model.Type, error) {
 	}
 	n.Const = konst
 	return n, nil
+}
+
+// pointer resolves a pointer by what it points to. What Go has no type for is anything.
+func (u *unit) pointer(t *cc.PointerType) (*model.Type, error) {
+	elem, err := u.typ(t.Elem())
+	if _, known := numbers[t.Elem().Kind()]; err != nil && !known && tagOf(t.Elem()) == "" && t.Elem().Kind() != cc.Array {
+		elem, err = &model.Type{Kind: model.Void, Const: t.Elem().Attributes().IsConst()}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &model.Type{Kind: model.Pointer, Elem: elem, Size: 8, Align: 8}, nil
+}
+
+func (u *unit) array(t *cc.ArrayType) (*model.Type, error) {
+	elem, err := u.typ(t.Elem())
+	if err == nil && t.Len() < 0 {
+		err = errors.New("it is an array without a length")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &model.Type{Kind: model.Array, Elem: elem, Len: t.Len(), Size: u.size(t), Align: elem.Align}, nil
 }
 
 // foreign is a handle of another system, which its header gives a name, or a pointer to a
@@ -266,7 +303,7 @@ func (u *unit) number(t cc.Type) (*model.Type, error) {
 	}
 	g, ok := model.BasicName(c)
 	if !ok {
-		return nil, fmt.Errorf("unhandled type %s", t)
+		return nil, fmt.Errorf("no type of Go is like %s", t)
 	}
 	return &model.Type{Kind: model.Basic, C: c, Go: g, Size: t.Size(), Align: int64(t.Align())}, nil
 }

@@ -114,7 +114,10 @@ func (c Client) failure(ctx context.Context, requirement, python, stderr string,
 	if strings.Contains(stderr, "No module named pip") {
 		return fmt.Errorf("%s has no pip: install it, or %s", python, c.Instead)
 	}
-	if strings.Contains(stderr, "No matching distribution found") {
+	switch {
+	case strings.Contains(stderr, "after connection broken by"): // pip then finds no package, either
+		err = errors.New("there is no connection")
+	case strings.Contains(stderr, "No matching distribution found"):
 		err = ErrNotPublished
 	}
 	return fmt.Errorf("pip could not download %s (%w): check the network and pip's settings, or %s; pip said:\n%s",

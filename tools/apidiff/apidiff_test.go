@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -64,6 +66,33 @@ func TestVersions(t *testing.T) {
 	assert.NotZero(t, count["runtime function changed"])
 }
 
+// TestFolders compares a pinned version with a folder that has none of its libraries, and one function more.
+func TestFolders(t *testing.T) {
+	dir, err := headers.Find("13.0")
+	if err != nil {
+		t.Skipf("needs the headers that make generate fetches: %v", err)
+	}
+	toolkit := t.TempDir()
+	include := filepath.Join(toolkit, "include")
+	require.NoError(t, os.CopyFS(include, os.DirFS(dir)))
+	for _, library := range []string{"nvrtc.h", "nvml.h"} {
+		require.NoError(t, os.Remove(filepath.Join(include, library)))
+	}
+	main := filepath.Join(include, "cuda.h")
+	text, err := os.ReadFile(main)
+	require.NoError(t, err)
+	text = bytes.Replace(text, []byte("CUresult CUDAAPI cuInit("), []byte("CUresult CUDAAPI cuNothing(void);\nCUresult CUDAAPI cuInit("), 1)
+	require.NoError(t, os.Chmod(main, 0o644))
+	require.NoError(t, os.WriteFile(main, text, 0o644))
+	var out, errs bytes.Buffer
+	require.NoError(t, run([]string{"-json", "13.0", toolkit}, &out, &errs))
+	var changes []change
+	require.NoError(t, json.Unmarshal(out.Bytes(), &changes))
+	assert.Equal(t, []change{{"driver", "function", "added", "cuNothing", "", "CUresult cuNothing(void)"}}, changes)
+	assert.Equal(t, "apidiff: left out nvrtc, which "+toolkit+" does not have\napidiff: left out nvml, which "+toolkit+" does not have\n", errs.String())
+	assert.ErrorContains(t, run([]string{"-api", "nvrtc", toolkit, "13.0"}, io.Discard, io.Discard), "no nvrtc.h")
+}
+
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, writeHTML(&b, "1.0", "2.0", []change{{"driver", "function", "changed", "cuX", "int cuX(a<b>)", "int cuX(c)"}}))
@@ -80,6 +109,8 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"one version", []string{"12.4"}, "which two versions"},
+		{"no such folder", []string{"./none", "./none"}, "./none is no folder: "},
+		{"a folder without headers", []string{".", "."}, ". has no cuda.h, nor does its folder include"},
 		{"unknown version", []string{"12.4", "99.9"}, "99.9"},
 		{"unknown API", []string{"-api", "nvcuvid", "12.4", "13.0"}, "driver or runtime"},
 	}

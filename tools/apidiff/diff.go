@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -74,17 +75,33 @@ const plainName = "plain name"
 // kinds is the order in which changes are shown.
 var kinds = []string{"function", plainName, "enum", "enumerator", "struct", "union", "field", "handle", "scalar", "callback", "type name", "constant"}
 
-// load reads the facts of a CUDA version.
+// load reads the facts of a CUDA version, or of an include folder. The error is fs.ErrNotExist if there are headers, but
+// not those of the API.
 func load(ctx context.Context, version, api string, progress io.Writer) (facts, error) {
-	dir, err := headers.Fetch(ctx, version, progress)
+	dir, err := folder(ctx, version, progress)
 	if err != nil {
 		return nil, err
 	}
 	a, err := parse.Parse(os.DirFS(dir), api)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", version, err)
 	}
 	return apiFacts(a), nil
+}
+
+// folder is the include folder of a CUDA version, which is fetched, or the one that a path names.
+func folder(ctx context.Context, version string, progress io.Writer) (string, error) {
+	if info, err := os.Stat(version); err != nil || !info.IsDir() {
+		dir, fetched := headers.Fetch(ctx, version, progress)
+		if fetched != nil && strings.ContainsRune(version, filepath.Separator) {
+			return "", fmt.Errorf("%s is no folder: %v", version, err)
+		}
+		return dir, fetched
+	}
+	if dir, ok := headers.IncludeFolder(version, "cuda.h"); ok {
+		return dir, nil
+	}
+	return "", fmt.Errorf("%s has no cuda.h, nor does its folder include", version)
 }
 
 func apiFacts(a *model.API) facts {
@@ -109,7 +126,7 @@ func apiFacts(a *model.API) facts {
 }
 
 func (f facts) decl(d *model.Decl) {
-	name := d.C[strings.LastIndexByte(d.C, ' ')+1:]
+	name := model.BareName(d.C)
 	if d.Nested {
 		return // its members are told with those of the record around it
 	}

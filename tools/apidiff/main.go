@@ -1,6 +1,12 @@
 // Command apidiff shows what changed between two CUDA versions:
 //
 //	go run github.com/cudabind/cudabind/tools/apidiff@latest [-api API] [-json] [-html FILE] 12.4 13.0
+//
+// A version may also be a folder: an installed toolkit, or its include folder, as in
+//
+//	go run github.com/cudabind/cudabind/tools/apidiff@latest 13.5 /usr/local/cuda
+//
+// A library that one of the two does not have is left out, and named on stderr, unless -api asks for it.
 package main
 
 import (
@@ -64,7 +70,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 		return o, usageError{err}
 	}
 	if fs.NArg() != 2 {
-		return o, usageError{errors.New("which two versions?")}
+		return o, usageError{errors.New("which two versions, or folders of headers?")}
 	}
 	if o.api != "" && model.RowOf(o.api) == nil {
 		return o, usageError{fmt.Errorf("-api %q: it is %s", o.api, strings.Join(model.APIs(), " or "))}
@@ -82,20 +88,33 @@ func (o options) compare(stderr io.Writer) ([]change, error) {
 	}
 	var all []change
 	for _, api := range apis {
-		from, err := load(ctx, o.from, api, stderr)
-		if errors.Is(err, fs.ErrNotExist) && o.api == "" {
-			continue // that version has no such library
-		}
+		from, err := o.load(ctx, o.from, api, stderr)
 		if err != nil {
 			return nil, err
 		}
-		to, err := load(ctx, o.to, api, stderr)
+		to, err := o.load(ctx, o.to, api, stderr)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, diff(api, from, to)...)
+		switch {
+		case from != nil && to != nil:
+			all = append(all, diff(api, from, to)...)
+		case from != nil:
+			fmt.Fprintf(stderr, "apidiff: left out %s, which %s does not have\n", api, o.to)
+		case to != nil:
+			fmt.Fprintf(stderr, "apidiff: left out %s, which %s does not have\n", api, o.from)
+		}
 	}
 	return all, nil
+}
+
+// load reads the facts of one side, nil if it lacks the API and -api does not ask for that.
+func (o options) load(ctx context.Context, version, api string, stderr io.Writer) (facts, error) {
+	f, err := load(ctx, version, api, stderr)
+	if errors.Is(err, fs.ErrNotExist) && o.api == "" {
+		return nil, nil
+	}
+	return f, err
 }
 
 func (o options) write(changes []change, stdout io.Writer) error {

@@ -26,9 +26,9 @@ import (
 // Capture: allowed while a stream captures in relaxed mode (measured); it allocates memory, which
 // the other modes forbid. Create handles before.
 //
-// From Go: the current device is that of the OS thread: lock the goroutine with
-// runtime.LockOSThread, make a device or its primary context current, then call. One handle for
-// each goroutine and device is the simplest arrangement.
+// From Go: the OS thread selects the device: lock the goroutine with runtime.LockOSThread, make a
+// device or its primary context current, then call. One handle for each goroutine and device is the
+// simplest arrangement.
 //
 // Errors:
 //   - [CUBLAS_STATUS_NOT_INITIALIZED]: there is no driver, or no GPU that it can use, or CUDA fails

@@ -15,9 +15,10 @@ const (
 	// CUBLAS_VER_BUILD is a part of the version of the header that this package was generated from;
 	// [CublasGetProperty] gives that of the loaded library.
 	CUBLAS_VER_BUILD = 20
-	// CUBLAS_VERSION is the version of the header that this package was generated from: 10000 times the
-	// major, 100 times the minor, and the patch number, 131000 for 13.10.0.
-	//
-	// The loaded library may be another: [CublasGetVersion].
-	CUBLAS_VERSION = 131000
 )
+
+// CUBLAS_VERSION is the version of the header that this package was generated from: 10000 times the
+// major, 100 times the minor, and the patch number, 131000 for 13.10.0.
+//
+// The loaded library may be another: [CublasGetVersion].
+const CUBLAS_VERSION = 131000

@@ -26,9 +26,9 @@ import (
 //
 // Capture: create handles before a capture begins.
 //
-// From Go: the device is that of the OS thread: lock the goroutine with runtime.LockOSThread,
-// choose the device, then call. Use the handle only while the same device is current. Any goroutine
-// may use it, and several may at once, since a handle has no settings that calls could change.
+// From Go: the OS thread selects the device: lock the goroutine with runtime.LockOSThread, choose
+// the device, then call. Use the handle only while the same device is current. Any goroutine may
+// use it, and several may at once, since a handle has no settings that calls could change.
 //
 // Errors:
 //   - [cublas.CUBLAS_STATUS_NOT_INITIALIZED]: CUDA cannot start; measured, there is no GPU or no

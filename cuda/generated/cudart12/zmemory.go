@@ -560,7 +560,7 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 // The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
 // two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
 // that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
-// used once, staging is cheaper.
+// used once, staging is cheaper. The device must have [CudaDevAttrHostRegisterSupported].
 //
 // The read-only flag promises that the device only reads. Memory that this process may only read
 // needs it, and the flag needs [CudaDevAttrHostRegisterReadOnlySupported]. With the flag the call
@@ -1251,12 +1251,14 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 //
 // Parameters:
 //   - sparseProperties: receives the answer
-//   - array: an array created as sparse
+//   - array: an array created as sparse, not a level of a mipmapped array, for which
+//     [CudaMipmappedArrayGetSparseProperties] answers
 //
 // From Go: clear nothing beforehand; all members are written.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the array is not sparse (measured)
+//   - [CudaErrorInvalidValue]: the array is not sparse (measured), or is a level of a mipmapped
+//     array
 //
 // See also [CudaMipmappedArrayGetSparseProperties]; in the driver API [cuMemMapArrayAsync].
 //
@@ -2002,7 +2004,7 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 //
 //	cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)
 //
-// The address is that of the current device's copy: each device has its own.
+// Each device has its own copy. The call returns the address of the current device's.
 //
 // Parameters:
 //   - devPtr: receives the address
@@ -2759,7 +2761,7 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 // Capture: not recorded, see [CudaMemcpy3DAsync]; ruins captures of blocking streams.
 //
 // From Go: Go memory that the struct points to has to be pinned during the call (runtime.Pinner),
-// since it is reached through a pointer inside the argument. The device is that of the thread.
+// since it is reached through a pointer inside the argument. The thread selects the device.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: both or none of array and pointer are given for an end, a pitch is

@@ -80,7 +80,7 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 // Capture: allowed at any time, also while streams capture, and harmless to them. A new stream is
 // not part of a capture until it waits for an event that was recorded in one.
 //
-// From Go: the device is that of the OS thread ([CudaSetDevice]): choose it under
+// From Go: the OS thread selects the device ([CudaSetDevice]): choose it under
 // runtime.LockOSThread, in the same goroutine. After that the handle works from every thread and
 // goroutine. Nothing closes it when the Go value is collected.
 //

@@ -2,259 +2,347 @@
 
 package cudart13
 
-const (
-	// CUDA_EGL_MAX_PLANES is the greatest number of planes in a frame of EGL.
-	CUDA_EGL_MAX_PLANES = 3
-	// CUDART_VERSION is the CUDA version of the headers from which this package was generated, 1000
-	// times the major plus 10 times the minor version.
-	//
-	// It says nothing about the machine: [CudaDriverGetVersion] does.
-	CUDART_VERSION = 13050
-	// IsEglSupported says that the header declares the functions for EGL on this platform.
-	IsEglSupported = 1
-	// CudaHostAllocDefault is the value 0 of the flags of [CudaHostAlloc]: pinned, cached memory.
-	CudaHostAllocDefault = 0
-	// CudaHostAllocPortable is the flag of pinned memory for all contexts; with unique addresses all
-	// pinned memory is that.
-	CudaHostAllocPortable = 1
-	// CudaHostAllocMapped is the flag of pinned memory that kernels may address; always in force on
-	// 64-bit systems.
-	CudaHostAllocMapped = 2
-	// CudaHostAllocWriteCombined is the flag of pinned memory that is not cached: the CPU should only
-	// write it, in order.
-	CudaHostAllocWriteCombined = 4
-	// CudaHostRegisterDefault is the value 0 of the flags of [CudaHostRegister].
-	CudaHostRegisterDefault = 0
-	// CudaHostRegisterPortable is the flag of a registration for all contexts, which with unique
-	// addresses each one is.
-	CudaHostRegisterPortable = 1
-	// CudaHostRegisterMapped is the flag of a registration that lets kernels address the memory; always
-	// in force on 64-bit systems (measured).
-	CudaHostRegisterMapped = 2
-	// CudaHostRegisterIoMemory is the flag for registering memory of another PCI device that is mapped
-	// into the process.
-	CudaHostRegisterIoMemory = 4
-	// CudaHostRegisterReadOnly is the flag for registering memory that this process may not write, such
-	// as a file mapped for reading.
-	CudaHostRegisterReadOnly = 8
-	// CudaPeerAccessDefault is 0, the only flags value of [CudaDeviceEnablePeerAccess].
-	CudaPeerAccessDefault = 0
-	// CudaStreamDefault is the flag value 0 for a new stream: work in it is ordered with the legacy
-	// default stream.
-	//
-	// That order holds in both directions and for the whole context, so a single launch on stream 0
-	// holds up every stream that was made this way.
-	CudaStreamDefault = 0
-	// CudaStreamNonBlocking is the flag for a new stream that has no implicit order with the legacy
-	// default stream.
-	//
-	// It is what concurrent programs want. Synchronous copies from ordinary host memory run on the
-	// default stream and do not wait for such a stream.
-	CudaStreamNonBlocking = 1
-	// CudaEventDefault is the flag value 0 for a new event: it takes the time at each record, and waits
-	// follow the device's scheduling flags.
-	CudaEventDefault = 0
-	// CudaEventBlockingSync is the event flag that makes a host thread sleep in [CudaEventSynchronize]
-	// instead of polling.
-	//
-	// It costs a wake-up of some tens of microseconds. Streams that wait for the event are not
-	// affected.
-	CudaEventBlockingSync = 1
-	// CudaEventDisableTiming is the event flag that leaves out the time stamp: cheaper records and
-	// waits, and no [CudaEventElapsedTime].
-	CudaEventDisableTiming = 2
-	// CudaEventInterprocess is the event flag for handing the event to another process; only together
-	// with [CudaEventDisableTiming], else the creation fails.
-	CudaEventInterprocess = 4
-	// CudaEventRecordDefault is the flag value 0 for a record: during capture it notes a place inside
-	// the graph and makes no node.
-	CudaEventRecordDefault = 0
-	// CudaEventRecordExternal is the flag that makes a captured record a node, which records the real
-	// event at each replay; outside of a capture the call fails.
-	CudaEventRecordExternal = 1
-	// CudaEventWaitDefault is the flag value 0 for a stream's wait: during capture it joins what the
-	// event marked in the same capture.
-	CudaEventWaitDefault = 0
-	// CudaEventWaitExternal is the flag that makes a captured wait a node, which waits at each replay
-	// for the real event; outside of a capture the call fails.
-	CudaEventWaitExternal = 1
-	// CudaDeviceScheduleAuto is the device flag value 0: waiting threads spin while the process has no
-	// more active contexts than processors, else they yield. On Tegra, CUDA may let them sleep instead,
-	// to save power.
-	CudaDeviceScheduleAuto = 0
-	// CudaDeviceScheduleSpin is the device flag that lets waiting threads poll at full speed: the
-	// shortest delay, a core each.
-	CudaDeviceScheduleSpin = 1
-	// CudaDeviceScheduleYield is the device flag that lets waiting threads poll and give way to other
-	// threads between polls.
-	CudaDeviceScheduleYield = 2
-	// CudaDeviceScheduleBlockingSync is the device flag that lets waiting threads sleep until the
-	// device interrupts.
-	//
-	// From Go it is the one to take when many goroutines wait: each wait holds an OS thread anyway, and
-	// a sleeping one costs no core.
-	CudaDeviceScheduleBlockingSync = 4
-	// CudaDeviceBlockingSync is an older name of [CudaDeviceScheduleBlockingSync].
-	CudaDeviceBlockingSync = 4
-	// CudaDeviceScheduleMask is the mask of the bits that say how threads wait.
-	CudaDeviceScheduleMask = 7
-	// CudaDeviceMapHost is a device flag without effect today: mapped host memory always works where
-	// the hardware can do it.
-	CudaDeviceMapHost = 8
-	// CudaDeviceLmemResizeToMax is the device flag that keeps local memory at the largest size a kernel
-	// has needed, instead of shrinking it after the launch, which would synchronize.
-	CudaDeviceLmemResizeToMax = 16
-	// CudaDeviceSyncMemops is the device flag that makes synchronous memory operations really
-	// synchronous in the cases where they may return early, such as copies within a device.
-	CudaDeviceSyncMemops = 128
-	// CudaDeviceMask is the mask of all device flags.
-	CudaDeviceMask = 255
-	// CudaArrayDefault is the value 0 of an array's flags: a plain array for reading by textures.
-	CudaArrayDefault = 0
-	// CudaArrayLayered is the flag of an array that is a stack of pictures: depth counts layers, and no
-	// filter reaches from one to the next.
-	CudaArrayLayered = 1
-	// CudaArraySurfaceLoadStore is the flag of an array that kernels may write by surface functions.
-	CudaArraySurfaceLoadStore = 2
-	// CudaArrayCubemap is the flag of an array that is six faces of a cube, or with layers several
-	// cubes; faces are square.
-	CudaArrayCubemap = 4
-	// CudaArrayTextureGather is the flag of a 2D array from which four neighbours can be fetched at
-	// once.
-	CudaArrayTextureGather = 8
-	// CudaArrayColorAttachment is the flag that imported memory is a render target of a graphics API.
-	CudaArrayColorAttachment = 32
-	// CudaArraySparse is the flag of an array of which parts can be without memory;
-	// [cuMemMapArrayAsync] maps tiles.
-	//
-	// [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
-	CudaArraySparse = 64
-	// CudaArrayDeferredMapping is the flag of an array that is created without memory and gets all of
-	// it by one mapping.
-	CudaArrayDeferredMapping = 128
-	// CudaIpcMemLazyEnablePeerAccess is the flag for [CudaIpcOpenMemHandle] that enables peer access to
-	// the device with the memory.
-	CudaIpcMemLazyEnablePeerAccess = 1
-	// CudaMemAttachGlobal is the flag for managed memory that all streams of all devices may use.
-	CudaMemAttachGlobal = 1
-	// CudaMemAttachHost is the flag for managed memory that no stream uses for now, so that the CPU may
-	// while the GPU is busy.
-	CudaMemAttachHost = 2
-	// CudaMemAttachSingle is the flag that gives managed memory to one stream; only
-	// [CudaStreamAttachMemAsync] takes it.
-	CudaMemAttachSingle = 4
-	// CudaOccupancyDefault is the flag value 0 of the occupancy functions.
-	CudaOccupancyDefault = 0
-	// CudaOccupancyDisableCachingOverride is the occupancy flag that takes caching of global memory in
-	// L1 as given, instead of letting the driver turn it off; of old devices only.
-	CudaOccupancyDisableCachingOverride = 1
-	// CudaCpuDeviceId is the number -1, which stands for the host where the older memory advice and
-	// prefetch functions expect a device.
-	CudaCpuDeviceId = -1
-	// CudaInvalidDeviceId is the number -2, the answer where a memory range or a pool has no single
-	// device.
-	CudaInvalidDeviceId = -2
-	// CudaInitDeviceFlagsAreValid is the flag that tells [CudaInitDevice] to use its deviceFlags
-	// argument; without it the argument is ignored.
-	CudaInitDeviceFlagsAreValid = 1
-	// CudaArraySparsePropertiesSingleMipTail is the flag that all layers of a sparse mipmapped array
-	// share one tail.
-	CudaArraySparsePropertiesSingleMipTail = 1
-	// CudaMemPoolCreateUsageHwDecompress is the wish for a pool whose memory the decompression engine
-	// can use.
-	CudaMemPoolCreateUsageHwDecompress = 2
-	CUDA_IPC_HANDLE_SIZE               = 64
-	// CudaExternalMemoryDedicated is the flag that imported memory belongs to one resource of the other
-	// API, as Vulkan's dedicated allocations do.
-	CudaExternalMemoryDedicated = 1
-	// CudaExternalSemaphoreSignalSkipNvSciBufMemSync is the flag of a signal that leaves the caches of
-	// imported NvSci buffers alone, for a waiter that does not look at them.
-	CudaExternalSemaphoreSignalSkipNvSciBufMemSync = 1
-	// CudaExternalSemaphoreWaitSkipNvSciBufMemSync is the flag of a wait after which no NvSci buffer is
-	// read here, so that its caches need no care.
-	CudaExternalSemaphoreWaitSkipNvSciBufMemSync = 2
-	// CudaNvSciSyncAttrSignal is the wish to be told the NvSci attributes of a device as one that
-	// signals.
-	CudaNvSciSyncAttrSignal = 1
-	// CudaNvSciSyncAttrWait is the wish to be told the NvSci attributes of a device as one that waits.
-	CudaNvSciSyncAttrWait = 2
-	// CudaDevSmResourceGroupLocalityDomainIdAny is the localityDomainId for a group that takes
-	// multiprocessors from all locality domains together, but none that lie in no domain.
-	CudaDevSmResourceGroupLocalityDomainIdAny = 4294967295
-	// CudaGraphKernelNodePortDefault is the port of a kernel node that is reached when the kernel has
-	// ended; for ordinary edges.
-	CudaGraphKernelNodePortDefault = 0
-	// CudaGraphKernelNodePortProgrammatic is the port of a kernel node that is reached when each of its
-	// blocks has called cudaTriggerProgrammaticLaunchCompletion or ended.
-	//
-	// Edges from it must be programmatic ones. It promises nothing about memory: what the next kernel
-	// needs before it synchronizes, the first must fence.
-	CudaGraphKernelNodePortProgrammatic = 1
-	// CudaGraphKernelNodePortLaunchCompletion is the port of a kernel node that is reached when all its
-	// blocks have started.
-	//
-	// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
-	CudaGraphKernelNodePortLaunchCompletion = 2
-	// CudaSurfaceType1D is a 1D surface in the numbering of shapes that device code uses.
-	CudaSurfaceType1D = 1
-	// CudaSurfaceType2D is a 2D surface in the numbering of shapes; x counts in bytes.
-	CudaSurfaceType2D = 2
-	// CudaSurfaceType3D is a 3D surface in the numbering of shapes, a writable volume.
-	CudaSurfaceType3D = 3
-	// CudaSurfaceTypeCubemap is a cube map surface in the numbering of shapes: six writable faces.
-	CudaSurfaceTypeCubemap = 12
-	// CudaSurfaceType1DLayered is a stack of writable rows in the numbering of surface shapes; the
-	// layer is an index.
-	CudaSurfaceType1DLayered = 241
-	// CudaSurfaceType2DLayered is a stack of writable images in the numbering of surface shapes, each
-	// of the same width and height.
-	CudaSurfaceType2DLayered = 242
-	// CudaSurfaceTypeCubemapLayered is a stack of writable cube maps in the numbering of surface
-	// shapes.
-	CudaSurfaceTypeCubemapLayered = 252
-	// CudaTextureType1D is the number of the texture shape 1D, for device code and old texture
-	// references.
-	CudaTextureType1D = 1
-	// CudaTextureType2D is a 2D texture in the numbering of texture shapes.
-	CudaTextureType2D = 2
-	// CudaTextureType3D is a 3D texture in the numbering of texture shapes, a volume.
-	CudaTextureType3D = 3
-	// CudaTextureTypeCubemap is a cube map in the numbering of texture shapes: six square faces.
-	CudaTextureTypeCubemap = 12
-	// CudaTextureType1DLayered is a stack of 1D layers in the numbering of texture shapes, without
-	// filtering between them.
-	CudaTextureType1DLayered = 241
-	// CudaTextureType2DLayered is a stack of 2D layers in the numbering of texture shapes; a layer is
-	// chosen by number.
-	CudaTextureType2DLayered = 242
-	// CudaTextureTypeCubemapLayered is a stack of cube maps in the numbering of texture shapes.
-	CudaTextureTypeCubemapLayered = 252
-)
-const (
-	// CudaStreamLegacy is the legacy default stream of the current context, whatever the called
-	// function takes 0 for.
-	//
-	// Work in it and in all streams made without [CudaStreamNonBlocking] runs one after another.
-	CudaStreamLegacy CudaStream_t = 1
-	// CudaStreamPerThread is the default stream of the calling OS thread: each thread has one in each
-	// context, made on first use and destroyed with the thread.
-	//
-	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
-	// only.
-	CudaStreamPerThread                                      CudaStream_t          = 2
-	CudaStreamAttributeAccessPolicyWindow                    CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
-	CudaStreamAttributeSynchronizationPolicy                 CudaLaunchAttributeID = CudaLaunchAttributeSynchronizationPolicy
-	CudaStreamAttributeMemSyncDomainMap                      CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
-	CudaStreamAttributeMemSyncDomain                         CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
-	CudaStreamAttributePriority                              CudaLaunchAttributeID = CudaLaunchAttributePriority
-	CudaKernelNodeAttributeAccessPolicyWindow                CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
-	CudaKernelNodeAttributeCooperative                       CudaLaunchAttributeID = CudaLaunchAttributeCooperative
-	CudaKernelNodeAttributePriority                          CudaLaunchAttributeID = CudaLaunchAttributePriority
-	CudaKernelNodeAttributeClusterDimension                  CudaLaunchAttributeID = CudaLaunchAttributeClusterDimension
-	CudaKernelNodeAttributeClusterSchedulingPolicyPreference CudaLaunchAttributeID = CudaLaunchAttributeClusterSchedulingPolicyPreference
-	CudaKernelNodeAttributeMemSyncDomainMap                  CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
-	CudaKernelNodeAttributeMemSyncDomain                     CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
-	CudaKernelNodeAttributePreferredSharedMemoryCarveout     CudaLaunchAttributeID = CudaLaunchAttributePreferredSharedMemoryCarveout
-	CudaKernelNodeAttributeDeviceUpdatableKernelNode         CudaLaunchAttributeID = CudaLaunchAttributeDeviceUpdatableKernelNode
-	CudaKernelNodeAttributeNvlinkUtilCentricScheduling       CudaLaunchAttributeID = CudaLaunchAttributeNvlinkUtilCentricScheduling
-)
+// CUDA_EGL_MAX_PLANES is the greatest number of planes in a frame of EGL.
+const CUDA_EGL_MAX_PLANES = 3
+
+// CUDART_VERSION is the CUDA version of the headers from which this package was generated, 1000
+// times the major plus 10 times the minor version.
+//
+// It says nothing about the machine: [CudaDriverGetVersion] does.
+const CUDART_VERSION = 13050
+
+// IsEglSupported says that the header declares the functions for EGL on this platform.
+const IsEglSupported = 1
+
+// CudaHostAllocDefault is the value 0 of the flags of [CudaHostAlloc]: pinned, cached memory.
+const CudaHostAllocDefault = 0
+
+// CudaHostAllocPortable is the flag of pinned memory for all contexts; with unique addresses all
+// pinned memory is that.
+const CudaHostAllocPortable = 1
+
+// CudaHostAllocMapped is the flag of pinned memory that kernels may address; always in force on
+// 64-bit systems.
+const CudaHostAllocMapped = 2
+
+// CudaHostAllocWriteCombined is the flag of pinned memory that is not cached: the CPU should only
+// write it, in order.
+const CudaHostAllocWriteCombined = 4
+
+// CudaHostRegisterDefault is the value 0 of the flags of [CudaHostRegister].
+const CudaHostRegisterDefault = 0
+
+// CudaHostRegisterPortable is the flag of a registration for all contexts, which with unique
+// addresses each one is.
+const CudaHostRegisterPortable = 1
+
+// CudaHostRegisterMapped is the flag of a registration that lets kernels address the memory; always
+// in force on 64-bit systems (measured).
+const CudaHostRegisterMapped = 2
+
+// CudaHostRegisterIoMemory is the flag for registering memory of another PCI device that is mapped
+// into the process.
+const CudaHostRegisterIoMemory = 4
+
+// CudaHostRegisterReadOnly is the flag for registering memory that this process may not write, such
+// as a file mapped for reading.
+const CudaHostRegisterReadOnly = 8
+
+// CudaPeerAccessDefault is 0, the only flags value of [CudaDeviceEnablePeerAccess].
+const CudaPeerAccessDefault = 0
+
+// CudaStreamDefault is the flag value 0 for a new stream: work in it is ordered with the legacy
+// default stream.
+//
+// That order holds in both directions and for the whole context, so a single launch on stream 0
+// holds up every stream that was made this way.
+const CudaStreamDefault = 0
+
+// CudaStreamNonBlocking is the flag for a new stream that has no implicit order with the legacy
+// default stream.
+//
+// It is what concurrent programs want. Synchronous copies from ordinary host memory run on the
+// default stream and do not wait for such a stream.
+const CudaStreamNonBlocking = 1
+
+// CudaStreamLegacy is the legacy default stream of the current context, whatever the called
+// function takes 0 for.
+//
+// Work in it and in all streams made without [CudaStreamNonBlocking] runs one after another.
+const CudaStreamLegacy CudaStream_t = 1
+
+// CudaStreamPerThread is the default stream of the calling OS thread: each thread has one in each
+// context, made on first use and destroyed with the thread.
+//
+// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
+// only.
+const CudaStreamPerThread CudaStream_t = 2
+
+// CudaEventDefault is the flag value 0 for a new event: it takes the time at each record, and waits
+// follow the device's scheduling flags.
+const CudaEventDefault = 0
+
+// CudaEventBlockingSync is the event flag that makes a host thread sleep in [CudaEventSynchronize]
+// instead of polling.
+//
+// It costs a wake-up of some tens of microseconds. Streams that wait for the event are not
+// affected.
+const CudaEventBlockingSync = 1
+
+// CudaEventDisableTiming is the event flag that leaves out the time stamp: cheaper records and
+// waits, and no [CudaEventElapsedTime].
+const CudaEventDisableTiming = 2
+
+// CudaEventInterprocess is the event flag for handing the event to another process; only together
+// with [CudaEventDisableTiming], else the creation fails.
+const CudaEventInterprocess = 4
+
+// CudaEventRecordDefault is the flag value 0 for a record: during capture it notes a place inside
+// the graph and makes no node.
+const CudaEventRecordDefault = 0
+
+// CudaEventRecordExternal is the flag that makes a captured record a node, which records the real
+// event at each replay; outside of a capture the call fails.
+const CudaEventRecordExternal = 1
+
+// CudaEventWaitDefault is the flag value 0 for a stream's wait: during capture it joins what the
+// event marked in the same capture.
+const CudaEventWaitDefault = 0
+
+// CudaEventWaitExternal is the flag that makes a captured wait a node, which waits at each replay
+// for the real event; outside of a capture the call fails.
+const CudaEventWaitExternal = 1
+
+// CudaDeviceScheduleAuto is the device flag value 0: waiting threads spin while the process has no
+// more active contexts than processors, else they yield. On Tegra, CUDA may let them sleep instead,
+// to save power.
+const CudaDeviceScheduleAuto = 0
+
+// CudaDeviceScheduleSpin is the device flag that lets waiting threads poll at full speed: the
+// shortest delay, a core each.
+const CudaDeviceScheduleSpin = 1
+
+// CudaDeviceScheduleYield is the device flag that lets waiting threads poll and give way to other
+// threads between polls.
+const CudaDeviceScheduleYield = 2
+
+// CudaDeviceScheduleBlockingSync is the device flag that lets waiting threads sleep until the
+// device interrupts.
+//
+// From Go it is the one to take when many goroutines wait: each wait holds an OS thread anyway, and
+// a sleeping one costs no core.
+const CudaDeviceScheduleBlockingSync = 4
+
+// CudaDeviceBlockingSync is an older name of [CudaDeviceScheduleBlockingSync].
+const CudaDeviceBlockingSync = 4
+
+// CudaDeviceScheduleMask is the mask of the bits that say how threads wait.
+const CudaDeviceScheduleMask = 7
+
+// CudaDeviceMapHost is a device flag without effect today: mapped host memory always works where
+// the hardware can do it.
+const CudaDeviceMapHost = 8
+
+// CudaDeviceLmemResizeToMax is the device flag that keeps local memory at the largest size a kernel
+// has needed, instead of shrinking it after the launch, which would synchronize.
+const CudaDeviceLmemResizeToMax = 16
+
+// CudaDeviceSyncMemops is the device flag that makes synchronous memory operations really
+// synchronous in the cases where they may return early, such as copies within a device.
+const CudaDeviceSyncMemops = 128
+
+// CudaDeviceMask is the mask of all device flags.
+const CudaDeviceMask = 255
+
+// CudaArrayDefault is the value 0 of an array's flags: a plain array for reading by textures.
+const CudaArrayDefault = 0
+
+// CudaArrayLayered is the flag of an array that is a stack of pictures: depth counts layers, and no
+// filter reaches from one to the next.
+const CudaArrayLayered = 1
+
+// CudaArraySurfaceLoadStore is the flag of an array that kernels may write by surface functions.
+const CudaArraySurfaceLoadStore = 2
+
+// CudaArrayCubemap is the flag of an array that is six faces of a cube, or with layers several
+// cubes; faces are square.
+const CudaArrayCubemap = 4
+
+// CudaArrayTextureGather is the flag of a 2D array from which four neighbours can be fetched at
+// once.
+const CudaArrayTextureGather = 8
+
+// CudaArrayColorAttachment is the flag that imported memory is a render target of a graphics API.
+const CudaArrayColorAttachment = 32
+
+// CudaArraySparse is the flag of an array of which parts can be without memory;
+// [cuMemMapArrayAsync] maps tiles.
+//
+// [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
+const CudaArraySparse = 64
+
+// CudaArrayDeferredMapping is the flag of an array that is created without memory and gets all of
+// it by one mapping.
+const CudaArrayDeferredMapping = 128
+
+// CudaIpcMemLazyEnablePeerAccess is the flag for [CudaIpcOpenMemHandle] that enables peer access to
+// the device with the memory.
+const CudaIpcMemLazyEnablePeerAccess = 1
+
+// CudaMemAttachGlobal is the flag for managed memory that all streams of all devices may use.
+const CudaMemAttachGlobal = 1
+
+// CudaMemAttachHost is the flag for managed memory that no stream uses for now, so that the CPU may
+// while the GPU is busy.
+const CudaMemAttachHost = 2
+
+// CudaMemAttachSingle is the flag that gives managed memory to one stream; only
+// [CudaStreamAttachMemAsync] takes it.
+const CudaMemAttachSingle = 4
+
+// CudaOccupancyDefault is the flag value 0 of the occupancy functions.
+const CudaOccupancyDefault = 0
+
+// CudaOccupancyDisableCachingOverride is the occupancy flag that takes caching of global memory in
+// L1 as given, instead of letting the driver turn it off; of old devices only.
+const CudaOccupancyDisableCachingOverride = 1
+
+// CudaCpuDeviceId is the number -1, which stands for the host where the older memory advice and
+// prefetch functions expect a device.
+const CudaCpuDeviceId = -1
+
+// CudaInvalidDeviceId is the number -2, the answer where a memory range or a pool has no single
+// device.
+const CudaInvalidDeviceId = -2
+
+// CudaInitDeviceFlagsAreValid is the flag that tells [CudaInitDevice] to use its deviceFlags
+// argument; without it the argument is ignored.
+const CudaInitDeviceFlagsAreValid = 1
+
+// CudaArraySparsePropertiesSingleMipTail is the flag that all layers of a sparse mipmapped array
+// share one tail.
+const CudaArraySparsePropertiesSingleMipTail = 1
+
+// CudaMemPoolCreateUsageHwDecompress is the wish for a pool whose memory the decompression engine
+// can use.
+const CudaMemPoolCreateUsageHwDecompress = 2
+
+const CUDA_IPC_HANDLE_SIZE = 64
+
+// CudaExternalMemoryDedicated is the flag that imported memory belongs to one resource of the other
+// API, as Vulkan's dedicated allocations do.
+const CudaExternalMemoryDedicated = 1
+
+// CudaExternalSemaphoreSignalSkipNvSciBufMemSync is the flag of a signal that leaves the caches of
+// imported NvSci buffers alone, for a waiter that does not look at them.
+const CudaExternalSemaphoreSignalSkipNvSciBufMemSync = 1
+
+// CudaExternalSemaphoreWaitSkipNvSciBufMemSync is the flag of a wait after which no NvSci buffer is
+// read here, so that its caches need no care.
+const CudaExternalSemaphoreWaitSkipNvSciBufMemSync = 2
+
+// CudaNvSciSyncAttrSignal is the wish to be told the NvSci attributes of a device as one that
+// signals.
+const CudaNvSciSyncAttrSignal = 1
+
+// CudaNvSciSyncAttrWait is the wish to be told the NvSci attributes of a device as one that waits.
+const CudaNvSciSyncAttrWait = 2
+
+// CudaDevSmResourceGroupLocalityDomainIdAny is the localityDomainId for a group that takes
+// multiprocessors from all locality domains together, but none that lie in no domain.
+const CudaDevSmResourceGroupLocalityDomainIdAny = 4294967295
+
+// CudaGraphKernelNodePortDefault is the port of a kernel node that is reached when the kernel has
+// ended; for ordinary edges.
+const CudaGraphKernelNodePortDefault = 0
+
+// CudaGraphKernelNodePortProgrammatic is the port of a kernel node that is reached when each of its
+// blocks has called cudaTriggerProgrammaticLaunchCompletion or ended.
+//
+// Edges from it must be programmatic ones. It promises nothing about memory: what the next kernel
+// needs before it synchronizes, the first must fence.
+const CudaGraphKernelNodePortProgrammatic = 1
+
+// CudaGraphKernelNodePortLaunchCompletion is the port of a kernel node that is reached when all its
+// blocks have started.
+//
+// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
+const CudaGraphKernelNodePortLaunchCompletion = 2
+
+const CudaStreamAttributeAccessPolicyWindow CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
+
+const CudaStreamAttributeSynchronizationPolicy CudaLaunchAttributeID = CudaLaunchAttributeSynchronizationPolicy
+
+const CudaStreamAttributeMemSyncDomainMap CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
+
+const CudaStreamAttributeMemSyncDomain CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
+
+const CudaStreamAttributePriority CudaLaunchAttributeID = CudaLaunchAttributePriority
+
+const CudaKernelNodeAttributeAccessPolicyWindow CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow
+
+const CudaKernelNodeAttributeCooperative CudaLaunchAttributeID = CudaLaunchAttributeCooperative
+
+const CudaKernelNodeAttributePriority CudaLaunchAttributeID = CudaLaunchAttributePriority
+
+const CudaKernelNodeAttributeClusterDimension CudaLaunchAttributeID = CudaLaunchAttributeClusterDimension
+
+const CudaKernelNodeAttributeClusterSchedulingPolicyPreference CudaLaunchAttributeID = CudaLaunchAttributeClusterSchedulingPolicyPreference
+
+const CudaKernelNodeAttributeMemSyncDomainMap CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomainMap
+
+const CudaKernelNodeAttributeMemSyncDomain CudaLaunchAttributeID = CudaLaunchAttributeMemSyncDomain
+
+const CudaKernelNodeAttributePreferredSharedMemoryCarveout CudaLaunchAttributeID = CudaLaunchAttributePreferredSharedMemoryCarveout
+
+const CudaKernelNodeAttributeDeviceUpdatableKernelNode CudaLaunchAttributeID = CudaLaunchAttributeDeviceUpdatableKernelNode
+
+const CudaKernelNodeAttributeNvlinkUtilCentricScheduling CudaLaunchAttributeID = CudaLaunchAttributeNvlinkUtilCentricScheduling
+
+// CudaSurfaceType1D is a 1D surface in the numbering of shapes that device code uses.
+const CudaSurfaceType1D = 1
+
+// CudaSurfaceType2D is a 2D surface in the numbering of shapes; x counts in bytes.
+const CudaSurfaceType2D = 2
+
+// CudaSurfaceType3D is a 3D surface in the numbering of shapes, a writable volume.
+const CudaSurfaceType3D = 3
+
+// CudaSurfaceTypeCubemap is a cube map surface in the numbering of shapes: six writable faces.
+const CudaSurfaceTypeCubemap = 12
+
+// CudaSurfaceType1DLayered is a stack of writable rows in the numbering of surface shapes; the
+// layer is an index.
+const CudaSurfaceType1DLayered = 241
+
+// CudaSurfaceType2DLayered is a stack of writable images in the numbering of surface shapes, each
+// of the same width and height.
+const CudaSurfaceType2DLayered = 242
+
+// CudaSurfaceTypeCubemapLayered is a stack of writable cube maps in the numbering of surface
+// shapes.
+const CudaSurfaceTypeCubemapLayered = 252
+
+// CudaTextureType1D is the number of the texture shape 1D, for device code and old texture
+// references.
+const CudaTextureType1D = 1
+
+// CudaTextureType2D is a 2D texture in the numbering of texture shapes.
+const CudaTextureType2D = 2
+
+// CudaTextureType3D is a 3D texture in the numbering of texture shapes, a volume.
+const CudaTextureType3D = 3
+
+// CudaTextureTypeCubemap is a cube map in the numbering of texture shapes: six square faces.
+const CudaTextureTypeCubemap = 12
+
+// CudaTextureType1DLayered is a stack of 1D layers in the numbering of texture shapes, without
+// filtering between them.
+const CudaTextureType1DLayered = 241
+
+// CudaTextureType2DLayered is a stack of 2D layers in the numbering of texture shapes; a layer is
+// chosen by number.
+const CudaTextureType2DLayered = 242
+
+// CudaTextureTypeCubemapLayered is a stack of cube maps in the numbering of texture shapes.
+const CudaTextureTypeCubemapLayered = 252

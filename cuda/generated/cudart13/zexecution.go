@@ -407,7 +407,7 @@ func CudaLaunchHostFunc_v2_ptsz(stream CudaStream_t, fn CudaHostFn_t, userData u
 // while a blocking stream captures is an error and ends that capture.
 //
 // From Go: pin each argument (runtime.Pinner) for the call, or lay array and values out in C
-// memory: args is a list of pointers. The device is that of the OS thread if stream is 0. Also
+// memory: args is a list of pointers. If stream is 0, the OS thread selects the device. Also
 // returns the errors of earlier launches, once those are known.
 //
 // Errors:
@@ -584,7 +584,8 @@ func CudaLaunchCooperativeKernel(func_ unsafe.Pointer, gridDim Dim3, blockDim Di
 // is not promised for all. It must not wait for device work that need not be done before it.
 // Functions of different streams have no order and may run one after the other; on a 13.0 driver
 // one thread serves the whole process (4 functions of 400 ms in 4 streams took 1.6 s), and
-// releasing memory waits for it too. After a long kernel it starts 80 to 180 µs late.
+// releasing memory waits for it too, as does creating or destroying any context. After a long
+// kernel it starts 80 to 180 µs late.
 //
 // For managed memory the stream is idle while the function runs, so what is attached to it may be
 // used. Its start is as good as synchronizing with an event recorded just before it, streams that

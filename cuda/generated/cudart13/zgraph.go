@@ -2612,9 +2612,9 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 //
 // Edge data ([CudaGraphEdgeData]) says which output of a node an edge begins at and how the next
 // node depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which
-// waits for the whole node. A call that has no place for edge data fails if any edge carries some;
-// it leaves no edge out. So does the older form of the function without that parameter. Asking for
-// the number always works.
+// waits for the whole node. A call that has no place for edge data, or the older form of the
+// function without that parameter, fails if any edge carries some; it leaves no edge out. Asking
+// for the number always works.
 //
 // Parameters:
 //   - graph: the graph

@@ -976,8 +976,8 @@ type CudaHostNodeParamsV2 struct {
 // CudaResourceDesc is the memory of a texture or surface object: an array, a mipmapped array, or
 // linear memory with or without a pitch.
 //
-// A surface requires an array. So do 3D, layered and cube map textures, and mipmap levels require a
-// mipmapped array.
+// Surfaces, 3D, layered and cube map textures require an array, and mipmap levels a mipmapped
+// array.
 //
 // From Go: read during the call. The memory must outlive the object.
 type CudaResourceDesc struct {

@@ -53,7 +53,7 @@ func CudaDriverGetVersion(driverVersion *int32) error {
 //
 // It is a constant of that library and need not be the version of the headers that this package was
 // generated from. Since 12.0 the call initializes nothing; older texts say that it does. On
-// Windows, from 13.0 on, the runtime comes with the driver, and its version is that of the driver.
+// Windows, from 13.0 on, the runtime comes with the driver, and has the driver's version.
 //
 // Parameters:
 //   - runtimeVersion: receives the version

@@ -2,35 +2,43 @@
 
 package cufft
 
+// CUDA_XT_DESCRIPTOR_VERSION is the first part of the version of descriptors; the version of the
+// CUDA runtime is added to it.
+const CUDA_XT_DESCRIPTOR_VERSION = 16777216
+
+// MAX_CUDA_DESCRIPTOR_GPUS is the greatest number of parts that a [CudaXtDesc] has room for.
+const MAX_CUDA_DESCRIPTOR_GPUS = 64
+
 const (
-	// CUDA_XT_DESCRIPTOR_VERSION is the first part of the version of descriptors; the version of the
-	// CUDA runtime is added to it.
-	CUDA_XT_DESCRIPTOR_VERSION = 16777216
-	// MAX_CUDA_DESCRIPTOR_GPUS is the greatest number of parts that a [CudaXtDesc] has room for.
-	MAX_CUDA_DESCRIPTOR_GPUS = 64
-	CUFFT_VER_MAJOR          = 12
-	CUFFT_VER_MINOR          = 5
-	CUFFT_VER_PATCH          = 0
-	CUFFT_VER_BUILD          = 14
-	// CUFFT_VERSION is the version of cufft.h that this package is made from, in the form of
-	// [CufftGetVersion].
-	CUFFT_VERSION = 12500
-	// MAX_CUFFT_ERROR is one more than the greatest status code of this version.
-	MAX_CUFFT_ERROR = 21
+	CUFFT_VER_MAJOR = 12
+	CUFFT_VER_MINOR = 5
+	CUFFT_VER_PATCH = 0
+	CUFFT_VER_BUILD = 14
+)
+
+// CUFFT_VERSION is the version of cufft.h that this package is made from, in the form of
+// [CufftGetVersion].
+const CUFFT_VERSION = 12500
+
+// MAX_CUFFT_ERROR is one more than the greatest status code of this version.
+const MAX_CUFFT_ERROR = 21
+
+const (
 	// CUFFT_FORWARD selects the transform with the negative exponent, exp(-2πi·jk/n).
 	CUFFT_FORWARD = -1
 	// CUFFT_INVERSE selects the transform with the positive exponent, exp(+2πi·jk/n), without the
 	// division by n.
 	CUFFT_INVERSE = 1
-	// MAX_SHIM_RANK is left over from an older interface; no function takes it.
-	MAX_SHIM_RANK = 3
-	// CUFFT_PLAN_NULL is the handle that stands for no plan, to be put into a variable before
-	// [CufftCreate].
-	//
-	// [CufftDestroy] accepts it and does nothing.
-	CUFFT_PLAN_NULL = -1
 )
-const (
-	// CUFFT_COMPATIBILITY_DEFAULT is the only layout there is, [CUFFT_COMPATIBILITY_FFTW_PADDING].
-	CUFFT_COMPATIBILITY_DEFAULT CufftCompatibility = CUFFT_COMPATIBILITY_FFTW_PADDING
-)
+
+// CUFFT_COMPATIBILITY_DEFAULT is the only layout there is, [CUFFT_COMPATIBILITY_FFTW_PADDING].
+const CUFFT_COMPATIBILITY_DEFAULT CufftCompatibility = CUFFT_COMPATIBILITY_FFTW_PADDING
+
+// MAX_SHIM_RANK is left over from an older interface; no function takes it.
+const MAX_SHIM_RANK = 3
+
+// CUFFT_PLAN_NULL is the handle that stands for no plan, to be put into a variable before
+// [CufftCreate].
+//
+// [CufftDestroy] accepts it and does nothing.
+const CUFFT_PLAN_NULL = -1

@@ -234,8 +234,8 @@ func CufftPlanMany(plan *CufftHandle, rank int32, n *int32, inembed *int32, istr
 //
 //	cufftResult cufftMakePlan1d(cufftHandle plan, int nx, cufftType type, int batch, size_t *workSize)
 //
-// The layout is that of [CufftPlan1d]. A handle is planned once: to change the transform, destroy
-// it and make another.
+// The data is laid out as for [CufftPlan1d]. A handle is planned once: to change the transform,
+// destroy it and make another.
 //
 // Parameters:
 //   - plan: an empty plan
@@ -332,7 +332,7 @@ func CufftMakePlan2d(plan CufftHandle, nx int32, ny int32, type_ CufftType, work
 //
 //	cufftResult cufftMakePlan3d(cufftHandle plan, int nx, int ny, int nz, cufftType type, size_t *workSize)
 //
-// The order of the dimensions is that of [CufftPlan3d].
+// The dimensions are in the order of [CufftPlan3d].
 //
 // Parameters:
 //   - plan: an empty plan
@@ -384,9 +384,9 @@ func CufftMakePlan3d(plan CufftHandle, nx int32, ny int32, nz int32, type_ Cufft
 //
 //	cufftResult cufftMakePlanMany(cufftHandle plan, int rank, int *n, int *inembed, int istride, int idist, int *onembed, int ostride, int odist, cufftType type, int batch, size_t *workSize)
 //
-// The layout is that of [CufftPlanMany]. The variant with 64 takes lengths, strides and distances
-// of 64 bits, for transforms whose positions do not fit into 31 bits. Other precisions than single
-// and double need [CufftXtMakePlanMany].
+// The data is laid out as for [CufftPlanMany]. The variant with 64 takes lengths, strides and
+// distances of 64 bits, for transforms whose positions do not fit into 31 bits. Other precisions
+// than single and double need [CufftXtMakePlanMany].
 //
 // Parameters:
 //   - plan: an empty plan
@@ -453,9 +453,9 @@ func CufftMakePlanMany(plan CufftHandle, rank int32, n *int32, inembed *int32, i
 //
 //	cufftResult cufftMakePlanMany64(cufftHandle plan, int rank, long long *n, long long *inembed, long long istride, long long idist, long long *onembed, long long ostride, long long odist, cufftType type, long long batch, size_t *workSize)
 //
-// The layout is that of [CufftPlanMany]. The variant with 64 takes lengths, strides and distances
-// of 64 bits, for transforms whose positions do not fit into 31 bits. Other precisions than single
-// and double need [CufftXtMakePlanMany].
+// The data is laid out as for [CufftPlanMany]. The variant with 64 takes lengths, strides and
+// distances of 64 bits, for transforms whose positions do not fit into 31 bits. Other precisions
+// than single and double need [CufftXtMakePlanMany].
 //
 // Parameters:
 //   - plan: an empty plan

@@ -20,7 +20,7 @@ import (
 // Parameters:
 //   - handle: an empty plan
 //   - nGPUs: how many GPUs, 2 or more
-//   - whichGPUs: their numbers, nGPUs values; this order is that of the parts
+//   - whichGPUs: their numbers, nGPUs values; the parts are in this order
 //
 // Ordering: nothing is enqueued.
 //
@@ -684,8 +684,8 @@ func CufftXtSetJITCallback(plan CufftHandle, lto_callback_symbol_name *byte, lto
 //
 //	cufftResult cufftXtMakePlanMany(cufftHandle plan, int rank, long long *n, long long *inembed, long long istride, long long idist, cudaDataType inputtype, long long *onembed, long long ostride, long long odist, cudaDataType outputtype, long long batch, size_t *workSize, cudaDataType executiontype)
 //
-// The layout is that of [CufftPlanMany] with numbers of 64 bits. Types in place of [CufftType]
-// select the transform; executiontype is complex, of the same precision as both sides:
+// The data is laid out as for [CufftPlanMany], with numbers of 64 bits. Types in place of
+// [CufftType] select the transform; executiontype is complex, of the same precision as both sides:
 //
 //	input         output        execution
 //	CUDA_C_16F    CUDA_C_16F    CUDA_C_16F     half, also R_16F on one side

@@ -7,7 +7,8 @@ const (
 	CURAND_VER_MINOR = 4
 	CURAND_VER_PATCH = 5
 	CURAND_VER_BUILD = 25
-	// CURAND_VERSION is the version of curand.h for this package, a number like that of
-	// [CurandGetVersion].
-	CURAND_VERSION = 10405
 )
+
+// CURAND_VERSION is the version of curand.h for this package, a number like that of
+// [CurandGetVersion].
+const CURAND_VERSION = 10405

@@ -2,20 +2,38 @@
 
 package driver
 
+// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
+// the major plus 10 times the minor version.
+//
+// It says nothing about the machine: [CuDriverGetVersion] does.
+const CUDA_VERSION = 13050
+
+// CU_IPC_HANDLE_SIZE is the length of the handles by which processes of one machine share memory
+// and events.
+const CU_IPC_HANDLE_SIZE = 64
+
+// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called
+// function takes 0 for.
+//
+// Work in it and in all streams made without [CU_STREAM_NON_BLOCKING] runs one after another.
+const CU_STREAM_LEGACY CUstream = 1
+
+// CU_STREAM_PER_THREAD is the default stream of the calling OS thread: each thread has one in each
+// context, made on first use and destroyed with the thread.
+//
+// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
+// only.
+const CU_STREAM_PER_THREAD CUstream = 2
+
+const CU_COMPUTE_ACCELERATED_TARGET_BASE = 65536
+
+const CU_COMPUTE_FAMILY_TARGET_BASE = 131072
+
+// CU_GRAPH_COND_ASSIGN_DEFAULT sets the variable of a conditional node to its default value at the
+// start of every launch; for [CuGraphConditionalHandleCreate].
+const CU_GRAPH_COND_ASSIGN_DEFAULT = 1
+
 const (
-	// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
-	// the major plus 10 times the minor version.
-	//
-	// It says nothing about the machine: [CuDriverGetVersion] does.
-	CUDA_VERSION = 13050
-	// CU_IPC_HANDLE_SIZE is the length of the handles by which processes of one machine share memory
-	// and events.
-	CU_IPC_HANDLE_SIZE                 = 64
-	CU_COMPUTE_ACCELERATED_TARGET_BASE = 65536
-	CU_COMPUTE_FAMILY_TARGET_BASE      = 131072
-	// CU_GRAPH_COND_ASSIGN_DEFAULT sets the variable of a conditional node to its default value at the
-	// start of every launch; for [CuGraphConditionalHandleCreate].
-	CU_GRAPH_COND_ASSIGN_DEFAULT = 1
 	// CU_GRAPH_KERNEL_NODE_PORT_DEFAULT is the port of a kernel node that is reached when the kernel
 	// has ended; for ordinary edges.
 	CU_GRAPH_KERNEL_NODE_PORT_DEFAULT = 0
@@ -30,137 +48,9 @@ const (
 	//
 	// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
 	CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER = 2
-	// CU_MEMHOSTALLOC_PORTABLE is the flag of pinned memory for all contexts; with unique addresses all
-	// pinned memory is that.
-	CU_MEMHOSTALLOC_PORTABLE = 1
-	// CU_MEMHOSTALLOC_DEVICEMAP is the flag of pinned memory that kernels may address; always in force
-	// on 64-bit systems.
-	CU_MEMHOSTALLOC_DEVICEMAP = 2
-	// CU_MEMHOSTALLOC_WRITECOMBINED is the flag of pinned memory that is not cached: the CPU should
-	// only write it, in order.
-	CU_MEMHOSTALLOC_WRITECOMBINED = 4
-	// CU_MEMHOSTREGISTER_PORTABLE is the flag of a registration for all contexts, which with unique
-	// addresses each one is.
-	CU_MEMHOSTREGISTER_PORTABLE = 1
-	// CU_MEMHOSTREGISTER_DEVICEMAP is the flag of a registration that lets kernels address the memory;
-	// always in force on 64-bit systems (measured).
-	CU_MEMHOSTREGISTER_DEVICEMAP = 2
-	// CU_MEMHOSTREGISTER_IOMEMORY is the flag for registering memory of another PCI device that is
-	// mapped into the process.
-	CU_MEMHOSTREGISTER_IOMEMORY = 4
-	// CU_MEMHOSTREGISTER_READ_ONLY is the flag for registering memory that this process may not write,
-	// such as a file mapped for reading.
-	CU_MEMHOSTREGISTER_READ_ONLY = 8
-	// CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL is the flag that all layers of a sparse mipmapped array
-	// share one tail.
-	CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL = 1
-	// CU_TENSOR_MAP_NUM_QWORDS is the length of a tensor map in 8-byte words.
-	CU_TENSOR_MAP_NUM_QWORDS = 16
-	// CUDA_EXTERNAL_MEMORY_DEDICATED is the flag that imported memory belongs to one resource of the
-	// other API, as Vulkan's dedicated allocations do.
-	CUDA_EXTERNAL_MEMORY_DEDICATED = 1
-	// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC is the flag of a signal that leaves the
-	// caches of imported NvSci buffers alone, for a waiter that does not look at them.
-	CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC = 1
-	// CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC is the flag of a wait after which no NvSci
-	// buffer is read here, so that its caches need no care.
-	CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC = 2
-	// CUDA_NVSCISYNC_ATTR_SIGNAL is the wish to be told the NvSci attributes of a device as one that
-	// signals.
-	CUDA_NVSCISYNC_ATTR_SIGNAL = 1
-	// CUDA_NVSCISYNC_ATTR_WAIT is the wish to be told the NvSci attributes of a device as one that
-	// waits.
-	CUDA_NVSCISYNC_ATTR_WAIT = 2
-	// CU_MEM_CREATE_USAGE_TILE_POOL is the wish for memory that is to be mapped to sparse arrays.
-	CU_MEM_CREATE_USAGE_TILE_POOL = 1
-	// CU_MEM_CREATE_USAGE_HW_DECOMPRESS is the wish for memory that the decompression engine can read
-	// and write.
-	CU_MEM_CREATE_USAGE_HW_DECOMPRESS = 2
-	// CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE is the wish for memory that other devices reach by
-	// way of PCI even if it is kept in a part of the device.
-	CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE = 4
-	// CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS is the wish for a pool whose memory the decompression
-	// engine can use.
-	CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS                   = 2
-	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC  = 1
-	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC = 2
-	// CUDA_ARRAY3D_LAYERED is the flag of an array that is a stack of pictures: depth counts layers,
-	// and no filter reaches from one to the next.
-	CUDA_ARRAY3D_LAYERED = 1
-	// CUDA_ARRAY3D_2DARRAY is the old name of the flag for layers.
-	CUDA_ARRAY3D_2DARRAY = 1
-	// CUDA_ARRAY3D_SURFACE_LDST is the flag of an array that kernels may write by surface functions.
-	CUDA_ARRAY3D_SURFACE_LDST = 2
-	// CUDA_ARRAY3D_CUBEMAP is the flag of an array that is six faces of a cube, or with layers several
-	// cubes; faces are square.
-	CUDA_ARRAY3D_CUBEMAP = 4
-	// CUDA_ARRAY3D_TEXTURE_GATHER is the flag of a 2D array from which four neighbours can be fetched
-	// at once.
-	CUDA_ARRAY3D_TEXTURE_GATHER = 8
-	// CUDA_ARRAY3D_DEPTH_TEXTURE is the flag of an array that holds a depth buffer of a graphics API.
-	CUDA_ARRAY3D_DEPTH_TEXTURE = 16
-	// CUDA_ARRAY3D_COLOR_ATTACHMENT is the flag that imported memory is a render target of a graphics
-	// API.
-	CUDA_ARRAY3D_COLOR_ATTACHMENT = 32
-	// CUDA_ARRAY3D_SPARSE is the flag of an array of which parts can be without memory;
-	// [CuMemMapArrayAsync] maps tiles.
-	CUDA_ARRAY3D_SPARSE = 64
-	// CUDA_ARRAY3D_DEFERRED_MAPPING is the flag of an array that is created without memory and gets all
-	// of it by one mapping.
-	CUDA_ARRAY3D_DEFERRED_MAPPING = 128
-	// CUDA_ARRAY3D_VIDEO_ENCODE_DECODE is the flag of an array that the video engines can use as their
-	// picture.
-	CUDA_ARRAY3D_VIDEO_ENCODE_DECODE = 256
-	// CU_TRSA_OVERRIDE_FORMAT is the flag of the old [CuTexRefSetArray] that replaces the texture
-	// reference's format by the array's; it is required there.
-	CU_TRSA_OVERRIDE_FORMAT = 1
-	// CU_TRSF_READ_AS_INTEGER is the texture flag for returning integers as such, instead of as floats
-	// from 0 to 1 (or -1 to 1).
-	//
-	// 32-bit integers are always returned as such.
-	CU_TRSF_READ_AS_INTEGER = 1
-	// CU_TRSF_NORMALIZED_COORDINATES is the texture flag for coordinates from 0 to 1, independent of
-	// the size.
-	//
-	// A texture of a mipmapped array must have it.
-	CU_TRSF_NORMALIZED_COORDINATES = 2
-	// CU_TRSF_SRGB is the texture flag for reading 8-bit values as sRGB and returning them in linear
-	// light.
-	CU_TRSF_SRGB = 16
-	// CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION is the texture flag for always interpolating fully between
-	// mipmap levels; without it the hardware may use bilinear filtering where the result is close.
-	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 32
-	// CU_TRSF_SEAMLESS_CUBEMAP is the texture flag for filtering across the edges of a cube map.
-	//
-	// The array must have been created with [CUDA_ARRAY3D_CUBEMAP]. Address modes are then ignored;
-	// with point filtering, coordinates are clamped.
-	CU_TRSF_SEAMLESS_CUBEMAP              = 64
-	CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM   = 1
-	CU_LAUNCH_PARAM_END_AS_INT            = 0
-	CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT = 1
-	CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT    = 2
-	// CU_PARAM_TR_DEFAULT is -1, the only texture unit that the old [CuParamSetTexRef] accepts.
-	CU_PARAM_TR_DEFAULT = -1
-	// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the localityDomainId for a group that takes
-	// multiprocessors from all locality domains together, but none that lie in no domain.
-	CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY = 4294967295
-	// MAX_PLANES is the greatest number of planes in a frame of EGL.
-	MAX_PLANES = 3
-	// CUDA_EGL_INFINITE_TIMEOUT makes [CuEGLStreamConsumerAcquireFrame] wait without end.
-	CUDA_EGL_INFINITE_TIMEOUT = 4294967295
 )
+
 const (
-	// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called
-	// function takes 0 for.
-	//
-	// Work in it and in all streams made without [CU_STREAM_NON_BLOCKING] runs one after another.
-	CU_STREAM_LEGACY CUstream = 1
-	// CU_STREAM_PER_THREAD is the default stream of the calling OS thread: each thread has one in each
-	// context, made on first use and destroyed with the thread.
-	//
-	// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
-	// only.
-	CU_STREAM_PER_THREAD                                          CUstream            = 2
 	CU_KERNEL_NODE_ATTRIBUTE_ACCESS_POLICY_WINDOW                 CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
 	CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE                          CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 	CU_KERNEL_NODE_ATTRIBUTE_CLUSTER_DIMENSION                    CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -171,21 +61,188 @@ const (
 	CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION          CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
 	CU_KERNEL_NODE_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE         CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE
 	CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT     CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-	CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW                      CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-	CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY                    CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
-	CU_STREAM_ATTRIBUTE_PRIORITY                                  CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PRIORITY
-	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP                       CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
-	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN                           CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
-	// CU_LAUNCH_PARAM_END is what ends the list of extra launch parameters.
-	CU_LAUNCH_PARAM_END uintptr = 0
-	// CU_LAUNCH_PARAM_BUFFER_POINTER is the entry of the list of extra launch parameters that is
-	// followed by the address of a buffer with all arguments, laid out as the kernel expects them.
-	//
-	// Its value is 1 in the place of a pointer, so a list that holds it must not be of Go pointer type.
-	CU_LAUNCH_PARAM_BUFFER_POINTER uintptr = 1
-	// CU_LAUNCH_PARAM_BUFFER_SIZE is the entry of the list of extra launch parameters that is followed
-	// by the address of a size_t: the bytes in the argument buffer.
-	CU_LAUNCH_PARAM_BUFFER_SIZE uintptr = 2
+)
+
+const CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+
+const CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
+
+const CU_STREAM_ATTRIBUTE_PRIORITY CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_PRIORITY
+
+const (
+	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
+	CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN     CUlaunchAttributeID = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+)
+
+const (
+	// CU_MEMHOSTALLOC_PORTABLE is the flag of pinned memory for all contexts; with unique addresses all
+	// pinned memory is that.
+	CU_MEMHOSTALLOC_PORTABLE = 1
+	// CU_MEMHOSTALLOC_DEVICEMAP is the flag of pinned memory that kernels may address; always in force
+	// on 64-bit systems.
+	CU_MEMHOSTALLOC_DEVICEMAP = 2
+	// CU_MEMHOSTALLOC_WRITECOMBINED is the flag of pinned memory that is not cached: the CPU should
+	// only write it, in order.
+	CU_MEMHOSTALLOC_WRITECOMBINED = 4
+)
+
+const (
+	// CU_MEMHOSTREGISTER_PORTABLE is the flag of a registration for all contexts, which with unique
+	// addresses each one is.
+	CU_MEMHOSTREGISTER_PORTABLE = 1
+	// CU_MEMHOSTREGISTER_DEVICEMAP is the flag of a registration that lets kernels address the memory;
+	// always in force on 64-bit systems (measured).
+	CU_MEMHOSTREGISTER_DEVICEMAP = 2
+	// CU_MEMHOSTREGISTER_IOMEMORY is the flag for registering memory of another PCI device that is
+	// mapped into the process.
+	CU_MEMHOSTREGISTER_IOMEMORY = 4
+)
+
+// CU_MEMHOSTREGISTER_READ_ONLY is the flag for registering memory that this process may not write,
+// such as a file mapped for reading.
+const CU_MEMHOSTREGISTER_READ_ONLY = 8
+
+// CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL is the flag that all layers of a sparse mipmapped array
+// share one tail.
+const CU_ARRAY_SPARSE_PROPERTIES_SINGLE_MIPTAIL = 1
+
+// CU_TENSOR_MAP_NUM_QWORDS is the length of a tensor map in 8-byte words.
+const CU_TENSOR_MAP_NUM_QWORDS = 16
+
+// CUDA_EXTERNAL_MEMORY_DEDICATED is the flag that imported memory belongs to one resource of the
+// other API, as Vulkan's dedicated allocations do.
+const CUDA_EXTERNAL_MEMORY_DEDICATED = 1
+
+// CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC is the flag of a signal that leaves the
+// caches of imported NvSci buffers alone, for a waiter that does not look at them.
+const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC = 1
+
+// CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC is the flag of a wait after which no NvSci
+// buffer is read here, so that its caches need no care.
+const CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC = 2
+
+const (
+	// CUDA_NVSCISYNC_ATTR_SIGNAL is the wish to be told the NvSci attributes of a device as one that
+	// signals.
+	CUDA_NVSCISYNC_ATTR_SIGNAL = 1
+	// CUDA_NVSCISYNC_ATTR_WAIT is the wish to be told the NvSci attributes of a device as one that
+	// waits.
+	CUDA_NVSCISYNC_ATTR_WAIT = 2
+)
+
+const (
+	// CU_MEM_CREATE_USAGE_TILE_POOL is the wish for memory that is to be mapped to sparse arrays.
+	CU_MEM_CREATE_USAGE_TILE_POOL = 1
+	// CU_MEM_CREATE_USAGE_HW_DECOMPRESS is the wish for memory that the decompression engine can read
+	// and write.
+	CU_MEM_CREATE_USAGE_HW_DECOMPRESS = 2
+	// CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE is the wish for memory that other devices reach by
+	// way of PCI even if it is kept in a part of the device.
+	CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE = 4
+)
+
+// CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS is the wish for a pool whose memory the decompression
+// engine can use.
+const CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS = 2
+
+const (
+	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC  = 1
+	CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC = 2
+)
+
+const (
+	// CUDA_ARRAY3D_LAYERED is the flag of an array that is a stack of pictures: depth counts layers,
+	// and no filter reaches from one to the next.
+	CUDA_ARRAY3D_LAYERED = 1
+	// CUDA_ARRAY3D_2DARRAY is the old name of the flag for layers.
+	CUDA_ARRAY3D_2DARRAY = 1
+)
+
+// CUDA_ARRAY3D_SURFACE_LDST is the flag of an array that kernels may write by surface functions.
+const CUDA_ARRAY3D_SURFACE_LDST = 2
+
+// CUDA_ARRAY3D_CUBEMAP is the flag of an array that is six faces of a cube, or with layers several
+// cubes; faces are square.
+const CUDA_ARRAY3D_CUBEMAP = 4
+
+// CUDA_ARRAY3D_TEXTURE_GATHER is the flag of a 2D array from which four neighbours can be fetched
+// at once.
+const CUDA_ARRAY3D_TEXTURE_GATHER = 8
+
+// CUDA_ARRAY3D_DEPTH_TEXTURE is the flag of an array that holds a depth buffer of a graphics API.
+const CUDA_ARRAY3D_DEPTH_TEXTURE = 16
+
+// CUDA_ARRAY3D_COLOR_ATTACHMENT is the flag that imported memory is a render target of a graphics
+// API.
+const CUDA_ARRAY3D_COLOR_ATTACHMENT = 32
+
+// CUDA_ARRAY3D_SPARSE is the flag of an array of which parts can be without memory;
+// [CuMemMapArrayAsync] maps tiles.
+const CUDA_ARRAY3D_SPARSE = 64
+
+// CUDA_ARRAY3D_DEFERRED_MAPPING is the flag of an array that is created without memory and gets all
+// of it by one mapping.
+const CUDA_ARRAY3D_DEFERRED_MAPPING = 128
+
+// CUDA_ARRAY3D_VIDEO_ENCODE_DECODE is the flag of an array that the video engines can use as their
+// picture.
+const CUDA_ARRAY3D_VIDEO_ENCODE_DECODE = 256
+
+// CU_TRSA_OVERRIDE_FORMAT is the flag of the old [CuTexRefSetArray] that replaces the texture
+// reference's format by the array's; it is required there.
+const CU_TRSA_OVERRIDE_FORMAT = 1
+
+// CU_TRSF_READ_AS_INTEGER is the texture flag for returning integers as such, instead of as floats
+// from 0 to 1 (or -1 to 1).
+//
+// 32-bit integers are always returned as such.
+const CU_TRSF_READ_AS_INTEGER = 1
+
+// CU_TRSF_NORMALIZED_COORDINATES is the texture flag for coordinates from 0 to 1, independent of
+// the size.
+//
+// A texture of a mipmapped array must have it.
+const CU_TRSF_NORMALIZED_COORDINATES = 2
+
+// CU_TRSF_SRGB is the texture flag for reading 8-bit values as sRGB and returning them in linear
+// light.
+const CU_TRSF_SRGB = 16
+
+// CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION is the texture flag for always interpolating fully between
+// mipmap levels; without it the hardware may use bilinear filtering where the result is close.
+const CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 32
+
+// CU_TRSF_SEAMLESS_CUBEMAP is the texture flag for filtering across the edges of a cube map.
+//
+// The array must have been created with [CUDA_ARRAY3D_CUBEMAP]. Address modes are then ignored;
+// with point filtering, coordinates are clamped.
+const CU_TRSF_SEAMLESS_CUBEMAP = 64
+
+const CU_LAUNCH_KERNEL_REQUIRED_BLOCK_DIM = 1
+
+const CU_LAUNCH_PARAM_END_AS_INT = 0
+
+// CU_LAUNCH_PARAM_END is what ends the list of extra launch parameters.
+const CU_LAUNCH_PARAM_END uintptr = 0
+
+const CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT = 1
+
+// CU_LAUNCH_PARAM_BUFFER_POINTER is the entry of the list of extra launch parameters that is
+// followed by the address of a buffer with all arguments, laid out as the kernel expects them.
+//
+// Its value is 1 in the place of a pointer, so a list that holds it must not be of Go pointer type.
+const CU_LAUNCH_PARAM_BUFFER_POINTER uintptr = 1
+
+const CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT = 2
+
+// CU_LAUNCH_PARAM_BUFFER_SIZE is the entry of the list of extra launch parameters that is followed
+// by the address of a size_t: the bytes in the argument buffer.
+const CU_LAUNCH_PARAM_BUFFER_SIZE uintptr = 2
+
+// CU_PARAM_TR_DEFAULT is -1, the only texture unit that the old [CuParamSetTexRef] accepts.
+const CU_PARAM_TR_DEFAULT = -1
+
+const (
 	// CU_DEVICE_CPU is the number -1, which stands for the host where the older memory advice and
 	// prefetch functions expect a device.
 	CU_DEVICE_CPU CUdevice = -1
@@ -193,3 +250,13 @@ const (
 	// device.
 	CU_DEVICE_INVALID CUdevice = -2
 )
+
+// CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY is the localityDomainId for a group that takes
+// multiprocessors from all locality domains together, but none that lie in no domain.
+const CU_DEV_SM_RESOURCE_GROUP_LOCALITY_DOMAIN_ID_ANY = 4294967295
+
+// MAX_PLANES is the greatest number of planes in a frame of EGL.
+const MAX_PLANES = 3
+
+// CUDA_EGL_INFINITE_TIMEOUT makes [CuEGLStreamConsumerAcquireFrame] wait without end.
+const CUDA_EGL_INFINITE_TIMEOUT = 4294967295

@@ -18,6 +18,8 @@ import "unsafe"
 // (only under MPS; [CuGreenCtxCreate] is the general way), and one that shares the GPU with a D3D12
 // or Vulkan queue (CIG). Not both at once.
 //
+// While a host function runs, of any device, the call waits for its end (measured, driver 580).
+//
 // Parameters:
 //   - pctx: receives the context; [CuCtxDestroy] frees it
 //   - ctxCreateParams: nil for an ordinary context
@@ -86,7 +88,8 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags u
 // Memory of [CuMemCreate] and of pools is not the context's and stays. No call may be inside the
 // context on another thread. If it is current on this thread it is popped; on other threads it
 // remains current, and calls there return [CUDA_ERROR_CONTEXT_IS_DESTROYED] until something else is
-// set. Allow for it taking tens of milliseconds.
+// set. Allow for it taking tens of milliseconds. While a host function runs, of any device, the
+// call waits for its end (measured, driver 580).
 //
 // Parameters:
 //   - ctx: the context

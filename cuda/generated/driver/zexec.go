@@ -644,7 +644,7 @@ func CuLaunchKernel(f CUfunction, gridDimX uint32, gridDimY uint32, gridDimZ uin
 //   - extra: as there
 //
 // Ordering: as [CuLaunchKernel], but for attributes that loosen it: with programmatic serialization
-// the stream's order is that of the triggers.
+// later work follows the triggers.
 //
 // Capture: the node keeps the attributes. A programmatic dependency becomes an edge with data,
 // which only the newest forms of the query functions can report.
@@ -707,7 +707,8 @@ func CuLaunchKernelEx(config *CUlaunchConfig, f CUfunction, kernelParams *unsafe
 // which is not promised for all. It must not wait for device work that need not be done before it.
 // Functions of different streams have no order and may run one after the other; on a 13.0 driver
 // one thread serves the whole process (4 functions of 400 ms in 4 streams took 1.6 s), and
-// releasing memory waits for it too. After a long kernel it starts 80 to 180 µs late.
+// releasing memory waits for it too, as does creating or destroying any context. After a long
+// kernel it starts 80 to 180 µs late.
 //
 // For managed memory the stream is idle while the function runs, so what is attached to it may be
 // used. Its start is as good as synchronizing with an event recorded just before it, streams that

@@ -2372,8 +2372,8 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 //
 // Edge data ([CUgraphEdgeData]) says which output of a node an edge begins at and how the next node
 // depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which waits
-// for the whole node. A call that has no place for edge data fails if any edge carries some; it
-// leaves no edge out. So does the older form of the function without that parameter. Asking for the
+// for the whole node. A call that has no place for edge data, or the older form of the function
+// without that parameter, fails if any edge carries some; it leaves no edge out. Asking for the
 // number always works.
 //
 // Parameters:

@@ -593,7 +593,7 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the memory is not pinned
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current: the address is that of the current one
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current, whose address it would be
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1181,7 +1181,8 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 // The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
 // two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
 // that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
-// used once, staging is cheaper.
+// used once, staging is cheaper. The device must have
+// [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED].
 //
 // The read-only flag promises that the device only reads. Memory that this process may only read
 // needs it, and the flag needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. With the
@@ -1524,7 +1525,8 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA_v2_ptds copies between two arrays of one dimension and the same format.
+// CuMemcpyAtoA_v2_ptds copies between two arrays of one dimension whose elements have the same
+// size; the formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -2417,12 +2419,14 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 //
 // Parameters:
 //   - sparseProperties: receives the answer
-//   - array: an array created as sparse
+//   - array: an array created as sparse, not a level of a mipmapped array, for which
+//     [CuMipmappedArrayGetSparseProperties] answers
 //
 // From Go: clear nothing beforehand; all members are written.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the array is not sparse (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: the array is not sparse (measured), or is a level of a mipmapped
+//     array
 //
 // See also [CuMipmappedArrayGetSparseProperties], [CuMemMapArrayAsync].
 //
@@ -3321,7 +3325,8 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA_v1 copies between two arrays of one dimension and the same format.
+// CuMemcpyAtoA_v1 copies between two arrays of one dimension whose elements have the same size; the
+// formats may differ.
 //
 //	CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -4321,7 +4326,8 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA copies between two arrays of one dimension and the same format.
+// CuMemcpyAtoA copies between two arrays of one dimension whose elements have the same size; the
+// formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -4361,7 +4367,8 @@ func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffse
 	return CuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoA_v2 copies between two arrays of one dimension and the same format.
+// CuMemcpyAtoA_v2 copies between two arrays of one dimension whose elements have the same size; the
+// formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //

@@ -28,9 +28,9 @@ import "unsafe"
 // Capture: allowed at any time, also while streams capture, and harmless to them. A new stream is
 // not part of a capture until it waits for an event that was recorded in one.
 //
-// From Go: the context is that of the OS thread: make it current under runtime.LockOSThread, in the
-// same goroutine. After that the handle works from every thread and goroutine. Nothing closes it
-// when the Go value is collected.
+// From Go: the OS thread's current context gets the stream: make it current under
+// runtime.LockOSThread, in the same goroutine. After that the handle works from every thread and
+// goroutine. Nothing closes it when the Go value is collected.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the pointer is nil, or there is an unknown bit in the flags

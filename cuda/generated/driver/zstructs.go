@@ -1258,8 +1258,8 @@ type CUDA_ARRAY_MEMORY_REQUIREMENTS struct {
 // CUDA_RESOURCE_DESC is the memory of a texture or surface object: an array, a mipmapped array, or
 // linear memory with or without a pitch.
 //
-// A surface requires an array. So do 3D, layered and cube map textures, and mipmap levels require a
-// mipmapped array.
+// Surfaces, 3D, layered and cube map textures require an array, and mipmap levels a mipmapped
+// array.
 //
 // From Go: read during the call. The memory must outlive the object.
 type CUDA_RESOURCE_DESC struct {

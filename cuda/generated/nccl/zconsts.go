@@ -11,35 +11,54 @@ const (
 	// NCCL_PATCH is the third part of the version of this header.
 	NCCL_PATCH  = 3
 	NCCL_SUFFIX = ""
-	// NCCL_VERSION_CODE is the version of this header as [NcclGetVersion] writes it: major*10000 +
-	// minor*100 + patch.
-	NCCL_VERSION_CODE = 23203
-	// NCCL_UNIQUE_ID_BYTES is the length of a [NcclUniqueId] in bytes.
-	NCCL_UNIQUE_ID_BYTES = 128
-	// NCCL_CONFIG_UNDEF_INT marks a number in [NcclConfig_t] and [NcclCollConfig_t] as not set.
-	NCCL_CONFIG_UNDEF_INT = -2147483648
-	// NCCL_SPLIT_NOCOLOR is the color of ranks that [NcclCommSplit] leaves out.
-	NCCL_SPLIT_NOCOLOR = -1
-	NCCL_UNDEF_FLOAT   = -1
-	// NCCL_API_MAGIC is the number by which the library tells a struct that was filled in properly:
-	// field magic of [NcclConfig_t], [NcclCollConfig_t] and [NcclEncryptionConfig_t].
-	NCCL_API_MAGIC = 3405692655
-	// NCCL_WIN_DEFAULT makes a window that collectives may use at any offset.
-	NCCL_WIN_DEFAULT = 0
-	// NCCL_WIN_COLL_SYMMETRIC makes a window for the fastest kernels and for [NcclPutSignal]: all ranks
-	// must use the same offset into it in a collective.
-	NCCL_WIN_COLL_SYMMETRIC = 1
-	// NCCL_WIN_STRICT_ORDERING keeps writes to a window in order on InfiniBand, for signals that lie in
-	// the window itself.
-	NCCL_WIN_STRICT_ORDERING = 2
-	// NCCL_WIN_GIN_ONLY makes a window that is only for network transfers that kernels start
-	// themselves. Since NCCL 2.32.
-	NCCL_WIN_GIN_ONLY = 4
-	// NCCL_WIN_CFT_COUNTED makes a window for counted writes of the Compute Fabric Transport; its
-	// memory must be aligned to 256 bytes. Since NCCL 2.32.
-	NCCL_WIN_CFT_COUNTED = 8
-	// NCCL_WIN_REQUIRED_ALIGNMENT is the alignment in bytes of memory for [NcclCommWindowRegister].
-	NCCL_WIN_REQUIRED_ALIGNMENT = 4096
+)
+
+// NCCL_VERSION_CODE is the version of this header as [NcclGetVersion] writes it: major*10000 +
+// minor*100 + patch.
+const NCCL_VERSION_CODE = 23203
+
+const NCCL_COMM_NULL uintptr = 0
+
+// NCCL_UNIQUE_ID_BYTES is the length of a [NcclUniqueId] in bytes.
+const NCCL_UNIQUE_ID_BYTES = 128
+
+// NCCL_CONFIG_UNDEF_INT marks a number in [NcclConfig_t] and [NcclCollConfig_t] as not set.
+const NCCL_CONFIG_UNDEF_INT = -2147483648
+
+const NCCL_CONFIG_UNDEF_PTR uintptr = 0
+
+// NCCL_SPLIT_NOCOLOR is the color of ranks that [NcclCommSplit] leaves out.
+const NCCL_SPLIT_NOCOLOR = -1
+
+const NCCL_UNDEF_FLOAT = -1
+
+// NCCL_API_MAGIC is the number by which the library tells a struct that was filled in properly:
+// field magic of [NcclConfig_t], [NcclCollConfig_t] and [NcclEncryptionConfig_t].
+const NCCL_API_MAGIC = 3405692655
+
+// NCCL_WIN_DEFAULT makes a window that collectives may use at any offset.
+const NCCL_WIN_DEFAULT = 0
+
+// NCCL_WIN_COLL_SYMMETRIC makes a window for the fastest kernels and for [NcclPutSignal]: all ranks
+// must use the same offset into it in a collective.
+const NCCL_WIN_COLL_SYMMETRIC = 1
+
+// NCCL_WIN_STRICT_ORDERING keeps writes to a window in order on InfiniBand, for signals that lie in
+// the window itself.
+const NCCL_WIN_STRICT_ORDERING = 2
+
+// NCCL_WIN_GIN_ONLY makes a window that is only for network transfers that kernels start
+// themselves. Since NCCL 2.32.
+const NCCL_WIN_GIN_ONLY = 4
+
+// NCCL_WIN_CFT_COUNTED makes a window for counted writes of the Compute Fabric Transport; its
+// memory must be aligned to 256 bytes. Since NCCL 2.32.
+const NCCL_WIN_CFT_COUNTED = 8
+
+// NCCL_WIN_REQUIRED_ALIGNMENT is the alignment in bytes of memory for [NcclCommWindowRegister].
+const NCCL_WIN_REQUIRED_ALIGNMENT = 4096
+
+const (
 	// NCCL_CTA_POLICY_DEFAULT uses as many thread blocks as communication alone needs to be fast.
 	NCCL_CTA_POLICY_DEFAULT = 0
 	// NCCL_CTA_POLICY_EFFICIENCY uses few thread blocks where that costs little, for programs that
@@ -48,17 +67,18 @@ const (
 	// NCCL_CTA_POLICY_ZERO uses copy engines in place of thread blocks wherever it can, even if that is
 	// slower. It needs CUDA 12.5 and windows with [NCCL_WIN_COLL_SYMMETRIC].
 	NCCL_CTA_POLICY_ZERO = 2
+)
+
+const (
 	// NCCL_SHRINK_DEFAULT makes [NcclCommShrink] expect an idle parent.
 	NCCL_SHRINK_DEFAULT = 0
 	// NCCL_SHRINK_ABORT makes [NcclCommShrink] stop the parent's outstanding operations first. The
 	// parent is not released.
 	NCCL_SHRINK_ABORT = 1
-	// NCCL_REVOKE_DEFAULT is the only flag of [NcclCommRevoke].
-	NCCL_REVOKE_DEFAULT = 0
-	// NCCL_SUSPEND_MEM makes [NcclCommSuspend] release device memory.
-	NCCL_SUSPEND_MEM = 1
 )
-const (
-	NCCL_COMM_NULL        uintptr = 0
-	NCCL_CONFIG_UNDEF_PTR uintptr = 0
-)
+
+// NCCL_REVOKE_DEFAULT is the only flag of [NcclCommRevoke].
+const NCCL_REVOKE_DEFAULT = 0
+
+// NCCL_SUSPEND_MEM makes [NcclCommSuspend] release device memory.
+const NCCL_SUSPEND_MEM = 1

@@ -446,9 +446,9 @@ func NcclCommRevoke(comm NcclComm_t, revokeFlags int32) error {
 //
 // All ranks of comm must call it. Ranks are numbered by ascending key; equal keys keep the old
 // order. Color 0 with the old rank as key for everyone makes a duplicate. A rank that passes
-// [NCCL_SPLIT_NOCOLOR] takes part in the call and gets nil. The device is that of comm. It is
-// cheaper than a new identifier, and with splitShare in the parent's options the child uses the
-// parent's buffers and connections: then never use both at once.
+// [NCCL_SPLIT_NOCOLOR] takes part in the call and gets nil. The new communicator is on comm's
+// device. It is cheaper than a new identifier, and with splitShare in the parent's options the
+// child uses the parent's buffers and connections: then never use both at once.
 //
 // Parameters:
 //   - comm: the parent, which stays valid; nothing may be outstanding on it, or the call can

@@ -2,60 +2,116 @@
 
 package nvml
 
+const NVML_API_VERSION = 13
+
+const NVML_API_VERSION_STR = "13"
+
+// NVML_VALUE_NOT_AVAILABLE is -1, in unsigned members with all bits set: the figure is not known,
+// as the memory of a process under WDDM.
+const NVML_VALUE_NOT_AVAILABLE = -1
+
 const (
-	NVML_API_VERSION     = 13
-	NVML_API_VERSION_STR = "13"
-	// NVML_VALUE_NOT_AVAILABLE is -1, in unsigned members with all bits set: the figure is not known,
-	// as the memory of a process under WDDM.
-	NVML_VALUE_NOT_AVAILABLE              = -1
 	NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE    = 32
 	NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE = 16
-	NvmlPciInfoExt_v1                     = 16777280
-	NVML_DEVICE_PCI_BUS_ID_LEGACY_FMT     = "%04X:%02X:%02X.0"
-	NVML_DEVICE_PCI_BUS_ID_FMT            = "%08X:%02X:%02X.0"
-	NvmlMemory_v2                         = 33554472
-	// NVML_DEVICE_MEMORY_LIMIT_MAX stands for no limit in [NvmlSetMemoryLimits_v1_t] and
-	// [NvmlGetMemoryLimits_v1_t].
-	NVML_DEVICE_MEMORY_LIMIT_MAX = 18446744073709551615
-	NvmlProcessDetailList_v1     = 16777240
-	NvmlC2cModeInfo_v1           = 16777220
-	NvmlDeviceAddressingMode_v1  = 16777224
-	NvmlRepairStatus_v1          = 16777228
-	// NVML_NVLINK_MAX_LINKS is the most NVLinks a GPU can have, as far as this package knows.
-	NVML_NVLINK_MAX_LINKS                                                              = 36
-	NVML_MAX_PHYSICAL_BRIDGE                                                           = 128
-	NVML_MAX_THERMAL_SENSORS_PER_GPU                                                   = 3
-	NvmlCoolerInfo_v1                                                                  = 16777232
-	NVML_DEVICE_UUID_ASCII_LEN                                                         = 41
-	NVML_DEVICE_UUID_BINARY_LEN                                                        = 16
-	NvmlUUID_v1                                                                        = 16777268
-	NvmlPdi_v1                                                                         = 16777232
-	NVML_PERF_METRICS_PWR_MODEL_DLPPM_1X_MAX_CORE_RAILS                                = 2
-	NVML_PERF_METRICS_NNE_DESC_INFERENCE_LOOPS_MAX                                     = 8
-	NVML_PERF_METRICS_PWR_MODEL_METRICS_DLPPM_1X_OBESRVED_INTIAL_DRAMCLK_ESTIMATES_MAX = 3
-	NVML_PERF_METRICS_CONTROLLER_DLPPC_2X_PWR_POLICY_RELATIONSHIP_SET_LIMITS_MAX       = 4
-	NVML_PERF_METRICS_CONTROLLER_STATUS_DLPPC_2X_DRAMCLK_NUM                           = 3
-	NVML_PERF_METRICS_CONTROLLER_SAMPLE_CONTROLLER_MAX_NUM                             = 4
-	NVML_PERF_METRICS_SAMPLE_COUNT                                                     = 13
-	NVML_PERF_METRICS_PWR_MODEL_SCALE_LOOPS_MAX_PFPP_1X                                = 32
-	NVML_PERF_METRICS_PWR_MODEL_SCALE_METRICS_INPUT_MAX                                = 16
+)
+
+const NvmlPciInfoExt_v1 = 16777280
+
+const (
+	NVML_DEVICE_PCI_BUS_ID_LEGACY_FMT = "%04X:%02X:%02X.0"
+	NVML_DEVICE_PCI_BUS_ID_FMT        = "%08X:%02X:%02X.0"
+)
+
+const NvmlMemory_v2 = 33554472
+
+// NVML_DEVICE_MEMORY_LIMIT_MAX stands for no limit in [NvmlSetMemoryLimits_v1_t] and
+// [NvmlGetMemoryLimits_v1_t].
+const NVML_DEVICE_MEMORY_LIMIT_MAX = 18446744073709551615
+
+const NvmlProcessDetailList_v1 = 16777240
+
+const NvmlC2cModeInfo_v1 = 16777220
+
+const NvmlDeviceAddressingMode_v1 = 16777224
+
+const NvmlRepairStatus_v1 = 16777228
+
+// NVML_NVLINK_MAX_LINKS is the most NVLinks a GPU can have, as far as this package knows.
+const NVML_NVLINK_MAX_LINKS = 36
+
+const NVML_TOPOLOGY_CPU NvmlGpuTopologyLevel_t = NVML_TOPOLOGY_NODE
+
+const NVML_MAX_PHYSICAL_BRIDGE = 128
+
+const NVML_MAX_THERMAL_SENSORS_PER_GPU = 3
+
+const NvmlCoolerInfo_v1 = 16777232
+
+const NVML_DEVICE_UUID_ASCII_LEN = 41
+
+const NVML_DEVICE_UUID_BINARY_LEN = 16
+
+const NvmlUUID_v1 = 16777268
+
+const NvmlPdi_v1 = 16777232
+
+const NVML_PERF_METRICS_PWR_MODEL_DLPPM_1X_MAX_CORE_RAILS = 2
+
+const NVML_PERF_METRICS_NNE_DESC_INFERENCE_LOOPS_MAX = 8
+
+const NVML_PERF_METRICS_PWR_MODEL_METRICS_DLPPM_1X_OBESRVED_INTIAL_DRAMCLK_ESTIMATES_MAX = 3
+
+const (
+	NVML_PERF_METRICS_CONTROLLER_DLPPC_2X_PWR_POLICY_RELATIONSHIP_SET_LIMITS_MAX = 4
+	NVML_PERF_METRICS_CONTROLLER_STATUS_DLPPC_2X_DRAMCLK_NUM                     = 3
+	NVML_PERF_METRICS_CONTROLLER_SAMPLE_CONTROLLER_MAX_NUM                       = 4
+)
+
+const NVML_PERF_METRICS_SAMPLE_COUNT = 13
+
+const (
+	NVML_PERF_METRICS_PWR_MODEL_SCALE_LOOPS_MAX_PFPP_1X = 32
+	NVML_PERF_METRICS_PWR_MODEL_SCALE_METRICS_INPUT_MAX = 16
+)
+
+const (
 	// NVML_PERF_METRICS_CONTROLLER_TYPE_DLPPC_2X tells which controller a performance sample is of.
 	NVML_PERF_METRICS_CONTROLLER_TYPE_DLPPC_2X = 0
 	// NVML_PERF_METRICS_CONTROLLER_TYPE_PFPP_1X tells which controller a performance sample is of.
-	NVML_PERF_METRICS_CONTROLLER_TYPE_PFPP_1X                    = 1
-	NVML_PERF_METRICS_PWR_MODEL_SCALE_METRICS_PFPP_1X_GPCCLK_IDX = 0
-	NVML_PERF_CF_PM_SENSOR_MAX_SIGNALS                           = 1024
-	NvmlFlagDefault                                              = 0
-	NvmlFlagForce                                                = 1
-	NvmlDramEncryptionInfo_v1                                    = 16777224
-	NvmlMarginTemperature_v1                                     = 16777224
-	MAX_CLK_DOMAINS                                              = 32
-	NVML_MAX_GPU_PERF_PSTATES                                    = 16
-	NvmlClockOffset_v1                                           = 16777240
-	NvmlFanSpeedInfo_v1                                          = 16777228
-	NVML_PERF_MODES_BUFFER_SIZE                                  = 2048
-	NvmlDevicePerfModes_v1                                       = 16779268
-	NvmlDeviceCurrentClockFreqs_v1                               = 16779268
+	NVML_PERF_METRICS_CONTROLLER_TYPE_PFPP_1X = 1
+)
+
+const NVML_PERF_METRICS_PWR_MODEL_SCALE_METRICS_PFPP_1X_GPCCLK_IDX = 0
+
+const NVML_PERF_CF_PM_SENSOR_MAX_SIGNALS = 1024
+
+const NvmlFlagDefault = 0
+
+const NvmlFlagForce = 1
+
+const NvmlDramEncryptionInfo_v1 = 16777224
+
+const NvmlMarginTemperature_v1 = 16777224
+
+const MAX_CLK_DOMAINS = 32
+
+const NVML_SINGLE_BIT_ECC NvmlMemoryErrorType_t = NVML_MEMORY_ERROR_TYPE_CORRECTED
+
+const NVML_DOUBLE_BIT_ECC NvmlMemoryErrorType_t = NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+
+const NVML_MAX_GPU_PERF_PSTATES = 16
+
+const NvmlClockOffset_v1 = 16777240
+
+const NvmlFanSpeedInfo_v1 = 16777228
+
+const NVML_PERF_MODES_BUFFER_SIZE = 2048
+
+const NvmlDevicePerfModes_v1 = 16779268
+
+const NvmlDeviceCurrentClockFreqs_v1 = 16779268
+
+const (
 	// NVML_POWER_MIZER_MODE_ADAPTIVE lets the clocks follow the load.
 	NVML_POWER_MIZER_MODE_ADAPTIVE = 0
 	// NVML_POWER_MIZER_MODE_PREFER_MAXIMUM_PERFORMANCE keeps the clocks high.
@@ -64,12 +120,22 @@ const (
 	NVML_POWER_MIZER_MODE_AUTO = 2
 	// NVML_POWER_MIZER_MODE_PREFER_CONSISTENT_PERFORMANCE holds the clocks at the base clocks.
 	NVML_POWER_MIZER_MODE_PREFER_CONSISTENT_PERFORMANCE = 3
-	NvmlProcessesUtilizationInfo_v1                     = 16777240
-	NvmlEccSramErrorStatus_v1                           = 16777320
-	NvmlPlatformInfo_v1                                 = 16777260
-	NvmlPlatformInfo_v2                                 = 33554476
-	NVML_DEVICE_HOSTNAME_BUFFER_SIZE                    = 64
-	NvmlEccSramUniqueUncorrectedErrorCounts_v1          = 16777232
+)
+
+const NvmlProcessesUtilizationInfo_v1 = 16777240
+
+const NvmlEccSramErrorStatus_v1 = 16777320
+
+const (
+	NvmlPlatformInfo_v1 = 16777260
+	NvmlPlatformInfo_v2 = 33554476
+)
+
+const NVML_DEVICE_HOSTNAME_BUFFER_SIZE = 64
+
+const NvmlEccSramUniqueUncorrectedErrorCounts_v1 = 16777232
+
+const (
 	// NVML_RUSD_POLL_NONE clears what the driver polls for its shared page.
 	NVML_RUSD_POLL_NONE = 0
 	// NVML_RUSD_POLL_CLOCK makes the driver poll clocks for its shared page.
@@ -86,50 +152,50 @@ const (
 	NVML_RUSD_POLL_PCI = 32
 	// NVML_RUSD_POLL_FAN makes the driver poll fans for its shared page.
 	NVML_RUSD_POLL_FAN = 64
-	// NVML_RUSD_POLL_PROC_UTIL makes the driver poll the use by processes for its shared page.
-	NVML_RUSD_POLL_PROC_UTIL = 128
-	// NVML_RUSD_POLL_ALL makes the driver poll everything for its shared page.
-	NVML_RUSD_POLL_ALL                 = 18446744073709551615
-	NvmlRusdSettings_v1                = 16777232
-	NVML_GSP_FIRMWARE_VERSION_BUF_SIZE = 64
-	// NVML_DEVICE_ARCH_KEPLER is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+)
+
+// NVML_RUSD_POLL_PROC_UTIL makes the driver poll the use by processes for its shared page.
+const NVML_RUSD_POLL_PROC_UTIL = 128
+
+// NVML_RUSD_POLL_ALL makes the driver poll everything for its shared page.
+const NVML_RUSD_POLL_ALL = 18446744073709551615
+
+const NvmlRusdSettings_v1 = 16777232
+
+const NVML_GSP_FIRMWARE_VERSION_BUF_SIZE = 64
+
+const (
+	// NVML_DEVICE_ARCH_KEPLER is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_KEPLER = 2
-	// NVML_DEVICE_ARCH_MAXWELL is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_MAXWELL is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_MAXWELL = 3
-	// NVML_DEVICE_ARCH_PASCAL is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_PASCAL is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_PASCAL = 4
-	// NVML_DEVICE_ARCH_VOLTA is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_VOLTA is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_VOLTA = 5
-	// NVML_DEVICE_ARCH_TURING is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_TURING is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_TURING = 6
-	// NVML_DEVICE_ARCH_AMPERE is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_AMPERE is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_AMPERE = 7
-	// NVML_DEVICE_ARCH_ADA is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture] tells
-	// it.
+	// NVML_DEVICE_ARCH_ADA is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_ADA = 8
-	// NVML_DEVICE_ARCH_HOPPER is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_HOPPER is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_HOPPER = 9
-	// NVML_DEVICE_ARCH_BLACKWELL is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_BLACKWELL is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_BLACKWELL = 10
 	// NVML_DEVICE_ARCH_DLA is a generation of accelerators that are no GPUs.
 	NVML_DEVICE_ARCH_DLA = 11
 	// NVML_DEVICE_ARCH_DLA2 is a generation of accelerators that are no GPUs.
 	NVML_DEVICE_ARCH_DLA2 = 12
-	// NVML_DEVICE_ARCH_RUBIN is the generation of GPUs of that name, as [NvmlDeviceGetArchitecture]
-	// tells it.
+	// NVML_DEVICE_ARCH_RUBIN is a generation of GPUs, as [NvmlDeviceGetArchitecture] tells it.
 	NVML_DEVICE_ARCH_RUBIN = 13
 	// NVML_DEVICE_ARCH_NPU3 is a generation of accelerators that are no GPUs.
 	NVML_DEVICE_ARCH_NPU3 = 15
 	// NVML_DEVICE_ARCH_UNKNOWN is a generation that the driver does not know, or newer than it.
 	NVML_DEVICE_ARCH_UNKNOWN = 4294967295
+)
+
+const (
 	// NVML_BUS_TYPE_UNKNOWN is a way to attach a GPU, as [NvmlDeviceGetBusType] tells it.
 	NVML_BUS_TYPE_UNKNOWN = 0
 	// NVML_BUS_TYPE_PCI is a way to attach a GPU, as [NvmlDeviceGetBusType] tells it.
@@ -140,18 +206,26 @@ const (
 	NVML_BUS_TYPE_FPCI = 3
 	// NVML_BUS_TYPE_AGP is a way to attach a GPU, as [NvmlDeviceGetBusType] tells it.
 	NVML_BUS_TYPE_AGP = 4
-	// NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW is the fan policy where the driver follows the
-	// temperature.
-	NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW = 0
-	// NVML_FAN_POLICY_MANUAL is the fan policy where the speed is set by hand, without regard to the
-	// temperature.
-	NVML_FAN_POLICY_MANUAL = 1
+)
+
+// NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW is the fan policy where the driver follows the
+// temperature.
+const NVML_FAN_POLICY_TEMPERATURE_CONTINOUS_SW = 0
+
+// NVML_FAN_POLICY_MANUAL is the fan policy where the speed is set by hand, without regard to the
+// temperature.
+const NVML_FAN_POLICY_MANUAL = 1
+
+const (
 	// NVML_POWER_SOURCE_AC is power from the mains.
 	NVML_POWER_SOURCE_AC = 0
 	// NVML_POWER_SOURCE_BATTERY is power from a battery.
 	NVML_POWER_SOURCE_BATTERY = 1
 	// NVML_POWER_SOURCE_UNDERSIZED is a power supply too weak for the GPU.
 	NVML_POWER_SOURCE_UNDERSIZED = 2
+)
+
+const (
 	// NVML_PCIE_LINK_MAX_SPEED_INVALID is no PCIe speed.
 	NVML_PCIE_LINK_MAX_SPEED_INVALID = 0
 	// NVML_PCIE_LINK_MAX_SPEED_2500MBPS is a PCIe speed in megatransfers a second a lane: 8000 is
@@ -171,10 +245,17 @@ const (
 	NVML_PCIE_LINK_MAX_SPEED_32000MBPS = 5
 	// NVML_PCIE_LINK_MAX_SPEED_64000MBPS is a PCIe speed in megatransfers a second a lane: 8000 is
 	// generation 3, 16000 generation 4.
-	NVML_PCIE_LINK_MAX_SPEED_64000MBPS          = 6
+	NVML_PCIE_LINK_MAX_SPEED_64000MBPS = 6
+)
+
+const (
 	NVML_ADAPTIVE_CLOCKING_INFO_STATUS_DISABLED = 0
 	NVML_ADAPTIVE_CLOCKING_INFO_STATUS_ENABLED  = 1
-	NVML_MAX_GPU_UTILIZATIONS                   = 8
+)
+
+const NVML_MAX_GPU_UTILIZATIONS = 8
+
+const (
 	// NVML_PCIE_ATOMICS_CAP_FETCHADD32 is an atomic operation over PCIe, with the width in bits: add,
 	// swap, or compare and swap (CAS).
 	NVML_PCIE_ATOMICS_CAP_FETCHADD32 = 1
@@ -196,17 +277,27 @@ const (
 	// NVML_PCIE_ATOMICS_CAP_CAS128 is an atomic operation over PCIe, with the width in bits: add, swap,
 	// or compare and swap (CAS).
 	NVML_PCIE_ATOMICS_CAP_CAS128 = 64
-	NVML_PCIE_ATOMICS_OPS_MAX    = 7
+)
+
+const NVML_PCIE_ATOMICS_OPS_MAX = 7
+
+const (
 	// NVML_POWER_SCOPE_GPU is the power of the GPU alone.
 	NVML_POWER_SCOPE_GPU = 0
 	// NVML_POWER_SCOPE_MODULE is the power of the module, CPU included.
 	NVML_POWER_SCOPE_MODULE = 1
 	// NVML_POWER_SCOPE_MEMORY is the power of device memory.
 	NVML_POWER_SCOPE_MEMORY = 2
-	// NVML_POWER_SCOPE_GPU_BASE is the base power of the GPU.
-	NVML_POWER_SCOPE_GPU_BASE = 3
-	NVML_POWER_SCOPE_COUNT    = 4
-	NvmlPowerValue_v2         = 33554444
+)
+
+// NVML_POWER_SCOPE_GPU_BASE is the base power of the GPU.
+const NVML_POWER_SCOPE_GPU_BASE = 3
+
+const NVML_POWER_SCOPE_COUNT = 4
+
+const NvmlPowerValue_v2 = 33554444
+
+const (
 	// NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE says of a license that nothing is known of the expiry.
 	NVML_GRID_LICENSE_EXPIRY_NOT_AVAILABLE = 0
 	// NVML_GRID_LICENSE_EXPIRY_INVALID says of a license that the expiry could not be read.
@@ -218,32 +309,58 @@ const (
 	NVML_GRID_LICENSE_EXPIRY_NOT_APPLICABLE = 3
 	// NVML_GRID_LICENSE_EXPIRY_PERMANENT says of a license that the license never expires.
 	NVML_GRID_LICENSE_EXPIRY_PERMANENT = 4
-	// NVML_GRID_LICENSE_BUFFER_SIZE is how many bytes a text about licenses takes at most.
-	NVML_GRID_LICENSE_BUFFER_SIZE       = 128
-	NVML_VGPU_NAME_BUFFER_SIZE          = 64
-	NVML_GRID_LICENSE_FEATURE_MAX_COUNT = 3
-	// INVALID_GPU_INSTANCE_PROFILE_ID stands for no MIG profile.
-	INVALID_GPU_INSTANCE_PROFILE_ID = 4294967295
-	// INVALID_GPU_INSTANCE_ID stands for no GPU instance of a vGPU.
-	INVALID_GPU_INSTANCE_ID = 4294967295
-	// NVML_INVALID_VGPU_PLACEMENT_ID stands for a vGPU without a place.
-	NVML_INVALID_VGPU_PLACEMENT_ID                  = 65535
-	NVML_VGPU_VIRTUALIZATION_CAP_MIGRATION_NO       = 0
-	NVML_VGPU_VIRTUALIZATION_CAP_MIGRATION_YES      = 1
+)
+
+// NVML_GRID_LICENSE_BUFFER_SIZE is how many bytes a text about licenses takes at most.
+const NVML_GRID_LICENSE_BUFFER_SIZE = 128
+
+const NVML_VGPU_NAME_BUFFER_SIZE = 64
+
+const NVML_GRID_LICENSE_FEATURE_MAX_COUNT = 3
+
+// INVALID_GPU_INSTANCE_PROFILE_ID stands for no MIG profile.
+const INVALID_GPU_INSTANCE_PROFILE_ID = 4294967295
+
+// INVALID_GPU_INSTANCE_ID stands for no GPU instance of a vGPU.
+const INVALID_GPU_INSTANCE_ID = 4294967295
+
+// NVML_INVALID_VGPU_PLACEMENT_ID stands for a vGPU without a place.
+const NVML_INVALID_VGPU_PLACEMENT_ID = 65535
+
+const (
+	NVML_VGPU_VIRTUALIZATION_CAP_MIGRATION_NO  = 0
+	NVML_VGPU_VIRTUALIZATION_CAP_MIGRATION_YES = 1
+)
+
+const (
 	NVML_VGPU_PGPU_VIRTUALIZATION_CAP_MIGRATION_NO  = 0
 	NVML_VGPU_PGPU_VIRTUALIZATION_CAP_MIGRATION_YES = 1
-	// NVML_VGPU_PGPU_HETEROGENEOUS_MODE asks for places among vGPUs of different sizes.
-	NVML_VGPU_PGPU_HETEROGENEOUS_MODE = 0
-	// NVML_VGPU_PGPU_HOMOGENEOUS_MODE asks for places among vGPUs of one size.
-	NVML_VGPU_PGPU_HOMOGENEOUS_MODE     = 1
-	NvmlVgpuHeterogeneousMode_v1        = 16777224
-	NvmlVgpuPlacementId_v1              = 16777224
-	NvmlVgpuPlacementList_v1            = 16777240
-	NvmlVgpuPlacementList_v2            = 33554464
-	NvmlVgpuTypeBar1Info_v1             = 16777232
-	NvmlVgpuInstancesUtilizationInfo_v1 = 16777248
-	NvmlVgpuProcessesUtilizationInfo_v1 = 16777240
-	NvmlVgpuRuntimeState_v1             = 16777232
+)
+
+// NVML_VGPU_PGPU_HETEROGENEOUS_MODE asks for places among vGPUs of different sizes.
+const NVML_VGPU_PGPU_HETEROGENEOUS_MODE = 0
+
+// NVML_VGPU_PGPU_HOMOGENEOUS_MODE asks for places among vGPUs of one size.
+const NVML_VGPU_PGPU_HOMOGENEOUS_MODE = 1
+
+const NvmlVgpuHeterogeneousMode_v1 = 16777224
+
+const NvmlVgpuPlacementId_v1 = 16777224
+
+const (
+	NvmlVgpuPlacementList_v1 = 16777240
+	NvmlVgpuPlacementList_v2 = 33554464
+)
+
+const NvmlVgpuTypeBar1Info_v1 = 16777232
+
+const NvmlVgpuInstancesUtilizationInfo_v1 = 16777248
+
+const NvmlVgpuProcessesUtilizationInfo_v1 = 16777240
+
+const NvmlVgpuRuntimeState_v1 = 16777232
+
+const (
 	// NVML_VGPU_SCHEDULER_POLICY_UNKNOWN is a policy for the turns of vGPUs that is not known.
 	NVML_VGPU_SCHEDULER_POLICY_UNKNOWN = 0
 	// NVML_VGPU_SCHEDULER_POLICY_BEST_EFFORT gives idle vGPUs' turns to the others.
@@ -251,16 +368,24 @@ const (
 	// NVML_VGPU_SCHEDULER_POLICY_EQUAL_SHARE gives every running vGPU the same share.
 	NVML_VGPU_SCHEDULER_POLICY_EQUAL_SHARE = 2
 	// NVML_VGPU_SCHEDULER_POLICY_FIXED_SHARE gives each vGPU the share of its type, however many run.
-	NVML_VGPU_SCHEDULER_POLICY_FIXED_SHARE     = 3
-	NVML_SUPPORTED_VGPU_SCHEDULER_POLICY_COUNT = 3
-	// NVML_SCHEDULER_SW_MAX_LOG_ENTRIES is how many turns of vGPUs a log holds.
-	NVML_SCHEDULER_SW_MAX_LOG_ENTRIES = 200
+	NVML_VGPU_SCHEDULER_POLICY_FIXED_SHARE = 3
+)
+
+const NVML_SUPPORTED_VGPU_SCHEDULER_POLICY_COUNT = 3
+
+// NVML_SCHEDULER_SW_MAX_LOG_ENTRIES is how many turns of vGPUs a log holds.
+const NVML_SCHEDULER_SW_MAX_LOG_ENTRIES = 200
+
+const (
 	// NVML_VGPU_SCHEDULER_ARR_DEFAULT sets adaptive round robin for vGPUs: default, off or on.
 	NVML_VGPU_SCHEDULER_ARR_DEFAULT = 0
 	// NVML_VGPU_SCHEDULER_ARR_DISABLE sets adaptive round robin for vGPUs: default, off or on.
 	NVML_VGPU_SCHEDULER_ARR_DISABLE = 1
 	// NVML_VGPU_SCHEDULER_ARR_ENABLE sets adaptive round robin for vGPUs: default, off or on.
 	NVML_VGPU_SCHEDULER_ARR_ENABLE = 2
+)
+
+const (
 	// NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS is an engine on which vGPUs take turns: graphics and
 	// compute, or a video encoder.
 	NVML_VGPU_SCHEDULER_ENGINE_TYPE_GRAPHICS = 1
@@ -270,6 +395,9 @@ const (
 	// NVML_VGPU_SCHEDULER_ENGINE_TYPE_NVENC0 is an engine on which vGPUs take turns: graphics and
 	// compute, or a video encoder.
 	NVML_VGPU_SCHEDULER_ENGINE_TYPE_NVENC0 = 3
+)
+
+const (
 	// NVML_GRID_LICENSE_STATE_UNKNOWN says that a license is not known.
 	NVML_GRID_LICENSE_STATE_UNKNOWN = 0
 	// NVML_GRID_LICENSE_STATE_UNINITIALIZED says that a license is not set up.
@@ -283,14 +411,24 @@ const (
 	// NVML_GRID_LICENSE_STATE_UNLICENSED says that a license is missing.
 	NVML_GRID_LICENSE_STATE_UNLICENSED = 4
 	// NVML_GRID_LICENSE_STATE_LICENSED says that a license is there.
-	NVML_GRID_LICENSE_STATE_LICENSED  = 5
-	NvmlVgpuTypeIdInfo_v1             = 16777232
-	NvmlVgpuTypeMaxInstance_v1        = 16777228
-	NvmlActiveVgpuInstanceInfo_v1     = 16777232
-	NvmlVgpuSchedulerState_v1         = 16777240
-	NvmlVgpuSchedulerStateInfo_v1     = 16777240
-	NvmlVgpuSchedulerLogInfo_v1       = 16786848
-	NvmlVgpuCreatablePlacementInfo_v1 = 16777248
+	NVML_GRID_LICENSE_STATE_LICENSED = 5
+)
+
+const NvmlVgpuTypeIdInfo_v1 = 16777232
+
+const NvmlVgpuTypeMaxInstance_v1 = 16777228
+
+const NvmlActiveVgpuInstanceInfo_v1 = 16777232
+
+const NvmlVgpuSchedulerState_v1 = 16777240
+
+const NvmlVgpuSchedulerStateInfo_v1 = 16777240
+
+const NvmlVgpuSchedulerLogInfo_v1 = 16786848
+
+const NvmlVgpuCreatablePlacementInfo_v1 = 16777248
+
+const (
 	// NVML_FI_DEV_ECC_CURRENT is the field whether ECC is on: 1 or 0.
 	NVML_FI_DEV_ECC_CURRENT = 1
 	// NVML_FI_DEV_ECC_PENDING is the field whether ECC will be on after the next reboot: 1 or 0.
@@ -393,6 +531,9 @@ const (
 	// GPU, in total or in one place: L1 and L2 caches, device memory (DEV), registers, texture units or
 	// CBU.
 	NVML_FI_DEV_ECC_DBE_AGG_CBU = 28
+)
+
+const (
 	// NVML_FI_DEV_RETIRED_SBE is the field that counts pages of device memory retired after many
 	// corrected errors.
 	NVML_FI_DEV_RETIRED_SBE = 29
@@ -402,6 +543,9 @@ const (
 	// NVML_FI_DEV_RETIRED_PENDING is a field whether pages wait to be retired until the driver is
 	// loaded anew: 1 or 0; for any reason, or for the one in its name.
 	NVML_FI_DEV_RETIRED_PENDING = 31
+)
+
+const (
 	// NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0 is a field that counts CRC errors in flow control of
 	// one NVLink, or of all.
 	NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0 = 32
@@ -556,6 +700,9 @@ const (
 	//
 	// Use [NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX] and its relatives.
 	NVML_FI_DEV_NVLINK_BANDWIDTH_C1_TOTAL = 73
+)
+
+const (
 	// NVML_FI_DEV_PERF_POLICY_POWER is the field for how long the power limit has held the clocks down,
 	// in nanoseconds.
 	NVML_FI_DEV_PERF_POLICY_POWER = 74
@@ -580,11 +727,16 @@ const (
 	// NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS is the field for how long clocks were below the base
 	// clocks, whatever the cause.
 	NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS = 81
-	// NVML_FI_DEV_MEMORY_TEMP is the field for the temperature of device memory, in degrees Celsius.
-	NVML_FI_DEV_MEMORY_TEMP = 82
-	// NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION is a field for the energy the GPU has used since the driver
-	// was loaded, in millijoules.
-	NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION = 83
+)
+
+// NVML_FI_DEV_MEMORY_TEMP is the field for the temperature of device memory, in degrees Celsius.
+const NVML_FI_DEV_MEMORY_TEMP = 82
+
+// NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION is a field for the energy the GPU has used since the driver
+// was loaded, in millijoules.
+const NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION = 83
+
+const (
 	// NVML_FI_DEV_NVLINK_SPEED_MBPS_L0 is a field for the speed of one NVLink, or of all that are up,
 	// in megabytes a second.
 	NVML_FI_DEV_NVLINK_SPEED_MBPS_L0 = 84
@@ -608,17 +760,26 @@ const (
 	NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON = 90
 	// NVML_FI_DEV_NVLINK_LINK_COUNT is the field how many NVLinks the GPU has.
 	NVML_FI_DEV_NVLINK_LINK_COUNT = 91
+)
+
+const (
 	// NVML_FI_DEV_RETIRED_PENDING_SBE is a field whether pages wait to be retired until the driver is
 	// loaded anew: 1 or 0; for any reason, or for the one in its name.
 	NVML_FI_DEV_RETIRED_PENDING_SBE = 92
 	// NVML_FI_DEV_RETIRED_PENDING_DBE is a field whether pages wait to be retired until the driver is
 	// loaded anew: 1 or 0; for any reason, or for the one in its name.
 	NVML_FI_DEV_RETIRED_PENDING_DBE = 93
+)
+
+const (
 	// NVML_FI_DEV_PCIE_REPLAY_COUNTER is the field that counts how often PCIe had to send again.
 	NVML_FI_DEV_PCIE_REPLAY_COUNTER = 94
 	// NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER is the field that counts how often the counter of PCIe
 	// replays has overflowed.
 	NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER = 95
+)
+
+const (
 	// NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6 is a field that counts CRC errors in flow control of
 	// one NVLink, or of all.
 	NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6 = 96
@@ -789,6 +950,9 @@ const (
 	//
 	// Set scopeId to a link's number, or to 0xFFFFFFFF for the sum over all.
 	NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_RX = 141
+)
+
+const (
 	// NVML_FI_DEV_REMAPPED_COR is the field that counts rows of device memory remapped for correctable
 	// errors.
 	NVML_FI_DEV_REMAPPED_COR = 142
@@ -800,11 +964,16 @@ const (
 	// NVML_FI_DEV_REMAPPED_FAILURE is the field whether remapping a row has ever failed: 1 or 0; if so,
 	// replace the GPU.
 	NVML_FI_DEV_REMAPPED_FAILURE = 145
-	// NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID is the field for a link's number at its other end; scopeId is
-	// the number at this one.
-	NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID = 146
-	// NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT is the field how many NVLinks go to a switch.
-	NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT = 147
+)
+
+// NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID is the field for a link's number at its other end; scopeId is
+// the number at this one.
+const NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID = 146
+
+// NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT is the field how many NVLinks go to a switch.
+const NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT = 147
+
+const (
 	// NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0 is a field that counts errors that ECC found in what
 	// one NVLink carried, or all did.
 	NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0 = 148
@@ -875,9 +1044,13 @@ const (
 	//
 	// [NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_UNITS] tells the unit.
 	NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD = 168
-	// NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER is the field that counts how often PCIe left its normal
-	// state to recover.
-	NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER = 169
+)
+
+// NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER is the field that counts how often PCIe left its normal
+// state to recover.
+const NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER = 169
+
+const (
 	// NVML_FI_DEV_C2C_LINK_COUNT is the field how many chip-to-chip links the GPU has, to a CPU for
 	// instance.
 	NVML_FI_DEV_C2C_LINK_COUNT = 170
@@ -886,6 +1059,9 @@ const (
 	// NVML_FI_DEV_C2C_LINK_GET_MAX_BW is the field for the speed of chip-to-chip links that are up, in
 	// megabytes a second.
 	NVML_FI_DEV_C2C_LINK_GET_MAX_BW = 172
+)
+
+const (
 	// NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS is the field that counts correctable errors on PCIe.
 	NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS = 173
 	// NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED is the field that counts refusals received on PCIe.
@@ -912,9 +1088,13 @@ const (
 	NVML_FI_DEV_PCIE_COUNT_LCRC_ERROR = 182
 	// NVML_FI_DEV_PCIE_COUNT_LANE_ERROR is the field that counts errors of single lanes on PCIe.
 	NVML_FI_DEV_PCIE_COUNT_LANE_ERROR = 183
-	// NVML_FI_DEV_IS_RESETLESS_MIG_SUPPORTED is the field whether MIG can be turned on and off without
-	// a reset.
-	NVML_FI_DEV_IS_RESETLESS_MIG_SUPPORTED = 184
+)
+
+// NVML_FI_DEV_IS_RESETLESS_MIG_SUPPORTED is the field whether MIG can be turned on and off without
+// a reset.
+const NVML_FI_DEV_IS_RESETLESS_MIG_SUPPORTED = 184
+
+const (
 	// NVML_FI_DEV_POWER_AVERAGE is the field for the power over the last second in milliwatts, since
 	// Ampere without GA100.
 	//
@@ -943,13 +1123,18 @@ const (
 	//
 	// Set scopeId to 0 for the GPU, 1 for the whole module, such as Grace and Hopper together.
 	NVML_FI_DEV_POWER_CURRENT_LIMIT = 190
-	// NVML_FI_DEV_ENERGY is a field for the energy the GPU has used since the driver was loaded, in
-	// millijoules.
-	NVML_FI_DEV_ENERGY = 191
-	// NVML_FI_DEV_POWER_REQUESTED_LIMIT is the field for the power limit that programs have asked for.
-	//
-	// Set scopeId to 0 for the GPU, 1 for the whole module, such as Grace and Hopper together.
-	NVML_FI_DEV_POWER_REQUESTED_LIMIT = 192
+)
+
+// NVML_FI_DEV_ENERGY is a field for the energy the GPU has used since the driver was loaded, in
+// millijoules.
+const NVML_FI_DEV_ENERGY = 191
+
+// NVML_FI_DEV_POWER_REQUESTED_LIMIT is the field for the power limit that programs have asked for.
+//
+// Set scopeId to 0 for the GPU, 1 for the whole module, such as Grace and Hopper together.
+const NVML_FI_DEV_POWER_REQUESTED_LIMIT = 192
+
+const (
 	// NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT is the field for the margin in degrees Celsius at which
 	// the GPU shuts down to save itself, since Ada.
 	NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT = 193
@@ -962,15 +1147,22 @@ const (
 	// NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT is the field for the margin in degrees Celsius at which
 	// clocks go below the base clock, since Ada.
 	NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT = 196
+)
+
+const (
 	// NVML_FI_DEV_PCIE_COUNT_TX_BYTES is a field for the bytes that PCIe has sent or received; it can
 	// overflow and begin again.
 	NVML_FI_DEV_PCIE_COUNT_TX_BYTES = 197
 	// NVML_FI_DEV_PCIE_COUNT_RX_BYTES is a field for the bytes that PCIe has sent or received; it can
 	// overflow and begin again.
 	NVML_FI_DEV_PCIE_COUNT_RX_BYTES = 198
-	// NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE is the field whether MIG profiles can be
-	// asked for while MIG is off: 1 or 0.
-	NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE = 199
+)
+
+// NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE is the field whether MIG profiles can be
+// asked for while MIG is off: 1 or 0.
+const NVML_FI_DEV_IS_MIG_MODE_INDEPENDENT_MIG_QUERY_CAPABLE = 199
+
+const (
 	// NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_MAX is the field for the longest time to idle that can be
 	// set.
 	NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_MAX = 200
@@ -1048,19 +1240,28 @@ const (
 	// NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_SUPPORTED is the field whether the time to idle can be
 	// set.
 	NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_SUPPORTED = 225
-	// NVML_FI_DEV_RESET_STATUS is a field that is not used any more.
-	NVML_FI_DEV_RESET_STATUS = 226
-	// NVML_FI_DEV_DRAIN_AND_RESET_STATUS is a field that is not used any more.
-	NVML_FI_DEV_DRAIN_AND_RESET_STATUS = 227
+)
+
+// NVML_FI_DEV_RESET_STATUS is a field that is not used any more.
+const NVML_FI_DEV_RESET_STATUS = 226
+
+// NVML_FI_DEV_DRAIN_AND_RESET_STATUS is a field that is not used any more.
+const NVML_FI_DEV_DRAIN_AND_RESET_STATUS = 227
+
+const (
 	// NVML_FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK is the field which atomic operations the GPU can do over
 	// PCIe, bits [NVML_PCIE_ATOMICS_CAP_FETCHADD32] and its relatives.
 	NVML_FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK = 228
 	// NVML_FI_DEV_PCIE_INBOUND_ATOMICS_MASK is the field which atomic operations over PCIe the GPU
 	// takes, bits [NVML_PCIE_ATOMICS_CAP_FETCHADD32] and its relatives.
 	NVML_FI_DEV_PCIE_INBOUND_ATOMICS_MASK = 229
-	// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION is the field for what the driver recommends to recover the
-	// GPU, an [NvmlDeviceGpuRecoveryAction_t].
-	NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230
+)
+
+// NVML_FI_DEV_GET_GPU_RECOVERY_ACTION is the field for what the driver recommends to recover the
+// GPU, an [NvmlDeviceGpuRecoveryAction_t].
+const NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230
+
+const (
 	// NVML_FI_DEV_C2C_LINK_ERROR_INTR is the field that counts checksum errors of chip-to-chip links.
 	NVML_FI_DEV_C2C_LINK_ERROR_INTR = 231
 	// NVML_FI_DEV_C2C_LINK_ERROR_REPLAY is a field that counts how often chip-to-chip links had to send
@@ -1072,6 +1273,9 @@ const (
 	// NVML_FI_DEV_C2C_LINK_POWER_STATE is the field whether a chip-to-chip link saves power:
 	// [NVML_C2C_POWER_STATE_LOW_POWER] or [NVML_C2C_POWER_STATE_FULL_POWER].
 	NVML_FI_DEV_C2C_LINK_POWER_STATE = 234
+)
+
+const (
 	// NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_0 is one bin of the counts of symbol errors that were
 	// corrected on the link in scopeId.
 	NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_0 = 235
@@ -1120,6 +1324,9 @@ const (
 	// NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15 is one bin of the counts of symbol errors that were
 	// corrected on the link in scopeId.
 	NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15 = 250
+)
+
+const (
 	// NVML_FI_PWR_SMOOTHING_ENABLED is the field for whether power smoothing is on: 1 or 0.
 	NVML_FI_PWR_SMOOTHING_ENABLED = 251
 	// NVML_FI_PWR_SMOOTHING_PRIV_LVL is the field for the privilege level for power smoothing.
@@ -1168,6 +1375,9 @@ const (
 	// NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL is the field for how long power stays up
 	// before it falls, in milliseconds, as set by the administrator, over the profile.
 	NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL = 268
+)
+
+const (
 	// NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP is the field for how long the power limit has held
 	// clocks down, in nanoseconds; the same as [NVML_FI_DEV_PERF_POLICY_POWER].
 	NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP = 74
@@ -1183,10 +1393,17 @@ const (
 	// NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN is the field for how long an outside
 	// signal of the power supply has halved clocks, or more, in nanoseconds.
 	NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN = 271
-	NVML_FI_DEV_POWER_SYNC_BALANCING_FREQ                   = 272
-	NVML_FI_DEV_POWER_SYNC_BALANCING_AF                     = 273
-	// NVML_FI_DEV_EDPP_MULTIPLIER is the field for the factor of peak currents (EDPp), in percent.
-	NVML_FI_DEV_EDPP_MULTIPLIER = 274
+)
+
+const (
+	NVML_FI_DEV_POWER_SYNC_BALANCING_FREQ = 272
+	NVML_FI_DEV_POWER_SYNC_BALANCING_AF   = 273
+)
+
+// NVML_FI_DEV_EDPP_MULTIPLIER is the field for the factor of peak currents (EDPp), in percent.
+const NVML_FI_DEV_EDPP_MULTIPLIER = 274
+
+const (
 	// NVML_FI_PWR_SMOOTHING_PRIMARY_POWER_FLOOR is the field for the first floor in watts, the ceiling
 	// times the percentage.
 	NVML_FI_PWR_SMOOTHING_PRIMARY_POWER_FLOOR = 275
@@ -1234,6 +1451,9 @@ const (
 	// the second floor where the first comes in, in watts, as set by the administrator, over the
 	// profile.
 	NVML_FI_PWR_SMOOTHING_ADMIN_OVERRIDE_PRIMARY_FLOOR_ACT_OFFSET = 288
+)
+
+const (
 	// NVML_FI_DEV_NVLINK_COUNT_RAW_ERRORS_LANE0 is a field that counts errors on one lane of NVLink
 	// before correction.
 	NVML_FI_DEV_NVLINK_COUNT_RAW_ERRORS_LANE0 = 289
@@ -1258,45 +1478,65 @@ const (
 	// NVML_FI_DEV_NVLINK_GET_DATA_RATE is the field for the data rate that NVLink leaves after error
 	// correction.
 	NVML_FI_DEV_NVLINK_GET_DATA_RATE = 296
-	// NVML_FI_DEV_MMA_STALL_PERCENT is the field for how much of the time matrix units stall, in
-	// percent.
-	NVML_FI_DEV_MMA_STALL_PERCENT = 297
+)
+
+// NVML_FI_DEV_MMA_STALL_PERCENT is the field for how much of the time matrix units stall, in
+// percent.
+const NVML_FI_DEV_MMA_STALL_PERCENT = 297
+
+const (
 	// NVML_FI_DEV_MCLK_SWITCH_TYPE is the field how the memory clock can be switched, one of
 	// [NVML_MCLK_SWITCH_TYPE_RUNTIME] and its relatives.
 	NVML_FI_DEV_MCLK_SWITCH_TYPE = 298
 	// NVML_FI_DEV_MCLK_MIN_SWITCH_INTERVAL_MILLISECONDS is the field for the least time between two
 	// switches of the memory clock; 0 is no limit.
 	NVML_FI_DEV_MCLK_MIN_SWITCH_INTERVAL_MILLISECONDS = 299
-	// NVML_FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED is the field for whether smoothing by the state
-	// of charge is on: 1 or 0.
-	NVML_FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED = 300
+)
+
+// NVML_FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED is the field for whether smoothing by the state
+// of charge is on: 1 or 0.
+const NVML_FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED = 300
+
+const (
 	// NVML_FI_DEV_REMAPPED_ROWS_COR_INACTIVE is a field that counts remapped rows that are no longer in
 	// force.
 	NVML_FI_DEV_REMAPPED_ROWS_COR_INACTIVE = 301
 	// NVML_FI_DEV_REMAPPED_ROWS_UNC_INACTIVE is a field that counts remapped rows that are no longer in
 	// force.
 	NVML_FI_DEV_REMAPPED_ROWS_UNC_INACTIVE = 302
-	// NVML_FI_DEV_ACTIVE_BANK_REMAPPINGS is a field that counts remapped banks of device memory, in
-	// force or no longer.
-	NVML_FI_DEV_ACTIVE_BANK_REMAPPINGS = 303
-	// NVML_FI_DEV_INACTIVE_BANK_REMAPPINGS is a field that counts remapped banks of device memory, in
-	// force or no longer.
-	NVML_FI_DEV_INACTIVE_BANK_REMAPPINGS = 304
+)
+
+// NVML_FI_DEV_ACTIVE_BANK_REMAPPINGS is a field that counts remapped banks of device memory, in
+// force or no longer.
+const NVML_FI_DEV_ACTIVE_BANK_REMAPPINGS = 303
+
+// NVML_FI_DEV_INACTIVE_BANK_REMAPPINGS is a field that counts remapped banks of device memory, in
+// force or no longer.
+const NVML_FI_DEV_INACTIVE_BANK_REMAPPINGS = 304
+
+const (
 	// NVML_FI_DEV_BANK_REMAPPER_HISTOGRAM_MAX is the field that counts groups of banks with all their
 	// spares.
 	NVML_FI_DEV_BANK_REMAPPER_HISTOGRAM_MAX = 305
 	// NVML_FI_DEV_BANK_REMAPPER_HISTOGRAM_NONE is the field that counts groups of banks without spares.
 	NVML_FI_DEV_BANK_REMAPPER_HISTOGRAM_NONE = 306
-	// NVML_FI_DEV_PENDING_BANK_REMAPPING is the field whether a bank waits to be remapped: 1 or 0.
-	NVML_FI_DEV_PENDING_BANK_REMAPPING = 307
-	// NVML_FI_DEV_GPU_TEMP is the field for the temperature of the GPU in degrees Celsius, finer than
-	// whole degrees.
-	NVML_FI_DEV_GPU_TEMP = 308
-	// NVML_FI_PWR_SMOOTHING_LIMITED_TIME is the field for how long smoothing has limited the GPU, in
-	// nanoseconds.
-	NVML_FI_PWR_SMOOTHING_LIMITED_TIME = 309
-	// NVML_FI_MAX is one more than the highest field number that this package knows.
-	NVML_FI_MAX = 310
+)
+
+// NVML_FI_DEV_PENDING_BANK_REMAPPING is the field whether a bank waits to be remapped: 1 or 0.
+const NVML_FI_DEV_PENDING_BANK_REMAPPING = 307
+
+// NVML_FI_DEV_GPU_TEMP is the field for the temperature of the GPU in degrees Celsius, finer than
+// whole degrees.
+const NVML_FI_DEV_GPU_TEMP = 308
+
+// NVML_FI_PWR_SMOOTHING_LIMITED_TIME is the field for how long smoothing has limited the GPU, in
+// nanoseconds.
+const NVML_FI_PWR_SMOOTHING_LIMITED_TIME = 309
+
+// NVML_FI_MAX is one more than the highest field number that this package knows.
+const NVML_FI_MAX = 310
+
+const (
 	// NVML_MCLK_SWITCH_TYPE_NOT_SUPPORTED tells how the memory clock is switched: not at all, when the
 	// driver is loaded, or at any time.
 	NVML_MCLK_SWITCH_TYPE_NOT_SUPPORTED = 0
@@ -1306,64 +1546,97 @@ const (
 	// NVML_MCLK_SWITCH_TYPE_RUNTIME tells how the memory clock is switched: not at all, when the driver
 	// is loaded, or at any time.
 	NVML_MCLK_SWITCH_TYPE_RUNTIME = 2
+)
+
+const (
 	// NVML_NVLINK_LOW_POWER_THRESHOLD_UNIT_100US is a unit of the time that NVLinks idle: 100 or 50
 	// microseconds.
 	NVML_NVLINK_LOW_POWER_THRESHOLD_UNIT_100US = 0
 	// NVML_NVLINK_LOW_POWER_THRESHOLD_UNIT_50US is a unit of the time that NVLinks idle: 100 or 50
 	// microseconds.
 	NVML_NVLINK_LOW_POWER_THRESHOLD_UNIT_50US = 1
-	NVML_NVLINK_POWER_STATE_HIGH_SPEED        = 0
-	NVML_NVLINK_POWER_STATE_LOW               = 1
-	NVML_NVLINK_LOW_POWER_THRESHOLD_MIN       = 1
-	NVML_NVLINK_LOW_POWER_THRESHOLD_MAX       = 8191
+)
+
+const (
+	NVML_NVLINK_POWER_STATE_HIGH_SPEED = 0
+	NVML_NVLINK_POWER_STATE_LOW        = 1
+)
+
+const (
+	NVML_NVLINK_LOW_POWER_THRESHOLD_MIN = 1
+	NVML_NVLINK_LOW_POWER_THRESHOLD_MAX = 8191
 	// NVML_NVLINK_LOW_POWER_THRESHOLD_RESET sets the time that NVLinks idle back to its default.
 	NVML_NVLINK_LOW_POWER_THRESHOLD_RESET   = 4294967295
 	NVML_NVLINK_LOW_POWER_THRESHOLD_DEFAULT = 4294967295
+)
+
+const (
 	// NVML_C2C_POWER_STATE_FULL_POWER is a chip-to-chip link at full power.
 	NVML_C2C_POWER_STATE_FULL_POWER = 0
 	// NVML_C2C_POWER_STATE_LOW_POWER is a chip-to-chip link that saves power.
 	NVML_C2C_POWER_STATE_LOW_POWER = 1
-	// NvmlEventTypeNone is no event; structured events have it as their type.
-	NvmlEventTypeNone = 0
-	// NvmlEventTypeSingleBitEccError is the event of a corrected ECC error; texture memory does not
-	// cause it.
-	NvmlEventTypeSingleBitEccError = 1
-	// NvmlEventTypeDoubleBitEccError is the event of an ECC error that could not be corrected; texture
-	// memory does not cause it.
-	NvmlEventTypeDoubleBitEccError = 2
-	// NvmlEventTypePState is the event of a changed performance state.
-	NvmlEventTypePState = 4
-	// NvmlEventTypeXidCriticalError is the event of an error that the driver reports with an Xid
-	// number, such as a page fault of a kernel or a GPU that fell off the bus.
-	NvmlEventTypeXidCriticalError = 8
-	// NvmlEventTypeClock is the event of changed clocks, on Kepler only.
-	NvmlEventTypeClock = 16
-	// NvmlEventTypePowerSourceChange is the event of a change between mains and battery.
-	NvmlEventTypePowerSourceChange = 128
-	// NvmlEventMigConfigChange is the event of GPU or compute instances that were made or destroyed.
-	NvmlEventMigConfigChange = 256
-	// NvmlEventTypeSingleBitEccErrorStorm is the event of very many corrected ECC errors.
-	NvmlEventTypeSingleBitEccErrorStorm = 512
-	// NvmlEventTypeDramRetirementEvent is the event of a part of device memory that was taken out of
-	// use.
-	NvmlEventTypeDramRetirementEvent = 1024
-	// NvmlEventTypeDramRetirementFailure is the event of a part of device memory that could not be
-	// taken out of use.
-	NvmlEventTypeDramRetirementFailure = 2048
-	// NvmlEventTypeNonFatalPoisonError is the event of poisoned data that did no lasting harm.
-	NvmlEventTypeNonFatalPoisonError = 4096
-	// NvmlEventTypeFatalPoisonError is the event of poisoned data after which work cannot go on.
-	NvmlEventTypeFatalPoisonError = 8192
-	// NvmlEventTypeGpuUnavailableError is the event of a GPU that has become unavailable.
-	NvmlEventTypeGpuUnavailableError = 16384
-	// NvmlEventTypeGpuRecoveryAction is the event of a changed recommendation how to recover the GPU;
-	// the field [NVML_FI_DEV_GET_GPU_RECOVERY_ACTION] has it.
-	NvmlEventTypeGpuRecoveryAction = 32768
-	NvmlEventTypeAll               = 65439
-	// NVML_GPU_INSTANCE_ID_ANY stands for no GPU instance in an event.
-	NVML_GPU_INSTANCE_ID_ANY = 4294967295
-	// NVML_COMPUTE_INSTANCE_ID_ANY stands for no compute instance in an event.
-	NVML_COMPUTE_INSTANCE_ID_ANY = 4294967295
+)
+
+// NvmlEventTypeNone is no event; structured events have it as their type.
+const NvmlEventTypeNone = 0
+
+// NvmlEventTypeSingleBitEccError is the event of a corrected ECC error; texture memory does not
+// cause it.
+const NvmlEventTypeSingleBitEccError = 1
+
+// NvmlEventTypeDoubleBitEccError is the event of an ECC error that could not be corrected; texture
+// memory does not cause it.
+const NvmlEventTypeDoubleBitEccError = 2
+
+// NvmlEventTypePState is the event of a changed performance state.
+const NvmlEventTypePState = 4
+
+// NvmlEventTypeXidCriticalError is the event of an error that the driver reports with an Xid
+// number, such as a page fault of a kernel or a GPU that fell off the bus.
+const NvmlEventTypeXidCriticalError = 8
+
+// NvmlEventTypeClock is the event of changed clocks, on Kepler only.
+const NvmlEventTypeClock = 16
+
+// NvmlEventTypePowerSourceChange is the event of a change between mains and battery.
+const NvmlEventTypePowerSourceChange = 128
+
+// NvmlEventMigConfigChange is the event of GPU or compute instances that were made or destroyed.
+const NvmlEventMigConfigChange = 256
+
+// NvmlEventTypeSingleBitEccErrorStorm is the event of very many corrected ECC errors.
+const NvmlEventTypeSingleBitEccErrorStorm = 512
+
+// NvmlEventTypeDramRetirementEvent is the event of a part of device memory that was taken out of
+// use.
+const NvmlEventTypeDramRetirementEvent = 1024
+
+// NvmlEventTypeDramRetirementFailure is the event of a part of device memory that could not be
+// taken out of use.
+const NvmlEventTypeDramRetirementFailure = 2048
+
+// NvmlEventTypeNonFatalPoisonError is the event of poisoned data that did no lasting harm.
+const NvmlEventTypeNonFatalPoisonError = 4096
+
+// NvmlEventTypeFatalPoisonError is the event of poisoned data after which work cannot go on.
+const NvmlEventTypeFatalPoisonError = 8192
+
+// NvmlEventTypeGpuUnavailableError is the event of a GPU that has become unavailable.
+const NvmlEventTypeGpuUnavailableError = 16384
+
+// NvmlEventTypeGpuRecoveryAction is the event of a changed recommendation how to recover the GPU;
+// the field [NVML_FI_DEV_GET_GPU_RECOVERY_ACTION] has it.
+const NvmlEventTypeGpuRecoveryAction = 32768
+
+const NvmlEventTypeAll = 65439
+
+// NVML_GPU_INSTANCE_ID_ANY stands for no GPU instance in an event.
+const NVML_GPU_INSTANCE_ID_ANY = 4294967295
+
+// NVML_COMPUTE_INSTANCE_ID_ANY stands for no compute instance in an event.
+const NVML_COMPUTE_INSTANCE_ID_ANY = 4294967295
+
+const (
 	// NVML_OPERATIONAL_EVENT_ATTR_UNCONTAINED marks an event whose fault was not contained.
 	NVML_OPERATIONAL_EVENT_ATTR_UNCONTAINED = 1
 	// NVML_OPERATIONAL_EVENT_ATTR_LATENT marks an event of a fault that has had no effect yet.
@@ -1378,66 +1651,101 @@ const (
 	NVML_OPERATIONAL_EVENT_ATTR_PRIMARY = 32
 	// NVML_OPERATIONAL_EVENT_ATTR_OVERFLOW marks an event whose source has dropped records.
 	NVML_OPERATIONAL_EVENT_ATTR_OVERFLOW = 64
+)
+
+const (
 	// NVML_OPERATIONAL_EVENT_GROUP_ATTR_RECOVERED marks a group of events of a fault that was overcome.
 	NVML_OPERATIONAL_EVENT_GROUP_ATTR_RECOVERED = 1
 	// NVML_OPERATIONAL_EVENT_GROUP_ATTR_PREVERR marks a group of events of an earlier fault.
 	NVML_OPERATIONAL_EVENT_GROUP_ATTR_PREVERR = 2
 	// NVML_OPERATIONAL_EVENT_GROUP_ATTR_SIMULATED marks a group of events that a test made.
 	NVML_OPERATIONAL_EVENT_GROUP_ATTR_SIMULATED = 4
-	// NvmlSystemEventTypeGpuDriverUnbind is the event of a GPU that its driver has let go.
-	NvmlSystemEventTypeGpuDriverUnbind = 1
-	// NvmlSystemEventTypeGpuDriverBind is the event of a GPU that a driver has taken.
-	NvmlSystemEventTypeGpuDriverBind   = 2
-	NvmlSystemEventTypeCount           = 2
-	NvmlSystemEventSetCreateRequest_v1 = 16777232
-	NvmlSystemEventSetFreeRequest_v1   = 16777232
-	NvmlSystemRegisterEventRequest_v1  = 16777240
-	NvmlSystemEventSetWaitRequest_v1   = 16777248
-	// NvmlClocksEventReasonGpuIdle is the bit for clocks that are low because nothing runs.
-	NvmlClocksEventReasonGpuIdle = 1
-	// NvmlClocksEventReasonApplicationsClocksSetting is the bit for clocks held at a setting of
-	// application clocks; no longer used.
-	NvmlClocksEventReasonApplicationsClocksSetting = 2
-	NvmlClocksThrottleReasonUserDefinedClocks      = 2
-	// NvmlClocksEventReasonSwPowerCap is the bit for clocks lowered to stay below the power limit,
-	// which [NvmlDeviceGetPowerManagementLimit] gives.
-	NvmlClocksEventReasonSwPowerCap = 4
-	// NvmlClocksThrottleReasonHwSlowdown is the bit for clocks that the hardware has halved or worse:
-	// too hot, too much power, or the power supply has pulled the brake.
-	//
-	// Changes of the performance state can set it for a moment.
-	NvmlClocksThrottleReasonHwSlowdown = 8
-	// NvmlClocksEventReasonSyncBoost is the bit for clocks held at those of the slowest GPU in a sync
-	// boost group: look at the reasons of the others.
-	NvmlClocksEventReasonSyncBoost = 16
-	// NvmlClocksEventReasonSwThermalSlowdown is the bit for clocks lowered to keep GPU and memory below
-	// their highest temperatures for operation.
-	NvmlClocksEventReasonSwThermalSlowdown = 32
-	// NvmlClocksThrottleReasonHwThermalSlowdown is the bit for clocks that the hardware has halved or
-	// worse because of heat.
-	NvmlClocksThrottleReasonHwThermalSlowdown = 64
-	// NvmlClocksThrottleReasonHwPowerBrakeSlowdown is the bit for clocks that the hardware has halved
-	// or worse because the power supply has pulled the brake.
-	NvmlClocksThrottleReasonHwPowerBrakeSlowdown = 128
-	// NvmlClocksEventReasonDisplayClockSetting is the bit for clocks held at what the display clock
-	// allows.
-	NvmlClocksEventReasonDisplayClockSetting = 256
-	// NvmlClocksEventReasonBoardLimit is the bit for clocks lowered for a limit of the board.
-	NvmlClocksEventReasonBoardLimit = 512
-	// NvmlClocksEventReasonReliability is the bit for clocks lowered for reliability.
-	NvmlClocksEventReasonReliability = 1024
-	// NvmlClocksEventReasonNone is the absence of every reason: nothing holds the clocks down.
-	NvmlClocksEventReasonNone = 0
-	// NvmlClocksEventReasonAll is all the bits that this version of the header knows.
-	NvmlClocksEventReasonAll                          = 2047
-	NvmlClocksThrottleReasonGpuIdle                   = 1
-	NvmlClocksThrottleReasonApplicationsClocksSetting = 2
-	NvmlClocksThrottleReasonSyncBoost                 = 16
-	NvmlClocksThrottleReasonSwPowerCap                = 4
-	NvmlClocksThrottleReasonSwThermalSlowdown         = 32
-	NvmlClocksThrottleReasonDisplayClockSetting       = 256
-	NvmlClocksThrottleReasonNone                      = 0
-	NvmlClocksThrottleReasonAll                       = 2047
+)
+
+// NvmlSystemEventTypeGpuDriverUnbind is the event of a GPU that its driver has let go.
+const NvmlSystemEventTypeGpuDriverUnbind = 1
+
+// NvmlSystemEventTypeGpuDriverBind is the event of a GPU that a driver has taken.
+const NvmlSystemEventTypeGpuDriverBind = 2
+
+const NvmlSystemEventTypeCount = 2
+
+const NvmlSystemEventSetCreateRequest_v1 = 16777232
+
+const NvmlSystemEventSetFreeRequest_v1 = 16777232
+
+const NvmlSystemRegisterEventRequest_v1 = 16777240
+
+const NvmlSystemEventSetWaitRequest_v1 = 16777248
+
+// NvmlClocksEventReasonGpuIdle is the bit for clocks that are low because nothing runs.
+const NvmlClocksEventReasonGpuIdle = 1
+
+// NvmlClocksEventReasonApplicationsClocksSetting is the bit for clocks held at a setting of
+// application clocks; no longer used.
+const NvmlClocksEventReasonApplicationsClocksSetting = 2
+
+const NvmlClocksThrottleReasonUserDefinedClocks = 2
+
+// NvmlClocksEventReasonSwPowerCap is the bit for clocks lowered to stay below the power limit,
+// which [NvmlDeviceGetPowerManagementLimit] gives.
+const NvmlClocksEventReasonSwPowerCap = 4
+
+// NvmlClocksThrottleReasonHwSlowdown is the bit for clocks that the hardware has halved or worse:
+// too hot, too much power, or the power supply has pulled the brake.
+//
+// Changes of the performance state can set it for a moment.
+const NvmlClocksThrottleReasonHwSlowdown = 8
+
+// NvmlClocksEventReasonSyncBoost is the bit for clocks held at those of the slowest GPU in a sync
+// boost group: look at the reasons of the others.
+const NvmlClocksEventReasonSyncBoost = 16
+
+// NvmlClocksEventReasonSwThermalSlowdown is the bit for clocks lowered to keep GPU and memory below
+// their highest temperatures for operation.
+const NvmlClocksEventReasonSwThermalSlowdown = 32
+
+// NvmlClocksThrottleReasonHwThermalSlowdown is the bit for clocks that the hardware has halved or
+// worse because of heat.
+const NvmlClocksThrottleReasonHwThermalSlowdown = 64
+
+// NvmlClocksThrottleReasonHwPowerBrakeSlowdown is the bit for clocks that the hardware has halved
+// or worse because the power supply has pulled the brake.
+const NvmlClocksThrottleReasonHwPowerBrakeSlowdown = 128
+
+// NvmlClocksEventReasonDisplayClockSetting is the bit for clocks held at what the display clock
+// allows.
+const NvmlClocksEventReasonDisplayClockSetting = 256
+
+// NvmlClocksEventReasonBoardLimit is the bit for clocks lowered for a limit of the board.
+const NvmlClocksEventReasonBoardLimit = 512
+
+// NvmlClocksEventReasonReliability is the bit for clocks lowered for reliability.
+const NvmlClocksEventReasonReliability = 1024
+
+// NvmlClocksEventReasonNone is the absence of every reason: nothing holds the clocks down.
+const NvmlClocksEventReasonNone = 0
+
+// NvmlClocksEventReasonAll is all the bits that this version of the header knows.
+const NvmlClocksEventReasonAll = 2047
+
+const NvmlClocksThrottleReasonGpuIdle = 1
+
+const NvmlClocksThrottleReasonApplicationsClocksSetting = 2
+
+const NvmlClocksThrottleReasonSyncBoost = 16
+
+const NvmlClocksThrottleReasonSwPowerCap = 4
+
+const NvmlClocksThrottleReasonSwThermalSlowdown = 32
+
+const NvmlClocksThrottleReasonDisplayClockSetting = 256
+
+const NvmlClocksThrottleReasonNone = 0
+
+const NvmlClocksThrottleReasonAll = 2047
+
+const (
 	// NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED marks a capture session with a map of what changed.
 	NVML_NVFBC_SESSION_FLAG_DIFFMAP_ENABLED = 1
 	// NVML_NVFBC_SESSION_FLAG_CLASSIFICATIONMAP_ENABLED marks a capture session with a map of what kind
@@ -1452,6 +1760,9 @@ const (
 	// NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT marks how the last capture waited for a new
 	// frame: not, without limit, or with a timeout.
 	NVML_NVFBC_SESSION_FLAG_CAPTURE_WITH_WAIT_TIMEOUT = 16
+)
+
+const (
 	// NVML_CC_SYSTEM_CPU_CAPS_NONE is what the CPU has for confidential virtual machines.
 	NVML_CC_SYSTEM_CPU_CAPS_NONE = 0
 	// NVML_CC_SYSTEM_CPU_CAPS_AMD_SEV is what the CPU has for confidential virtual machines.
@@ -1468,16 +1779,25 @@ const (
 	NVML_CC_SYSTEM_CPU_CAPS_INTEL_TDX_CONNECT = 6
 	// NVML_CC_SYSTEM_CPU_CAPS_AMD_SEV_TIO is what the CPU has for confidential virtual machines.
 	NVML_CC_SYSTEM_CPU_CAPS_AMD_SEV_TIO = 7
+)
+
+const (
 	// NVML_CC_SYSTEM_GPUS_CC_NOT_CAPABLE is GPUs without confidential computing.
 	NVML_CC_SYSTEM_GPUS_CC_NOT_CAPABLE = 0
 	// NVML_CC_SYSTEM_GPUS_CC_CAPABLE is GPUs with confidential computing.
 	NVML_CC_SYSTEM_GPUS_CC_CAPABLE = 1
 	// NVML_CC_SYSTEM_GPUS_CC_BMSAI_CAPABLE is GPUs with secure AI on bare metal.
 	NVML_CC_SYSTEM_GPUS_CC_BMSAI_CAPABLE = 2
+)
+
+const (
 	// NVML_CC_SYSTEM_DEVTOOLS_MODE_OFF keeps debuggers and profilers out.
 	NVML_CC_SYSTEM_DEVTOOLS_MODE_OFF = 0
 	// NVML_CC_SYSTEM_DEVTOOLS_MODE_ON lets debuggers and profilers in.
 	NVML_CC_SYSTEM_DEVTOOLS_MODE_ON = 1
+)
+
+const (
 	// NVML_CC_SYSTEM_ENVIRONMENT_UNAVAILABLE is where confidential computing runs: nowhere, in a
 	// simulation, or in production.
 	NVML_CC_SYSTEM_ENVIRONMENT_UNAVAILABLE = 0
@@ -1487,6 +1807,9 @@ const (
 	// NVML_CC_SYSTEM_ENVIRONMENT_PROD is where confidential computing runs: nowhere, in a simulation,
 	// or in production.
 	NVML_CC_SYSTEM_ENVIRONMENT_PROD = 2
+)
+
+const (
 	// NVML_CC_SYSTEM_FEATURE_DISABLED tells whether confidential computing is off, on, or on for secure
 	// AI on bare metal.
 	NVML_CC_SYSTEM_FEATURE_DISABLED = 0
@@ -1496,6 +1819,9 @@ const (
 	// NVML_CC_SYSTEM_FEATURE_BMSAI_ENABLED tells whether confidential computing is off, on, or on for
 	// secure AI on bare metal.
 	NVML_CC_SYSTEM_FEATURE_BMSAI_ENABLED = 2
+)
+
+const (
 	// NVML_CC_SYSTEM_MULTIGPU_NONE is how several GPUs are protected together: not, over PCIe, or by
 	// encrypted NVLink.
 	NVML_CC_SYSTEM_MULTIGPU_NONE = 0
@@ -1504,41 +1830,66 @@ const (
 	NVML_CC_SYSTEM_MULTIGPU_PROTECTED_PCIE = 1
 	// NVML_CC_SYSTEM_MULTIGPU_NVLE is how several GPUs are protected together: not, over PCIe, or by
 	// encrypted NVLink.
-	NVML_CC_SYSTEM_MULTIGPU_NVLE     = 2
-	NvmlSystemConfComputeSettings_v1 = 16777236
+	NVML_CC_SYSTEM_MULTIGPU_NVLE = 2
+)
+
+const NvmlSystemConfComputeSettings_v1 = 16777236
+
+const (
 	// NVML_CC_SYSTEM_TDISP_STATE_DISABLED is GPUs without TDISP.
 	NVML_CC_SYSTEM_TDISP_STATE_DISABLED = 0
 	// NVML_CC_SYSTEM_TDISP_STATE_NOT_READY is GPUs with TDISP that are not locked yet.
 	NVML_CC_SYSTEM_TDISP_STATE_NOT_READY = 1
 	// NVML_CC_SYSTEM_TDISP_STATE_READY is GPUs with TDISP in its secure state.
 	NVML_CC_SYSTEM_TDISP_STATE_READY = 2
-	NvmlSystemConfComputeSettings_v2 = 33554456
+)
+
+const NvmlSystemConfComputeSettings_v2 = 33554456
+
+const (
 	// NVML_CC_ACCEPTING_CLIENT_REQUESTS_FALSE is whether GPUs under confidential computing take work, 0
 	// or 1.
 	NVML_CC_ACCEPTING_CLIENT_REQUESTS_FALSE = 0
 	// NVML_CC_ACCEPTING_CLIENT_REQUESTS_TRUE is whether GPUs under confidential computing take work, 0
 	// or 1.
-	NVML_CC_ACCEPTING_CLIENT_REQUESTS_TRUE  = 1
-	NVML_GPU_CERT_CHAIN_SIZE                = 4096
-	NVML_GPU_ATTESTATION_CERT_CHAIN_SIZE    = 5120
-	NVML_CC_GPU_CEC_NONCE_SIZE              = 32
-	NVML_CC_GPU_ATTESTATION_REPORT_SIZE     = 8192
-	NVML_CC_GPU_CEC_ATTESTATION_REPORT_SIZE = 4096
+	NVML_CC_ACCEPTING_CLIENT_REQUESTS_TRUE = 1
+)
+
+const NVML_GPU_CERT_CHAIN_SIZE = 4096
+
+const NVML_GPU_ATTESTATION_CERT_CHAIN_SIZE = 5120
+
+const NVML_CC_GPU_CEC_NONCE_SIZE = 32
+
+const NVML_CC_GPU_ATTESTATION_REPORT_SIZE = 8192
+
+const NVML_CC_GPU_CEC_ATTESTATION_REPORT_SIZE = 4096
+
+const (
 	// NVML_CC_CEC_ATTESTATION_REPORT_NOT_PRESENT is whether the board's security chip has added a
 	// report, 0 or 1.
 	NVML_CC_CEC_ATTESTATION_REPORT_NOT_PRESENT = 0
 	// NVML_CC_CEC_ATTESTATION_REPORT_PRESENT is whether the board's security chip has added a report, 0
 	// or 1.
 	NVML_CC_CEC_ATTESTATION_REPORT_PRESENT = 1
+)
+
+const (
 	// NVML_CC_KEY_ROTATION_THRESHOLD_ATTACKER_ADVANTAGE_MIN bounds what can be set in
 	// [NvmlConfComputeSetKeyRotationThresholdInfo_v1_t].
 	NVML_CC_KEY_ROTATION_THRESHOLD_ATTACKER_ADVANTAGE_MIN = 50
 	// NVML_CC_KEY_ROTATION_THRESHOLD_ATTACKER_ADVANTAGE_MAX bounds what can be set in
 	// [NvmlConfComputeSetKeyRotationThresholdInfo_v1_t].
 	NVML_CC_KEY_ROTATION_THRESHOLD_ATTACKER_ADVANTAGE_MAX = 65
-	NvmlConfComputeSetKeyRotationThresholdInfo_v1         = 16777232
-	NvmlConfComputeGetKeyRotationThresholdInfo_v1         = 16777232
-	NVML_GPU_FABRIC_UUID_LEN                              = 16
+)
+
+const NvmlConfComputeSetKeyRotationThresholdInfo_v1 = 16777232
+
+const NvmlConfComputeGetKeyRotationThresholdInfo_v1 = 16777232
+
+const NVML_GPU_FABRIC_UUID_LEN = 16
+
+const (
 	// NVML_GPU_FABRIC_STATE_NOT_SUPPORTED is a GPU without an NVLink fabric.
 	NVML_GPU_FABRIC_STATE_NOT_SUPPORTED = 0
 	// NVML_GPU_FABRIC_STATE_NOT_STARTED is a GPU that has not begun to register with the fabric.
@@ -1548,6 +1899,9 @@ const (
 	// NVML_GPU_FABRIC_STATE_COMPLETED is a GPU that has registered with the fabric; the status tells
 	// with which outcome.
 	NVML_GPU_FABRIC_STATE_COMPLETED = 3
+)
+
+const (
 	// NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_NOT_SUPPORTED tells in healthMask whether bandwidth is
 	// degraded: 0 for not known, 1 yes, 2 no.
 	NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_NOT_SUPPORTED = 0
@@ -1674,9 +2028,15 @@ const (
 	NVML_GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY = 2
 	// NVML_GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY is the health of a GPU's fabric in brief.
 	NVML_GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY = 3
-	NvmlGpuFabricInfo_v2                            = 33554468
-	NvmlGpuFabricInfo_v3                            = 50331688
-	NVML_GPU_FABRIC_CLIQUE_MAX                      = 64
+)
+
+const (
+	NvmlGpuFabricInfo_v2 = 33554468
+	NvmlGpuFabricInfo_v3 = 50331688
+)
+
+const (
+	NVML_GPU_FABRIC_CLIQUE_MAX = 64
 	// NVML_GPU_FABRIC_CLIQUE_TYPE_UNICAST_POINTER is a group of GPUs that reach each other's memory, by
 	// pointer or by logical endpoint.
 	NVML_GPU_FABRIC_CLIQUE_TYPE_UNICAST_POINTER = 0
@@ -1689,46 +2049,85 @@ const (
 	// NVML_GPU_FABRIC_CLIQUE_TYPE_MULTICAST_LOGICAL_ENDPOINT is a group of GPUs that share multicast
 	// memory, by pointer or by logical endpoint.
 	NVML_GPU_FABRIC_CLIQUE_TYPE_MULTICAST_LOGICAL_ENDPOINT = 3
+)
+
+const (
 	// NVML_INIT_FLAG_NO_GPUS lets [NvmlInitWithFlags] succeed on a machine without GPUs.
 	NVML_INIT_FLAG_NO_GPUS = 1
 	// NVML_INIT_FLAG_NO_ATTACH keeps [NvmlInitWithFlags] from attaching the GPUs that it finds.
 	NVML_INIT_FLAG_NO_ATTACH = 2
-	// NVML_INIT_FLAG_FORCE_INIT makes [NvmlInitWithFlags] set devices up although an earlier call had
-	// one of the other flags.
-	NVML_INIT_FLAG_FORCE_INIT               = 4
-	NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE = 16
-	NVML_DEVICE_UUID_BUFFER_SIZE            = 80
-	NVML_DEVICE_UUID_V2_BUFFER_SIZE         = 96
-	NVML_DEVICE_PART_NUMBER_BUFFER_SIZE     = 80
-	NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE  = 80
-	NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE    = 80
-	NVML_DEVICE_NAME_BUFFER_SIZE            = 64
-	NVML_DEVICE_NAME_V2_BUFFER_SIZE         = 96
-	NVML_DEVICE_SERIAL_BUFFER_SIZE          = 30
-	NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE   = 32
-	NvmlSystemDriverBranchInfo_v1           = 16777300
+)
+
+// NVML_INIT_FLAG_FORCE_INIT makes [NvmlInitWithFlags] set devices up although an earlier call had
+// one of the other flags.
+const NVML_INIT_FLAG_FORCE_INIT = 4
+
+const NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE = 16
+
+const NVML_DEVICE_UUID_BUFFER_SIZE = 80
+
+const NVML_DEVICE_UUID_V2_BUFFER_SIZE = 96
+
+const NVML_DEVICE_PART_NUMBER_BUFFER_SIZE = 80
+
+const NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE = 80
+
+const NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE = 80
+
+const NVML_DEVICE_NAME_BUFFER_SIZE = 64
+
+const NVML_DEVICE_NAME_V2_BUFFER_SIZE = 96
+
+const NVML_DEVICE_SERIAL_BUFFER_SIZE = 30
+
+const NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE = 32
+
+const NVML_CPER_CURSOR_HANDLE_INIT NvmlCPERCursorHandle_t = 0
+
+const NvmlSystemDriverBranchInfo_v1 = 16777300
+
+const (
 	// NVML_AFFINITY_SCOPE_NODE asks for what is near within the NUMA node of a GPU.
 	NVML_AFFINITY_SCOPE_NODE = 0
 	// NVML_AFFINITY_SCOPE_SOCKET asks for what is near within the processor socket of a GPU.
-	NVML_AFFINITY_SCOPE_SOCKET     = 1
-	NvmlTemperature_v1             = 16777228
+	NVML_AFFINITY_SCOPE_SOCKET = 1
+)
+
+const NvmlTemperature_v1 = 16777228
+
+const (
 	NVML_NVLINK_BER_MANTISSA_SHIFT = 8
 	NVML_NVLINK_BER_MANTISSA_WIDTH = 15
-	NVML_NVLINK_BER_EXP_SHIFT      = 0
-	NVML_NVLINK_BER_EXP_WIDTH      = 255
+)
+
+const (
+	NVML_NVLINK_BER_EXP_SHIFT = 0
+	NVML_NVLINK_BER_EXP_WIDTH = 255
+)
+
+const (
 	// NVML_NVLINK_STATE_INACTIVE is a link that is down.
 	NVML_NVLINK_STATE_INACTIVE = 0
 	// NVML_NVLINK_STATE_ACTIVE is a link that is up.
 	NVML_NVLINK_STATE_ACTIVE = 1
 	// NVML_NVLINK_STATE_SLEEP is a link that sleeps.
 	NVML_NVLINK_STATE_SLEEP = 2
-	// NVML_NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED is a link that is up and takes no traffic.
-	NVML_NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED = 3
-	NVML_NVLINK_TOTAL_SUPPORTED_BW_MODES      = 23
-	NvmlNvlinkSupportedBwModes_v1             = 16777244
-	NvmlNvlinkGetBwMode_v1                    = 16777228
-	NvmlNvlinkSetBwMode_v1                    = 16777228
-	NvmlNvLinkInfo_v1                         = 16777224
+)
+
+// NVML_NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED is a link that is up and takes no traffic.
+const NVML_NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED = 3
+
+const NVML_NVLINK_TOTAL_SUPPORTED_BW_MODES = 23
+
+const NvmlNvlinkSupportedBwModes_v1 = 16777244
+
+const NvmlNvlinkGetBwMode_v1 = 16777228
+
+const NvmlNvlinkSetBwMode_v1 = 16777228
+
+const NvmlNvLinkInfo_v1 = 16777224
+
+const (
 	// NVML_NVLINK_FIRMWARE_UCODE_TYPE_MSE is one of the firmwares of NVLink.
 	NVML_NVLINK_FIRMWARE_UCODE_TYPE_MSE = 1
 	// NVML_NVLINK_FIRMWARE_UCODE_TYPE_NETIR is one of the firmwares of NVLink.
@@ -1738,18 +2137,31 @@ const (
 	// NVML_NVLINK_FIRMWARE_UCODE_TYPE_NETIR_CLN is one of the firmwares of NVLink.
 	NVML_NVLINK_FIRMWARE_UCODE_TYPE_NETIR_CLN = 4
 	// NVML_NVLINK_FIRMWARE_UCODE_TYPE_NETIR_DLN is one of the firmwares of NVLink.
-	NVML_NVLINK_FIRMWARE_UCODE_TYPE_NETIR_DLN   = 5
-	NVML_NVLINK_FIRMWARE_VERSION_LENGTH         = 100
-	NvmlNvLinkInfo_v2                           = 33556044
-	NVML_NVLINK_MAX_REMAP_TABLE_ENTRIES_V2      = 4096
-	NVML_NVLINK_REMAP_TABLE_ENTRIES_CHUNK       = 128
-	NVML_NVLINK_NVLE_PRIVATE_INFO_SIZE          = 256
-	NVML_NVLINK_NVLE_AES_256_GCM_KEY_SIZE_BYTES = 32
-	NVML_PRM_DATA_MAX_SIZE                      = 496
+	NVML_NVLINK_FIRMWARE_UCODE_TYPE_NETIR_DLN = 5
+)
+
+const NVML_NVLINK_FIRMWARE_VERSION_LENGTH = 100
+
+const NvmlNvLinkInfo_v2 = 33556044
+
+const NVML_NVLINK_MAX_REMAP_TABLE_ENTRIES_V2 = 4096
+
+const NVML_NVLINK_REMAP_TABLE_ENTRIES_CHUNK = 128
+
+const NVML_NVLINK_NVLE_PRIVATE_INFO_SIZE = 256
+
+const NVML_NVLINK_NVLE_AES_256_GCM_KEY_SIZE_BYTES = 32
+
+const NVML_PRM_DATA_MAX_SIZE = 496
+
+const (
 	// NVML_DEVICE_MIG_DISABLE is MIG off.
 	NVML_DEVICE_MIG_DISABLE = 0
 	// NVML_DEVICE_MIG_ENABLE is MIG on.
 	NVML_DEVICE_MIG_ENABLE = 1
+)
+
+const (
 	// NVML_GPU_INSTANCE_PROFILE_1_SLICE is the kind of GPU instance with as many slices as its name
 	// says.
 	NVML_GPU_INSTANCE_PROFILE_1_SLICE = 0
@@ -1808,14 +2220,23 @@ const (
 	// may know more.
 	NVML_GPU_INSTANCE_PROFILE_COUNT = 18
 	// NVML_GPU_INSTANCE_PROFILE_CAPS_P2P marks a kind of GPU instance with peer access.
-	NVML_GPU_INSTANCE_PROFILE_CAPS_P2P  = 1
-	NVML_GPU_INTSTANCE_PROFILE_CAPS_P2P = 1
-	// NVML_GPU_INSTANCE_PROFILE_CAPS_GFX marks a kind of GPU instance that can draw.
-	NVML_GPU_INSTANCE_PROFILE_CAPS_GFX = 2
-	// NVML_COMPUTE_INSTANCE_PROFILE_CAPS_GFX marks a kind of compute instance that can draw.
-	NVML_COMPUTE_INSTANCE_PROFILE_CAPS_GFX = 1
-	NvmlGpuInstanceProfileInfo_v2          = 33554584
-	NvmlGpuInstanceProfileInfo_v3          = 50331800
+	NVML_GPU_INSTANCE_PROFILE_CAPS_P2P = 1
+)
+
+const NVML_GPU_INTSTANCE_PROFILE_CAPS_P2P = 1
+
+// NVML_GPU_INSTANCE_PROFILE_CAPS_GFX marks a kind of GPU instance that can draw.
+const NVML_GPU_INSTANCE_PROFILE_CAPS_GFX = 2
+
+// NVML_COMPUTE_INSTANCE_PROFILE_CAPS_GFX marks a kind of compute instance that can draw.
+const NVML_COMPUTE_INSTANCE_PROFILE_CAPS_GFX = 1
+
+const (
+	NvmlGpuInstanceProfileInfo_v2 = 33554584
+	NvmlGpuInstanceProfileInfo_v3 = 50331800
+)
+
+const (
 	// NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE is the kind of compute instance with as many slices as its
 	// name says.
 	NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE = 0
@@ -1846,34 +2267,58 @@ const (
 	// NVML_COMPUTE_INSTANCE_PROFILE_COUNT is how many kinds of compute instances this package knows; a
 	// driver may know more.
 	NVML_COMPUTE_INSTANCE_PROFILE_COUNT = 9
+)
+
+const (
 	// NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED shares all engines but the multiprocessors between
 	// compute instances.
 	NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED = 0
 	NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_COUNT  = 1
-	NvmlComputeInstanceProfileInfo_v2           = 33554568
-	NvmlComputeInstanceProfileInfo_v3           = 50331788
-	// NVML_GPM_METRICS_GET_VERSION is the version to set in [NvmlGpmMetricsGet_t].
-	NVML_GPM_METRICS_GET_VERSION = 1
-	// NVML_GPM_SUPPORT_VERSION is the version to set in the question whether a GPU has counters.
-	NVML_GPM_SUPPORT_VERSION = 1
-	// NVML_DEV_CAP_EGM marks a GPU with extended GPU memory, which lies in host memory.
-	NVML_DEV_CAP_EGM            = 1
-	NvmlDeviceCapabilities_v1   = 16777224
-	NVML_255_MASK_BITS_PER_ELEM = 32
-	NVML_255_MASK_NUM_ELEMS     = 8
-	// NVML_WORKLOAD_POWER_MAX_PROFILES is how many power profiles there can be.
-	NVML_WORKLOAD_POWER_MAX_PROFILES             = 255
-	NvmlWorkloadPowerProfileInfo_v1              = 16777260
-	NvmlWorkloadPowerProfileProfilesInfo_v1      = 16788472
-	NvmlWorkloadPowerProfileCurrentProfiles_v1   = 16777316
-	NvmlWorkloadPowerProfileRequestedProfiles_v1 = 16777252
-	NvmlWorkloadPowerProfileUpdateProfiles_v1    = 16777252
-	// NVML_POWER_SMOOTHING_MAX_NUM_PROFILES is how many profiles for smoothing power there can be.
-	NVML_POWER_SMOOTHING_MAX_NUM_PROFILES   = 5
-	NVML_POWER_SMOOTHING_NUM_PROFILE_PARAMS = 8
-	// NVML_POWER_SMOOTHING_ADMIN_OVERRIDE_NOT_SET stands for a setting that the administrator leaves to
-	// the profile.
-	NVML_POWER_SMOOTHING_ADMIN_OVERRIDE_NOT_SET = 4294967295
+)
+
+const (
+	NvmlComputeInstanceProfileInfo_v2 = 33554568
+	NvmlComputeInstanceProfileInfo_v3 = 50331788
+)
+
+// NVML_GPM_METRICS_GET_VERSION is the version to set in [NvmlGpmMetricsGet_t].
+const NVML_GPM_METRICS_GET_VERSION = 1
+
+// NVML_GPM_SUPPORT_VERSION is the version to set in the question whether a GPU has counters.
+const NVML_GPM_SUPPORT_VERSION = 1
+
+// NVML_DEV_CAP_EGM marks a GPU with extended GPU memory, which lies in host memory.
+const NVML_DEV_CAP_EGM = 1
+
+const NvmlDeviceCapabilities_v1 = 16777224
+
+const NVML_255_MASK_BITS_PER_ELEM = 32
+
+const NVML_255_MASK_NUM_ELEMS = 8
+
+// NVML_WORKLOAD_POWER_MAX_PROFILES is how many power profiles there can be.
+const NVML_WORKLOAD_POWER_MAX_PROFILES = 255
+
+const NvmlWorkloadPowerProfileInfo_v1 = 16777260
+
+const NvmlWorkloadPowerProfileProfilesInfo_v1 = 16788472
+
+const NvmlWorkloadPowerProfileCurrentProfiles_v1 = 16777316
+
+const NvmlWorkloadPowerProfileRequestedProfiles_v1 = 16777252
+
+const NvmlWorkloadPowerProfileUpdateProfiles_v1 = 16777252
+
+// NVML_POWER_SMOOTHING_MAX_NUM_PROFILES is how many profiles for smoothing power there can be.
+const NVML_POWER_SMOOTHING_MAX_NUM_PROFILES = 5
+
+const NVML_POWER_SMOOTHING_NUM_PROFILE_PARAMS = 8
+
+// NVML_POWER_SMOOTHING_ADMIN_OVERRIDE_NOT_SET stands for a setting that the administrator leaves to
+// the profile.
+const NVML_POWER_SMOOTHING_ADMIN_OVERRIDE_NOT_SET = 4294967295
+
+const (
 	// NVML_POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR is the floor of power in percent of the
 	// ceiling, 0 to 100.
 	NVML_POWER_SMOOTHING_PROFILE_PARAM_PERCENT_TMP_FLOOR = 0
@@ -1898,12 +2343,8 @@ const (
 	// NVML_POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_OFFSET is the distance above the second
 	// floor where the first comes into force, in milliwatts.
 	NVML_POWER_SMOOTHING_PROFILE_PARAM_PRIMARY_FLOOR_ACT_OFFSET = 7
-	NvmlPowerSmoothingProfile_v1                                = 16777240
-	NvmlPowerSmoothingState_v1                                  = 16777224
 )
-const (
-	NVML_TOPOLOGY_CPU            NvmlGpuTopologyLevel_t = NVML_TOPOLOGY_NODE
-	NVML_SINGLE_BIT_ECC          NvmlMemoryErrorType_t  = NVML_MEMORY_ERROR_TYPE_CORRECTED
-	NVML_DOUBLE_BIT_ECC          NvmlMemoryErrorType_t  = NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-	NVML_CPER_CURSOR_HANDLE_INIT NvmlCPERCursorHandle_t = 0
-)
+
+const NvmlPowerSmoothingProfile_v1 = 16777240
+
+const NvmlPowerSmoothingState_v1 = 16777224

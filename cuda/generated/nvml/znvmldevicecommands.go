@@ -191,7 +191,7 @@ func NvmlDeviceSetDriverModel(device NvmlDevice_t, driverModel NvmlDriverModel_t
 //	nvmlReturn_t nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int minGpuClockMHz, unsigned int maxGpuClockMHz)
 //
 // Equal limits give one clock. In place of MHz both can be a limit by name: with
-// [NVML_CLOCK_LIMIT_ID_TDP] for both, the clock is that of the power limit; TDP only as the minimum
+// [NVML_CLOCK_LIMIT_ID_TDP] for both, the clock follows the power limit; TDP only as the minimum
 // allows boost above it; TDP only as the maximum allows lower clocks;
 // [NVML_CLOCK_LIMIT_ID_UNLIMITED] for both unlocks. It lasts until
 // [NvmlDeviceResetGpuLockedClocks], a reboot or a reload of the driver. For GPUs since Volta. Needs

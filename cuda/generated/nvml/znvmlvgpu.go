@@ -470,6 +470,8 @@ func NvmlVgpuTypeGetBAR1Info(vgpuTypeId NvmlVgpuTypeId_t, bar1Info *NvmlVgpuType
 //
 //	nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t device, unsigned int *vgpuCount, nvmlVgpuInstance_t *vgpuInstances)
 //
+// For GPUs since Kepler.
+//
 // Parameters:
 //   - device: the GPU
 //   - vgpuCount: in, the length of vgpuInstances, 0 to ask; out, how many there are

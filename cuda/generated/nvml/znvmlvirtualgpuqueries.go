@@ -192,7 +192,8 @@ func NvmlVgpuInstanceGetPlacementId(vgpuInstance NvmlVgpuInstance_t, pPlacement 
 // Parameters:
 //   - device: the GPU
 //   - vgpuTypeId: the type
-//   - pPlacementList: version, mode, array and length; receives the places
+//   - pPlacementList: version, array, length and mode, [NVML_VGPU_PGPU_HOMOGENEOUS_MODE] or
+//     [NVML_VGPU_PGPU_HETEROGENEOUS_MODE]; receives the places, of the second if no mode is set
 //
 // From Go: the array's address lies in a struct: take C memory, or pin the slice.
 //

@@ -556,7 +556,7 @@ type NvmlPerfMetricsDlppc2xSample_t struct {
 // NvmlPwrModelMetricsSamplePfpp1x_t is one estimate of the power model PFPP 1x.
 type NvmlPwrModelMetricsSamplePfpp1x_t struct {
 	_ structs.HostLayout
-	// The clocks that go in, in kHz; the first is that of the GPCs.
+	// The clocks that go in, in kHz; the first is the clock of the GPCs.
 	FreqkHz [16]uint32
 	// The power that comes out, in milliwatts.
 	EstTgpPwrmW uint32

@@ -9,8 +9,8 @@ package nvml
 // or until GPUs are removed or discovered: [NvmlDeviceRemoveGpu], [NvmlDeviceDiscoverGpus]. A
 // handle of a MIG device ends with its compute instance.
 //
-// From Go: any goroutine may use it, several at once: NVML is thread-safe. The order of NVML is
-// that of the PCI bus, which can differ from that of CUDA. Match by UUID.
+// From Go: any goroutine may use it, several at once: NVML is thread-safe. NVML numbers GPUs in the
+// order of the PCI bus, which can differ from CUDA's. Match by UUID.
 type NvmlDevice_t uintptr
 
 // NvmlGpuInstance_t is the handle of a GPU instance, a part of a GPU in MIG mode with memory and

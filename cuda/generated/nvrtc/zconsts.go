@@ -2,15 +2,15 @@
 
 package nvrtc
 
-const (
-	// NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS is the default of [NvrtcInstallBundledHeaders]: it leaves a
-	// folder alone whose marker file names the same version.
-	NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS = 0
-	// NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE makes [NvrtcInstallBundledHeaders] delete everything in the
-	// folder first, foreign files too.
-	NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE = 1
-	// NVRTC_INSTALL_HEADERS_NO_WAIT makes [NvrtcInstallBundledHeaders] return [NVRTC_ERROR_BUSY] if
-	// another process is installing into the same folder; it combines with
-	// [NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE].
-	NVRTC_INSTALL_HEADERS_NO_WAIT = 2
-)
+// NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS is the default of [NvrtcInstallBundledHeaders]: it leaves a
+// folder alone whose marker file names the same version.
+const NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS = 0
+
+// NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE makes [NvrtcInstallBundledHeaders] delete everything in the
+// folder first, foreign files too.
+const NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE = 1
+
+// NVRTC_INSTALL_HEADERS_NO_WAIT makes [NvrtcInstallBundledHeaders] return [NVRTC_ERROR_BUSY] if
+// another process is installing into the same folder; it combines with
+// [NVRTC_INSTALL_HEADERS_FORCE_OVERWRITE].
+const NVRTC_INSTALL_HEADERS_NO_WAIT = 2

@@ -236,7 +236,6 @@ func Init() error {
 // Version is the driver's version, such as 13000. It is set by [Init].
 var Version int
 
-// HandlesSuffice means that a call with a stream, an event or an address needs no current
-// context. [Init] sets it for drivers for CUDA 13.0 or newer, for which it was measured;
-// it is unknown for older ones.
+// HandlesSuffice tells whether a call with a stream, an event or an address needs no current context. [Init] sets it
+// for CUDA 13.0 and newer. Older drivers were not measured, and get one.
 var HandlesSuffice bool

@@ -1,6 +1,4 @@
-/* What headers need of stdarg.h, for parsing alone: Go cannot make a va_list, and a function that takes one stops the generator. */
+/* What headers need of stdarg.h, for parsing alone: Go cannot make a va_list, and a function that takes one is left out. */
 #pragma once
-typedef struct __va_list_tag {
-	unsigned int offsets[2];
-	void *areas[2];
-} va_list[1];
+typedef __builtin_va_list __gnuc_va_list;
+typedef __gnuc_va_list va_list;

@@ -50,5 +50,4 @@ typedef struct CUhole_st {
 /** \defgroup CUDA_THING Things @{ */
 int cuThingBits(CUbits *bits, CUsame same);
 int cuThingTight(CUtight *tight, CUpacked *packed, CUgap *gap, CUhole *hole);
-int cuThingLeftOut(CUtight tight);
 /** @} */

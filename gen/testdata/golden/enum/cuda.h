@@ -18,6 +18,14 @@ enum CUtagged {
 	CU_TAGGED = 1 << 4
 };
 
+enum CUsmall : signed char {
+	CU_SMALL = -1
+};
+
+typedef enum CUbig_enum {
+	CU_BIG = 0x100000000
+} CUbig;
+
 enum {
 	CU_UNNAMED = 7,
 	CU_UNNAMED_LOW = -7
@@ -25,4 +33,5 @@ enum {
 
 /** \defgroup CUDA_THING Things @{ */
 int cuThingPick(CUplain plain, CUsigned *low, enum CUtagged tagged);
+int cuThingSize(enum CUsmall small, CUbig big);
 /** @} */

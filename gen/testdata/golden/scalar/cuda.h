@@ -12,4 +12,5 @@ typedef unsigned char CUsmall;
 
 /** \defgroup CUDA_THING Things @{ */
 int cuThingCount(CUdev dev, CUptr *ptr, CUmask mask, CUratio ratio, cuuint32_t plain, const CUsmall *bytes);
+int cuThingHalf(const _Float16 *x);
 /** @} */

@@ -2,29 +2,40 @@
 
 package small
 
+// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
+// the major plus 10 times the minor version.
+//
+// It says nothing about the machine: cuDriverGetVersion does.
+const CUDA_VERSION = 13050
+
 const (
-	// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
-	// the major plus 10 times the minor version.
-	//
-	// It says nothing about the machine: cuDriverGetVersion does.
-	CUDA_VERSION = 13050
-	CU_PLAIN     = 17
-	CU_HEX       = 2147483648
-	CU_UNSIGNED  = 4294967295
-	CU_NEGATIVE  = -17
-	CU_WIDE      = 18446744073709551615
-	CU_LETTER    = 65
-	CU_SHIFTED   = 17
-	CU_SIZE      = 8
+	CU_PLAIN    = 17
+	CU_HEX      = 2147483648
+	CU_UNSIGNED = 4294967295
+	CU_NEGATIVE = -17
+	CU_WIDE     = 18446744073709551615
+	CU_LETTER   = 65
+	CU_SHIFTED  = 17
+	CU_SIZE     = 8
+)
+
+const CU_CAST CUdev = -2
+
+const CU_CAST_UNSIGNED CUptr = 18446744073709551615
+
+const (
 	CU_CAST_BYTE = 255
 	CU_CAST_SIZE = 18446744073709551615
 )
+
 const (
-	CU_CAST               CUdev   = -2
-	CU_CAST_UNSIGNED      CUptr   = 18446744073709551615
-	CU_CAST_ENUM          CUmode  = 4294967295
-	CU_CAST_POINTER       uintptr = 18446744073709551615
-	CU_CAST_POINTER_SMALL uintptr = 2
-	CU_OF_ENUM            CUmode  = CU_MODE_A
-	CU_OF_MACRO           CUdev   = -2
+	CU_CAST_ENUM    CUmode  = 4294967295
+	CU_CAST_POINTER uintptr = 18446744073709551615
+)
+
+const CU_CAST_POINTER_SMALL uintptr = 2
+
+const (
+	CU_OF_ENUM  CUmode = CU_MODE_A
+	CU_OF_MACRO CUdev  = -2
 )

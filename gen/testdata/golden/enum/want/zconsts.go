@@ -2,12 +2,12 @@
 
 package small
 
-const (
-	CU_UNNAMED     = 7
-	CU_UNNAMED_LOW = -7
-	// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
-	// the major plus 10 times the minor version.
-	//
-	// It says nothing about the machine: cuDriverGetVersion does.
-	CUDA_VERSION = 13050
-)
+const CU_UNNAMED = 7
+
+const CU_UNNAMED_LOW = -7
+
+// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
+// the major plus 10 times the minor version.
+//
+// It says nothing about the machine: cuDriverGetVersion does.
+const CUDA_VERSION = 13050

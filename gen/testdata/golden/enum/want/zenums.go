@@ -64,3 +64,35 @@ func (v CUtagged) String() string {
 	}
 	return "CUtagged(" + strconv.FormatInt(int64(v), 10) + ")"
 }
+
+// CUsmall is the enum CUsmall.
+type CUsmall int8
+
+const (
+	CU_SMALL CUsmall = -1
+)
+
+// String is the C name of the value, or its number.
+func (v CUsmall) String() string {
+	switch v {
+	case CU_SMALL:
+		return "CU_SMALL"
+	}
+	return "CUsmall(" + strconv.FormatInt(int64(v), 10) + ")"
+}
+
+// CUbig is the enum CUbig.
+type CUbig uint64
+
+const (
+	CU_BIG CUbig = 4294967296
+)
+
+// String is the C name of the value, or its number.
+func (v CUbig) String() string {
+	switch v {
+	case CU_BIG:
+		return "CU_BIG"
+	}
+	return "CUbig(" + strconv.FormatInt(int64(v), 10) + ")"
+}

@@ -7,3 +7,5 @@
 typedef unsigned int CUplain;
 typedef int CUsigned;
 enum CUtagged { z_CUtagged = 0 };
+enum CUsmall { z_CUsmall = -1 } __attribute__((packed));
+typedef unsigned long long CUbig;

@@ -2,13 +2,12 @@
 
 package small
 
-const (
-	// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
-	// the major plus 10 times the minor version.
-	//
-	// It says nothing about the machine: cuDriverGetVersion does.
-	CUDA_VERSION = 13050
-)
+// CUDA_VERSION is the CUDA version of the headers from which this package was generated, 1000 times
+// the major plus 10 times the minor version.
+//
+// It says nothing about the machine: cuDriverGetVersion does.
+const CUDA_VERSION = 13050
+
 const (
 	CU_THING_DEFAULT CUthing = 1
 	CU_THING_INVALID CUthing = 18446744073709551615

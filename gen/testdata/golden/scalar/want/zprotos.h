@@ -13,3 +13,9 @@ struct args_cuThingCount {
 	_Alignas(8) char rest[16];
 	_Alignas(8) int ret;
 };
+typedef int (*fn_cuThingHalf)(const __float16 *);
+struct args_cuThingHalf {
+	_Alignas(8) const __float16 *p0;
+	_Alignas(8) char rest[56];
+	_Alignas(8) int ret;
+};

@@ -10,3 +10,4 @@ typedef unsigned int CUmask;
 typedef float CUratio;
 typedef uint32_t cuuint32_t;
 typedef unsigned char CUsmall;
+typedef uint16_t __float16;

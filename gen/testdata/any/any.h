@@ -1,0 +1,88 @@
+/* A header of our own in the manner of many libraries: what Go can have of it is bound, the rest is left out. */
+#ifndef ANY_H
+#define ANY_H
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/select.h>
+#include <time.h>
+
+#define ANY_EXPORT(type, name, args) extern type name args
+
+/* Used in front of their definitions. */
+typedef struct anyNode_st *anyNode;
+size_t anyLength(const struct anyNode_st *node);
+struct anyNode_st {
+	anyNode next;
+	enum { ANY_RED, ANY_BLUE } colour;
+};
+
+/* An enum of eight bytes. */
+enum anyWide { ANY_NARROW = 1, ANY_WIDE = 0x123456789a };
+enum anyWide anyTwice(enum anyWide w);
+
+/* An array without a length. */
+struct anyText {
+	int n;
+	char text[];
+};
+int anySum(const struct anyText *t);
+
+/* A name for an array of records. */
+struct anyCell { int a; };
+typedef struct anyCell anyRow[2];
+int anyRowSum(const anyRow *row);
+
+/* Pointers to functions without a typedef. */
+int (*anyPick(int n))(int);
+int anyApply(int (*)(int), int x);
+struct anyTable {
+	int (*entry[2])(int);
+	int (*last)(int);
+};
+void anyFill(struct anyTable *t);
+
+/* Data. */
+extern const int anyCount;
+extern const char anyName[];
+static const double anyRatio = 0.25;
+static const struct anyTable anyNoTable = {{0, 0}, 0};
+
+/* Numbers that Go lacks: by pointer alone. */
+void anySquare(long double *x);
+long double anyRoot(long double x);
+
+/* A record whose layout the generator does not know, and what holds it. */
+struct anyOdd {
+	char c;
+	int *__attribute__((aligned(32))) p;
+};
+struct anyPair {
+	struct anyOdd a, b;
+};
+struct anyOdd *anyOddOf(int n);
+int anyOddGet(const struct anyOdd *o);
+int anyOddTake(struct anyOdd o);
+int anyPairGet(struct anyPair *p);
+
+/* Variable arguments. */
+int anyPrint(const char *format, ...);
+int anyPrintList(const char *format, va_list list);
+typedef int (*anyPrinter)(const char *format, ...);
+int anyUse(anyPrinter p);
+
+/* Records of the system. */
+int anyYear(const struct tm *t);
+int anyDay(struct tm t);
+int anySelect(fd_set *set);
+
+/* Declared by a macro, and with attributes. */
+ANY_EXPORT(int, anyMacro, (int x));
+[[nodiscard]] __attribute__((visibility("default"), const)) int anyMarked(int x);
+
+/* One name in Go, and what a quirk leaves out. */
+typedef int AnyThing;
+AnyThing anyThing(AnyThing x);
+int anySkipped(int x);
+typedef struct anyHidden_st { int a; } anyHidden;
+int anyHide(anyHidden *h, int x);
+#endif

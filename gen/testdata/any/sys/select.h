@@ -1,0 +1,6 @@
+/* A type that headers of the system have, too: those that the calls of the package include. */
+#ifdef __GNUC_PATCHLEVEL__
+#include_next <sys/select.h>
+#else
+typedef struct { long __fds_bits[16]; } fd_set;
+#endif
