@@ -116,7 +116,7 @@ func TestBatchClosedInFlight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			watch(t)
 			x := open(t, 0)
-			s, err := safe.NewStream(x, safe.StreamOptions{})
+			s, err := safe.NewStream(x)
 			require.NoError(t, err)
 			k, b, h := kernel(t, x, "nothing"), newBatch(t, x), host[uint32](t, x, 1)
 			for range queued {
@@ -144,7 +144,7 @@ func TestBatchInHostFunc(t *testing.T) {
 	require.NoError(t, b.Launch(kernel(t, x, "nothing"), one))
 	told := make(chan error, 1)
 	in := newBatch(t, x)
-	require.NoError(t, in.LaunchHostFunc(func() { told <- b.Submit(other) }, safe.HostFuncOptions{}))
+	require.NoError(t, in.LaunchHostFunc(func() { told <- b.Submit(other) }))
 	require.NoError(t, in.Submit(s))
 	assert.ErrorIs(t, <-told, safe.ErrInCallback)
 	require.NoError(t, s.Synchronize())
@@ -155,7 +155,7 @@ func TestBatchHostFuncReset(t *testing.T) {
 	x := open(t, 0)
 	s, g, b := stream(t, x), newGate(t, x), newBatch(t, x)
 	var calls atomic.Int32
-	require.NoError(t, b.LaunchHostFunc(func() { calls.Add(1) }, safe.HostFuncOptions{}))
+	require.NoError(t, b.LaunchHostFunc(func() { calls.Add(1) }))
 	g.shut(t, s)
 	require.NoError(t, b.Submit(s))
 	b.Reset()
@@ -256,7 +256,7 @@ func TestBatchSubmitBesideReset(t *testing.T) {
 		defer close(done)
 		for ctx.Err() == nil {
 			b.Reset()
-			assert.NoError(t, b.LaunchHostFunc(func() {}, safe.HostFuncOptions{}))
+			assert.NoError(t, b.LaunchHostFunc(func() {}))
 		}
 	}()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -279,7 +279,7 @@ func TestRefusedTakesNoRoom(t *testing.T) {
 	s, k, open := stream(t, x), kernel(t, x, "store"), buffer[uint64](t, x, 4)
 	closed, err := safe.NewBuffer[uint64](x, 4)
 	require.NoError(t, err)
-	h, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
+	h, err := safe.NewPinned[uint32](x, 1)
 	require.NoError(t, err)
 	ops := make([]safe.MemOp, 255)
 	for i := range ops {

@@ -265,9 +265,11 @@ func (b *Batch) LaunchGraph(e *GraphExec) error {
 
 // LaunchHostFunc records a call of f, which runs once for each submission: see
 // [Stream.LaunchHostFunc] for the rules of f. [OnError] receives panics of f. If CUDA is
-// lost or other code resets the context, f does not run. Source: cuLaunchHostFunc, with Spin
-// cuLaunchHostFunc_v2.
-func (b *Batch) LaunchHostFunc(f func(), o HostFuncOptions) error {
+// lost or other code resets the context, f does not run. Source: cuLaunchHostFunc.
+func (b *Batch) LaunchHostFunc(f func()) error { return b.LaunchHostFuncWith(f, HostFuncOptions{}) }
+
+// LaunchHostFuncWith is [Batch.LaunchHostFunc] with options. Source: cuLaunchHostFunc, with Spin cuLaunchHostFunc_v2.
+func (b *Batch) LaunchHostFuncWith(f func(), o HostFuncOptions) error {
 	const op = "Batch.LaunchHostFunc"
 	if b.none() {
 		return &Error{Op: op, Err: ErrClosed}

@@ -49,7 +49,7 @@ func everyKind(x *safe.Context, k *safe.Kernel, m *safe.Buffer[int32], h *safe.P
 		safe.BatchFill(b, m, 3),
 		safe.BatchZero(b, h),
 		b.LaunchGraph(exec),
-		b.LaunchHostFunc(f, safe.HostFuncOptions{}),
+		b.LaunchHostFunc(f),
 		safe.BatchCopy(b, h, m),
 	)
 }
@@ -81,7 +81,7 @@ func TestBatch(t *testing.T) {
 		b.WaitEvent(e),
 		b.LaunchGraph(exec), // c = 6i
 		b.LaunchGraph(exec), // c = 8i
-		b.LaunchHostFunc(func() { calls.Add(1) }, safe.HostFuncOptions{}),
+		b.LaunchHostFunc(func() { calls.Add(1) }),
 		safe.BatchZero(b, back),
 		safe.BatchCopy(b, back, c),
 		safe.BatchFill(b, a, 1),
@@ -192,7 +192,7 @@ func TestBatchRefused(t *testing.T) {
 		{"nil memory", safe.BatchCopy[int32](b, nil, h), safe.ErrClosed, "BatchCopy"},
 		{"nil event", b.Record(nil), safe.ErrClosed, "Batch.Record"},
 		{"nil executable", b.LaunchGraph(nil), safe.ErrClosed, "Batch.LaunchGraph"},
-		{"nil function", b.LaunchHostFunc(nil, safe.HostFuncOptions{}), safe.ErrInvalidArgument, "nil"},
+		{"nil function", b.LaunchHostFunc(nil), safe.ErrInvalidArgument, "nil"},
 		{"nil batch", (*safe.Batch)(nil).Submit(s), safe.ErrClosed, "Batch.Submit"},
 		{"zero batch", new(safe.Batch).Record(e), safe.ErrClosed, "Batch.Record"},
 		{"nil stream", b.Submit(nil), safe.ErrClosed, "Batch.Submit"},
@@ -243,7 +243,7 @@ func TestBatchInCapture(t *testing.T) {
 	work := func() { calls.Add(1) }
 	b, after := newBatch(t, x), newBatch(t, x)
 	require.NoError(t, errors.Join(
-		safe.BatchCopy(b, m, h), b.Launch(k, one, m.Arg(), safe.Val(uint64(9))), b.Record(e), b.LaunchHostFunc(work, safe.HostFuncOptions{}), b.Record(f),
+		safe.BatchCopy(b, m, h), b.Launch(k, one, m.Arg(), safe.Val(uint64(9))), b.Record(e), b.LaunchHostFunc(work), b.Record(f),
 		after.WaitEvent(e), after.Record(e), safe.BatchFill(after, h, 4),
 	))
 	g, err := s.Capture(func() error {

@@ -93,7 +93,7 @@ type Capture struct {
 // The graph and its executables retain the buffers, modules, events and Go functions of
 // the captured work. No call of this package invalidates a capture: calls that cannot be
 // captured return [ErrCapturing]. The mode is [CaptureThreadLocal];
-// [Stream.CaptureContext] takes others.
+// [Stream.CaptureWith] takes others.
 //
 // To add nodes that calls on streams cannot express, such as loops, see [Stream.AddNode]
 // and [Stream.AddWhile].
@@ -101,16 +101,16 @@ type Capture struct {
 // If f returns an error, panics or ends its goroutine, Capture ends the capture and
 // returns no graph. Source: cuStreamBeginCapture, cuStreamEndCapture.
 func (s *Stream) Capture(f func() error) (*Graph, error) {
-	return s.CaptureContext(context.Background(), CaptureOptions{}, f)
+	return s.CaptureWith(context.Background(), CaptureOptions{}, f)
 }
 
-// CaptureContext is [Stream.Capture] with options and a limit to its waits. Before a
+// CaptureWith is [Stream.Capture] with options and a limit to its waits. Before a
 // capture begins, it waits for calls in flight that it would disturb: launches on a
 // stream whose queue is full, [Context.Synchronize], and, if the stream is a blocking
-// one, calls on the legacy default stream. If ctx ends during this wait, CaptureContext
+// one, calls on the legacy default stream. If ctx ends during this wait, CaptureWith
 // returns its cause; so does [Stream.WaitEvent] on a stream that is about to join. ctx
 // has no effect on a capture that has begun.
-func (s *Stream) CaptureContext(ctx context.Context, o CaptureOptions, f func() error) (*Graph, error) {
+func (s *Stream) CaptureWith(ctx context.Context, o CaptureOptions, f func() error) (*Graph, error) {
 	g, err := s.captureFunc(ctx, "Stream.Capture", o.Mode, nil, f)
 	if err != nil {
 		return nil, err
@@ -193,19 +193,19 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 
 // BeginCapture begins a capture that lasts until [Capture.End]. The goroutine stays on
 // its thread until then and must call End itself, except in [CaptureRelaxed]: see
-// [Stream.BeginCaptureContext]. Prefer [Stream.Capture], which cannot leave a capture
+// [Stream.BeginCaptureWith]. Prefer [Stream.Capture], which cannot leave a capture
 // open.
 //
 // The garbage collector ends the capture of a Capture that was dropped without End, on any
 // thread. CUDA then destroys the graph, also one that was captured into, unless the mode is
 // relaxed. The goroutine stays on its thread. See also [TrackLeaks].
 func (s *Stream) BeginCapture() (*Capture, error) {
-	return s.BeginCaptureContext(context.Background(), CaptureOptions{})
+	return s.BeginCaptureWith(context.Background(), CaptureOptions{})
 }
 
-// BeginCaptureContext is [Stream.BeginCapture] with options. ctx limits its wait: see
-// [Stream.CaptureContext].
-func (s *Stream) BeginCaptureContext(ctx context.Context, o CaptureOptions) (*Capture, error) {
+// BeginCaptureWith is [Stream.BeginCapture] with options. ctx limits its wait: see
+// [Stream.CaptureWith].
+func (s *Stream) BeginCaptureWith(ctx context.Context, o CaptureOptions) (*Capture, error) {
 	return s.begin(ctx, "Stream.BeginCapture", o.Mode, nil, true)
 }
 

@@ -47,7 +47,7 @@ func dropsCapture(t *testing.T, mode safe.CaptureMode, into bool) {
 		if into {
 			_, err = s.BeginCaptureTo(g, safe.CaptureToOptions{Mode: mode})
 		} else {
-			_, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: mode})
+			_, err = s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: mode})
 		}
 		assert.NoError(t, err)
 		assert.NoError(t, y.ZeroAsync(s))

@@ -151,7 +151,7 @@ func TestCaptureRefuses(t *testing.T) {
 	s, y, captured, own := stream(t, x), buffer[float32](t, x, 10), event(t, x), pool(t, x, safe.PoolOptions{})
 	g := adding(t, s, kernel(t, x, "saxpy"), ones(t, x, 10), y)
 	e := executable(t, g)
-	made, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
+	made, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 		require.NoError(t, y.ZeroAsync(s))
 		require.NoError(t, s.Record(captured))
 		for name, call := range map[string]func() error{
@@ -205,7 +205,7 @@ func TestCaptureThreads(t *testing.T) {
 	_, err = (*safe.Capture)(nil).End()
 	assert.ErrorIs(t, err, safe.ErrClosed)
 
-	c, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err = s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	onOther(func() {
 		g, err := c.End()

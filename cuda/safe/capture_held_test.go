@@ -28,7 +28,7 @@ func TestSimGatesUntilTheEnd(t *testing.T) {
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
 	closing(t, legacy)
-	c, err := s.BeginCaptureContext(t.Context(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err := s.BeginCaptureWith(t.Context(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	simulated.Delay("cuStreamEndCapture", 200*time.Millisecond)
 	defer simulated.Reset()
@@ -82,7 +82,7 @@ func TestCanceledBeginKeepsNothingOut(t *testing.T) {
 	require.NoError(t, x.WithoutCaptures(func() error {
 		begun := make(chan error)
 		go func() {
-			_, err := s.CaptureContext(canceled, safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error { return nil })
+			_, err := s.CaptureWith(canceled, safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error { return nil })
 			begun <- err
 		}()
 		time.Sleep(time.Millisecond)
@@ -103,7 +103,7 @@ func TestSimEventOfCapture(t *testing.T) {
 	destroyed := func() int { return simulated.Calls("cuEventDestroy_v2") }
 	before := destroyed()
 	g, err := s.Capture(func() error {
-		e, err := safe.NewEvent(x, safe.EventOptions{})
+		e, err := safe.NewEvent(x)
 		if err := errors.Join(err, s.Record(e), e.Close()); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func TestDroppedBusyCapture(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
 	func() {
-		_, err := s.BeginCaptureContext(t.Context(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+		_, err := s.BeginCaptureWith(t.Context(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 		require.NoError(t, err)
 	}()
 	unlock := safe.LockStream(s)
@@ -169,7 +169,7 @@ func TestJoinBesideEnd(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
 	s, side, e := stream(t, x), stream(t, x), event(t, x)
-	c, err := s.BeginCaptureContext(t.Context(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err := s.BeginCaptureWith(t.Context(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	require.NoError(t, s.Record(e))
 	unlock := safe.LockCapture(c)
@@ -217,7 +217,7 @@ func TestSimGreenOfJoined(t *testing.T) {
 	x := open(t, 0)
 	green, err := safe.NewGreenContext(x, splitInto(t, 1)...)
 	require.NoError(t, err)
-	side, err := green.NewStream(safe.StreamOptions{NonBlocking: true})
+	side, err := green.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	s, fork, join, b := stream(t, x), event(t, x), event(t, x), buffer[float32](t, x, 4)
 	before := simulated.Calls("cuGreenCtxDestroy")

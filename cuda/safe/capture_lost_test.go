@@ -75,10 +75,10 @@ func newLostWorld(t *testing.T) *lostWorld {
 	require.NoError(t, err)
 	w := &lostWorld{x: x}
 	for _, s := range []**safe.Stream{&w.s, &w.side, &w.other} {
-		*s, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		*s, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 	}
-	w.e, err = safe.NewEvent(x, safe.EventOptions{})
+	w.e, err = safe.NewEvent(x)
 	require.NoError(t, err)
 	w.y, err = safe.NewBuffer[float32](x, 10)
 	require.NoError(t, err)
@@ -238,7 +238,7 @@ func (w *lostWorld) closes(t *testing.T) {
 	require.NoError(t, w.x.Close())
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	(&lostWorld{x: x}).works(t, s)
 	require.NoError(t, errors.Join(s.Close(), x.Close()))

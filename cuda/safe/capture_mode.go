@@ -52,7 +52,7 @@ func (m CaptureMode) check(op string) error {
 	return nil
 }
 
-// CaptureOptions are the options of [Stream.CaptureContext].
+// CaptureOptions are the options of [Stream.CaptureWith].
 type CaptureOptions struct {
 	Mode CaptureMode
 }

@@ -22,7 +22,7 @@ func TestCaptureModeReachesCUDA(t *testing.T) {
 		t.Run(row.mode.String(), func(t *testing.T) {
 			x := open(t, 0)
 			s, other := stream(t, x), stream(t, x)
-			_, err := s.CaptureContext(t.Context(), safe.CaptureOptions{Mode: row.mode}, func() error {
+			_, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: row.mode}, func() error {
 				raw := make(chan error)
 				go func() {
 					raw <- safe.WithCaptureMode(safe.CaptureGlobal, func() error {
@@ -49,7 +49,7 @@ func TestCaptureModeReachesCUDA(t *testing.T) {
 // WithoutCaptures, return ErrCapturing also in other contexts, but only during a capture of mode GLOBAL.
 func TestGlobalCaptureBesideOtherContexts(t *testing.T) {
 	x := open(t, 0)
-	other, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	other, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	closing(t, other)
 	s := stream(t, x)
@@ -61,7 +61,7 @@ func TestGlobalCaptureBesideOtherContexts(t *testing.T) {
 	}{{safe.CaptureThreadLocal, nil}, {safe.CaptureGlobal, safe.ErrCapturing}, {safe.CaptureRelaxed, nil}} {
 		t.Run(row.mode.String(), func(t *testing.T) {
 			called = 0
-			g, err := s.CaptureContext(t.Context(), safe.CaptureOptions{Mode: row.mode}, func() error {
+			g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: row.mode}, func() error {
 				if row.want == nil {
 					assert.NoError(t, other.Synchronize())
 					assert.NoError(t, other.WithoutCaptures(f))

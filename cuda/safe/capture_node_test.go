@@ -45,7 +45,7 @@ func TestCaptureAddNode(t *testing.T) {
 		{"wait", func() safe.NodeParams { return safe.WaitEventNode(e) }, 3},
 		{"operations", func() safe.NodeParams { return safe.MemOpsNode(x, safe.NewWriteOp(word.At(0), 1)) }, 3},
 		{"function", func() safe.NodeParams {
-			return safe.HostFuncNode(func() { calls.Add(1) }, safe.HostFuncOptions{})
+			return safe.HostFuncNode(func() { calls.Add(1) })
 		}, 3},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestCaptureWhile(t *testing.T) {
 	x := open(t, 0)
 	s, side, inner := stream(t, x), stream(t, x), stream(t, x)
 	y, left, saxpy, ones := buffer[float32](t, x, 10), buffer[uint32](t, x, 1), kernel(t, x, "saxpy"), ones(t, x, 10)
-	m, err := safe.LoadFile(x, "testdata/condition.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/condition.ptx")
 	require.NoError(t, err)
 	closing(t, m)
 	condition, err := m.Kernel("condition")

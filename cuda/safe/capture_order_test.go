@@ -124,14 +124,14 @@ func newCaptureWorld(t *testing.T, x *safe.Context) *captureWorld {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	for i := range 3 {
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		fork, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		fork, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		w.streams, w.forks = append(w.streams, s), append(w.forks, fork)
 		var c *safe.Capture
 		if i == 0 {
-			c, err = s.BeginCaptureContext(ctx, safe.CaptureOptions{})
+			c, err = s.BeginCaptureWith(ctx, safe.CaptureOptions{})
 		} else {
 			outer := w.streams[i-1]
 			condition, err := outer.NewCondition(safe.ConditionOptions{Assign: true, Default: 1})
@@ -244,7 +244,7 @@ func (w *captureWorld) finish(t *testing.T) {
 			assert.NoError(t, err, "stream %d", i)
 		}
 	}
-	s, err := safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(w.x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	(&lostWorld{x: w.x}).works(t, s)
 	for _, g := range w.graphs {

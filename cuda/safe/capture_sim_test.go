@@ -20,7 +20,7 @@ import (
 
 // blockingStream creates a stream that synchronizes with the legacy stream.
 func blockingStream(t *testing.T, x *safe.Context) *safe.Stream {
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	require.NoError(t, err)
 	closing(t, s)
 	return s
@@ -45,7 +45,7 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 		"Synchronize":         func(*safe.Buffer[float32]) error { return legacy.Synchronize() },
 		"Record":              func(*safe.Buffer[float32]) error { return legacy.Record(event(t, x)) },
 		"HostFunc": func(*safe.Buffer[float32]) error {
-			_, err := legacy.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			_, err := legacy.LaunchHostFunc(func() {})
 			return err
 		},
 	} {
@@ -55,7 +55,7 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 			require.NoError(t, err)
 			defer b.Close()
 			require.NoError(t, b.ZeroAsync(legacy))
-			g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
+			g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
 				require.NoError(t, y.ZeroAsync(s))
 				t.Logf("%s: %v", name, f(b))
 				return nil
@@ -77,7 +77,7 @@ func TestSimLegacyClosed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, y.ZeroAsync(legacy))
 	s := blockingStream(t, x)
-	g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
+	g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
 		require.NoError(t, y.FillAsync(s, 1))
 		t.Log(legacy.Close())
 		return nil
@@ -99,7 +99,7 @@ func TestSimLegacyUsed(t *testing.T) {
 	b, err := safe.NewBuffer[float32](x, 10)
 	require.NoError(t, err)
 	require.NoError(t, b.ZeroAsync(legacy))
-	s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
+	s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
 		require.NoError(t, y.ZeroAsync(s))
 		before := simulated.Calls("cuStreamSynchronize")
 		b.Close()
@@ -167,7 +167,7 @@ func TestSimModuleClosed(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	s, y := stream(t, x), buffer[float32](t, x, 10)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	k, err := m.Kernel("nothing")
 	require.NoError(t, err)
@@ -269,9 +269,9 @@ func TestSimEndInCallback(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)
-	c, err := other.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err := other.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
-	f, err := s.LaunchHostFunc(func() { _, err := c.End(); assert.ErrorIs(t, err, safe.ErrInCallback) }, safe.HostFuncOptions{})
+	f, err := s.LaunchHostFunc(func() { _, err := c.End(); assert.ErrorIs(t, err, safe.ErrInCallback) })
 	require.NoError(t, err)
 	wait(t, f)
 	status, err := other.CaptureStatus()
@@ -310,7 +310,7 @@ func TestSimReleaseInCapture(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
 	x := open(t, 0)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	closing(t, s)
 	over := make(chan struct{})

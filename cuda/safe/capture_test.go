@@ -51,7 +51,7 @@ func TestCapture(t *testing.T) {
 	for _, m := range factModes {
 		t.Run(m.name, func(t *testing.T) {
 			require.NoError(t, y.Zero())
-			g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: m.own}, func() error {
+			g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: m.own}, func() error {
 				status, err := s.CaptureStatus()
 				assert.Equal(t, driver.CU_STREAM_CAPTURE_STATUS_ACTIVE, status)
 				return errors.Join(err, y.FillAsync(s, 4),
@@ -158,12 +158,12 @@ func TestCaptureAmongOthers(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			s, b := stream(t, x), buffer[float32](t, x, n)
 			var others sync.WaitGroup
-			g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: m.own}, func() error {
+			g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: m.own}, func() error {
 				for i := range 100 {
 					others.Go(func() {
 						for r := range 5 {
 							assert.NoError(t, oneRound(x, side, fill, n, float32(i+r), r%2 == 0))
-							_, err := side.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+							_, err := side.LaunchHostFunc(func() {})
 							assert.NoError(t, err)
 							assert.NoError(t, side.Completion().Err())
 						}

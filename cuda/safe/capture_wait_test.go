@@ -27,7 +27,7 @@ func TestCaptureWaitEnds(t *testing.T) {
 	defer cancel()
 	begun := make(chan error)
 	go func() {
-		_, err := s.CaptureContext(ctx, safe.CaptureOptions{}, func() error { return nil })
+		_, err := s.CaptureWith(ctx, safe.CaptureOptions{}, func() error { return nil })
 		begun <- err
 	}()
 	for ctx.Err() == nil {
@@ -36,7 +36,7 @@ func TestCaptureWaitEnds(t *testing.T) {
 	}
 	assert.ErrorIs(t, <-begun, context.DeadlineExceeded)
 	go func() {
-		c, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{})
+		c, err := s.BeginCaptureWith(context.Background(), safe.CaptureOptions{})
 		if err == nil {
 			var g *safe.Graph
 			g, err = c.End()

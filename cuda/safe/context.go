@@ -191,12 +191,21 @@ func (c *contextCore) Destroy(wait bool) error {
 		}
 		c.err = errors.Join(c.err, err)
 	}
-	err := c.releases.Try(&executables, true, c.giveUp)
+	err := releasing(&c.releases, true, c.giveUp)
 	if err == lifetime.ErrLater {
 		return err
 	}
 	c.leavePrimary() // not in giveUp: a reset of another device may wait for the turn
 	return errors.Join(c.err, wrap("Context.Close", err))
+}
+
+// releasing calls f, which may destroy a CUDA context, while no call with an executable is in flight, or postpones it.
+// While a host function runs, CUDA would wait for its end, and hold these calls up.
+func releasing(d *admit.Destruction, wait bool, f func() error) error {
+	if hostFuncs.Load() > 0 {
+		return lifetime.ErrLater
+	}
+	return d.Try(&executables, wait, f)
 }
 
 // giveUp releases or destroys CUDA's context, unless others still need it.

@@ -30,7 +30,7 @@ func TestOpenClosedBeforeBorrowed(t *testing.T) {
 		watch(t)
 		x, err := safe.Open(0)
 		require.NoError(t, err)
-		h, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
+		h, err := safe.NewPinned[uint32](x, 1)
 		require.NoError(t, err)
 		raw := rawStream(t, x)
 		var memory driver.CUdeviceptr
@@ -72,7 +72,7 @@ func TestOpenClosedBeforeBorrowed(t *testing.T) {
 func TestCloseContextBesideWork(t *testing.T) {
 	needsSimulated(t)
 	hostFunc := func(s, _ *safe.Stream, goOn chan struct{}) error {
-		_, err := s.LaunchHostFunc(func() { <-goOn }, safe.HostFuncOptions{})
+		_, err := s.LaunchHostFunc(func() { <-goOn })
 		return err
 	}
 	borrowed := func(x *safe.Context, raw driver.CUstream) (*safe.Stream, error) {
@@ -85,7 +85,7 @@ func TestCloseContextBesideWork(t *testing.T) {
 	}
 	recording := func(s, _ *safe.Stream, goOn chan struct{}) error { // after work that only the driver knows of
 		x, h := s.Context(), drivertest.NewHandle(func() { <-goOn })
-		e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+		e, err := safe.NewEventWith(x, safe.EventOptions{DisableTiming: true})
 		call := func() error {
 			return driver.CuLaunchHostFunc(s.Raw(), driver.CUhostFn(drivertest.HostFunc()), uintptr(h))
 		}
@@ -112,7 +112,7 @@ func TestCloseContextBesideWork(t *testing.T) {
 				g := newGraph(t, y)
 				addNode(t, g, safe.EmptyNode())
 				e, s := executable(t, g), stream(t, y)
-				far, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+				far, err := safe.NewStreamWith(y, safe.StreamOptions{NonBlocking: true})
 				require.NoError(t, err)
 				raw := rawStream(t, x)
 				u, err := row.stream(x, raw)

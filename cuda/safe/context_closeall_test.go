@@ -24,19 +24,19 @@ func made(t *testing.T, x *safe.Context) []closer {
 		require.NoError(t, err)
 		all = append(all, c)
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	add(s, err)
-	e, err := safe.NewEvent(x, safe.EventOptions{})
+	e, err := safe.NewEvent(x)
 	add(e, err)
 	b, err := safe.Upload(x, make([]int32, 64))
 	add(b, err)
 	async, err := safe.NewBufferAsync[int32](s, 64)
 	add(async, err)
-	h, err := safe.NewPinned[int32](x, 64, safe.PinnedOptions{})
+	h, err := safe.NewPinned[int32](x, 64)
 	add(h, err)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	add(m, err)
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	add(p, err)
 	pooled, err := safe.NewBufferFrom[int32](p, s, 64)
 	add(pooled, err)
@@ -125,7 +125,7 @@ func TestCloseAllWaits(t *testing.T) {
 	g.open()
 	require.NoError(t, <-over)
 
-	own, err := safe.NewStream(x, safe.StreamOptions{})
+	own, err := safe.NewStream(x)
 	require.NoError(t, err)
 	captured, err := safe.NewBuffer[int32](x, 10)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestCloseAllBeside(t *testing.T) {
 	for range 3 {
 		all.Go(func() {
 			for range 30 {
-				s, err := safe.NewStream(x, safe.StreamOptions{})
+				s, err := safe.NewStream(x)
 				assert.NoError(t, err)
 				b, err := safe.NewBuffer[int32](x, 10)
 				assert.NoError(t, err)
@@ -177,7 +177,7 @@ func TestCloseAllErrors(t *testing.T) {
 		t.Skip("errors are injected into the simulated driver")
 	}
 	x := open(t, 0)
-	e, err := safe.NewEvent(x, safe.EventOptions{})
+	e, err := safe.NewEvent(x)
 	require.NoError(t, err)
 	b, err := safe.NewBuffer[int32](x, 1)
 	require.NoError(t, err)

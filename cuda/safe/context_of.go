@@ -30,38 +30,6 @@ func (m *Module) Context() *Context {
 	return m.core.ctx.view
 }
 
-// Context returns the context of the linker, as [Stream.Context] does.
-func (l *Linker) Context() *Context {
-	if l == nil || l.core == nil {
-		return nil
-	}
-	return l.core.ctx.view
-}
-
-// Context returns the context of the pool, as [Stream.Context] does.
-func (p *Pool) Context() *Context {
-	if p == nil || p.core == nil {
-		return nil
-	}
-	return p.core.ctx.view
-}
-
-// Context returns the context of the address range, as [Stream.Context] does.
-func (r *AddressRange) Context() *Context {
-	if r == nil || r.core == nil {
-		return nil
-	}
-	return r.core.ctx.view
-}
-
-// Context returns the context of the physical memory, as [Stream.Context] does.
-func (p *PhysicalMemory) Context() *Context {
-	if p == nil || p.core == nil {
-		return nil
-	}
-	return p.core.ctx.view
-}
-
 // Context returns the context of the graph, as [Stream.Context] does.
 func (g *Graph) Context() *Context {
 	if g == nil || g.core == nil {
@@ -108,55 +76,6 @@ func (h *Pinned[T]) Context() *Context {
 		return nil
 	}
 	return h.memory.context()
-}
-
-// Context returns the context of the array, as [Stream.Context] does.
-func (a *Array[T]) Context() *Context {
-	if a == nil {
-		return nil
-	}
-	return a.memory.context()
-}
-
-// Context returns the context of the texture, as [Stream.Context] does.
-func (t *Texture) Context() *Context {
-	if t == nil {
-		return nil
-	}
-	return t.memory.context()
-}
-
-// Context returns the context of the surface, as [Stream.Context] does.
-func (s *Surface) Context() *Context {
-	if s == nil {
-		return nil
-	}
-	return s.memory.context()
-}
-
-// Context returns the context of the memory, as [Stream.Context] does, or nil for a Go
-// slice of [PitchedOf].
-func (b *Pitched[T]) Context() *Context {
-	if b == nil {
-		return nil
-	}
-	return b.memory.context()
-}
-
-// Context returns the context of the memory, as [Stream.Context] does.
-func (m *ExternalMemory) Context() *Context {
-	if m == nil {
-		return nil
-	}
-	return m.memory.context()
-}
-
-// Context returns the context of the semaphore, as [Stream.Context] does.
-func (e *ExternalSemaphore) Context() *Context {
-	if e == nil {
-		return nil
-	}
-	return e.memory.context()
 }
 
 func (m *memory) context() *Context {

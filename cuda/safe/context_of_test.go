@@ -1,6 +1,6 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// The Context methods of all objects. Runs on any driver.
+// The Context methods. Runs on any driver.
 
 package safe_test
 
@@ -22,39 +22,15 @@ func TestContextOf(t *testing.T) {
 	x := open(t, 0)
 	s, e, b, h := stream(t, x), event(t, x), buffer[int32](t, x, 64), host[int32](t, x, 64)
 	k := kernel(t, x, "fill")
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	closing(t, m)
-	l, err := safe.NewLinker(x, safe.LoadOptions{})
-	require.NoError(t, err)
-	closing(t, l)
-	p, err := safe.NewPool(x, safe.PoolOptions{})
-	require.NoError(t, err)
-	closing(t, p)
-	r, err := safe.ReserveAddress(x, 1, safe.ReserveOptions{})
-	require.NoError(t, err)
-	closing(t, r)
-	physical, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{})
-	require.NoError(t, err)
-	closing(t, physical)
 	g, err := s.Capture(func() error { return b.ZeroAsync(s) })
 	require.NoError(t, err)
 	closing(t, g)
 	exec, err := g.Instantiate()
 	require.NoError(t, err)
 	closing(t, exec)
-	array, err := safe.NewArray[float32](x, safe.Extent{Width: 8, Height: 8}, safe.ArrayOptions{Surface: true})
-	require.NoError(t, err)
-	closing(t, array)
-	texture, err := safe.NewTexture(array, safe.TextureOptions{})
-	require.NoError(t, err)
-	closing(t, texture)
-	surface, err := safe.NewSurface(array)
-	require.NoError(t, err)
-	closing(t, surface)
-	pitched, err := safe.NewPitched[int32](x, safe.Extent{Width: 8})
-	require.NoError(t, err)
-	closing(t, pitched)
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
 	closing(t, legacy)
@@ -62,27 +38,21 @@ func TestContextOf(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, o := range []interface{ Context() *safe.Context }{
-		s, e, b, h, k, m, l, p, r, physical, g, exec, array, array.Pitched(), texture, surface, pitched, legacy, part,
+		s, e, b, h, k, m, g, exec, legacy, part,
 	} {
 		assert.Same(t, s.Context(), o.Context(), "%v", o)
 	}
 	assert.Equal(t, x.Raw(), s.Context().Raw())
 	assert.Equal(t, x.Device(), s.Context().Device())
 	assert.Equal(t, x.String(), s.Context().String())
-	slice, err := safe.PitchedOf(make([]int32, 8), safe.Extent{Width: 8}, 32)
-	require.NoError(t, err)
-	assert.Nil(t, slice.Context())
 }
 
 func TestContextOfNothing(t *testing.T) {
 	for _, o := range []interface{ Context() *safe.Context }{
-		(*safe.Stream)(nil), (*safe.Event)(nil), (*safe.Buffer[int])(nil), (*safe.Pinned[int])(nil), (*safe.Kernel)(nil), (*safe.Module)(nil), (*safe.Linker)(nil),
-		(*safe.Pool)(nil), (*safe.AddressRange)(nil), (*safe.PhysicalMemory)(nil), (*safe.Graph)(nil), (*safe.GraphExec)(nil), (*safe.Array[int8])(nil),
-		(*safe.Texture)(nil), (*safe.Surface)(nil), (*safe.Pitched[int])(nil), (*safe.GreenContext)(nil),
-		&safe.Stream{}, &safe.Event{}, &safe.Buffer[int]{}, &safe.Pinned[int]{}, &safe.Kernel{}, &safe.Module{}, &safe.Linker{},
-		&safe.Pool{}, &safe.AddressRange{}, &safe.PhysicalMemory{}, &safe.Graph{}, &safe.GraphExec{}, &safe.Array[int8]{},
-		&safe.Texture{}, &safe.Surface{}, &safe.Pitched[int]{}, &safe.GreenContext{},
-		(*safe.ExternalMemory)(nil), (*safe.ExternalSemaphore)(nil), &safe.ExternalMemory{}, &safe.ExternalSemaphore{},
+		(*safe.Stream)(nil), (*safe.Event)(nil), (*safe.Buffer[int])(nil), (*safe.Pinned[int])(nil), (*safe.Kernel)(nil), (*safe.Module)(nil),
+		(*safe.Graph)(nil), (*safe.GraphExec)(nil), (*safe.GreenContext)(nil),
+		&safe.Stream{}, &safe.Event{}, &safe.Buffer[int]{}, &safe.Pinned[int]{}, &safe.Kernel{}, &safe.Module{},
+		&safe.Graph{}, &safe.GraphExec{}, &safe.GreenContext{},
 	} {
 		assert.Nil(t, o.Context(), "%T", o)
 	}
@@ -104,7 +74,7 @@ func TestContextOfLasts(t *testing.T) {
 			s := func() *safe.Stream {
 				x, err := safe.Open(0)
 				require.NoError(t, err)
-				s, err := safe.NewStream(x, safe.StreamOptions{})
+				s, err := safe.NewStream(x)
 				require.NoError(t, err)
 				test.end(x)
 				return s
@@ -122,7 +92,7 @@ func TestContextOfLasts(t *testing.T) {
 			require.NoError(t, b.Close())
 			runtime.KeepAlive(s)
 			require.Eventually(t, func() bool { return x.Raw() == 0 }, atOnce, time.Millisecond, "nothing is open")
-			_, err = safe.NewEvent(x, safe.EventOptions{})
+			_, err = safe.NewEvent(x)
 			assert.ErrorIs(t, err, safe.ErrClosed)
 			assert.Equal(t, driver.CUcontext(0), s.Context().Raw())
 			assert.Contains(t, x.String(), "closed")
@@ -134,7 +104,7 @@ func TestContextOfLasts(t *testing.T) {
 func TestViewOfDestroyed(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	view := s.Context()
 	require.NoError(t, errors.Join(s.Close(), x.Close()))

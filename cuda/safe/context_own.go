@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// ContextOptions are the options of [NewContext]. The zero value is CUDA's default.
+// ContextOptions are the options of [NewContextWith]. The zero value is CUDA's default.
 type ContextOptions struct {
 	// Flags, such as driver.CU_CTX_SCHED_BLOCKING_SYNC, say among other things how threads
 	// wait inside of the driver. Waits of this package are not affected.
@@ -26,9 +26,12 @@ type ContextOptions struct {
 // [Context.Close] destroys the context, with everything that other code has made in it.
 // Objects of this package keep it alive.
 //
-// It returns driver.CUDA_ERROR_INVALID_VALUE if CUDA does not know the flags. Source:
-// cuCtxCreate.
-func NewContext(d Device, o ContextOptions) (*Context, error) {
+// Source: cuCtxCreate.
+func NewContext(d Device) (*Context, error) { return NewContextWith(d, ContextOptions{}) }
+
+// NewContextWith is [NewContext] with options. It returns driver.CUDA_ERROR_INVALID_VALUE if CUDA does not know the
+// flags. Source: cuCtxCreate.
+func NewContextWith(d Device, o ContextOptions) (*Context, error) {
 	const op = "NewContext"
 	if err := initialize(); err != nil {
 		return nil, wrap(op, err)
@@ -101,7 +104,7 @@ func (c *contextCore) findPrimary(op string) error {
 	}
 	var last admit.Destruction // if others have released it since
 	release := func() error {
-		err := last.Try(&executables, false, func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) })
+		err := releasing(&last, false, func() error { return driver.CuDevicePrimaryCtxRelease(c.device.raw) })
 		if !lifetime.Postponed(err) {
 			c.device.leavePrimary()
 		}

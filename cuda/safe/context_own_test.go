@@ -17,7 +17,7 @@ import (
 func init() {
 	operations = append(operations,
 		operation{"NewContext", func(w *world) error {
-			c, err := safe.NewContext(w.x.Device(), safe.ContextOptions{})
+			c, err := safe.NewContext(w.x.Device())
 			_, err = also(w, c, err)
 			return err
 		}},
@@ -26,7 +26,7 @@ func init() {
 
 func created(t *testing.T, x *safe.Context, o safe.ContextOptions) *safe.Context {
 	t.Helper()
-	own, err := safe.NewContext(x.Device(), o)
+	own, err := safe.NewContextWith(x.Device(), o)
 	require.NoError(t, err)
 	closing(t, own)
 	return own
@@ -72,7 +72,7 @@ func TestNewContext(t *testing.T) {
 		_, err = safe.NewGreenContext(own, parts...)
 		assert.ErrorIs(t, err, safe.ErrContextMismatch)
 	}
-	_, err = safe.NewContext(x.Device(), safe.ContextOptions{Flags: 1 << 20})
+	_, err = safe.NewContextWith(x.Device(), safe.ContextOptions{Flags: 1 << 20})
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
 }
 
@@ -81,7 +81,7 @@ func TestNewContext(t *testing.T) {
 func TestNewContextClose(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
-	own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	own, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	raw := own.Raw()
 	s := stream(t, own)
@@ -112,11 +112,11 @@ func TestNewContextClose(t *testing.T) {
 func TestNewContextCloseAll(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
-	own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	own, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	b, err := safe.NewBuffer[float32](own, 10)
 	require.NoError(t, err)
-	e, err := safe.NewEvent(own, safe.EventOptions{})
+	e, err := safe.NewEvent(own)
 	require.NoError(t, err)
 	borrowed, err := safe.BorrowEvent(e.Raw(), own, nil)
 	require.NoError(t, err)
@@ -136,11 +136,11 @@ func TestNewContextCloseAll(t *testing.T) {
 // destroy the one that got its handle.
 func TestNewContextDestroyed(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
-		own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+		own, err := safe.NewContext(x.Device())
 		require.NoError(t, err)
 		raw := own.Raw()
 		require.NoError(t, driver.CuCtxDestroy(raw))
-		next, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+		next, err := safe.NewContext(x.Device())
 		require.NoError(t, err)
 		t.Logf("%#x after %#x", uintptr(next.Raw()), uintptr(raw))
 		require.NoError(t, own.Close())
@@ -154,7 +154,7 @@ func TestNewContextDestroyed(t *testing.T) {
 // those made in a Context that borrows it included.
 func TestResetSparesOwnContexts(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
-		own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+		own, err := safe.NewContext(x.Device())
 		require.NoError(t, err)
 		mine, err := safe.NewBuffer[float32](own, 10)
 		require.NoError(t, err)
@@ -177,10 +177,10 @@ func TestResetReachesBorrowedContexts(t *testing.T) {
 		require.NoError(t, driver.CuDevicePrimaryCtxRetain(&raw, x.Device().Raw()))
 		y, err := safe.BorrowContext(raw, nil)
 		require.NoError(t, err)
-		s, err := safe.NewStream(y, safe.StreamOptions{})
+		s, err := safe.NewStream(y)
 		require.NoError(t, err)
 		reset(t, x)
-		_, err = safe.NewStream(y, safe.StreamOptions{})
+		_, err = safe.NewStream(y)
 		assert.ErrorIs(t, err, safe.ErrReset)
 		require.NoError(t, s.Close())
 		require.NoError(t, y.Close())
@@ -194,7 +194,7 @@ func TestContextEndsBesideClone(t *testing.T) {
 	needsSimulated(t)
 	watch(t)
 	x := open(t, 0)
-	y, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	y, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	b, err := safe.NewZeroed[uint32](y, 16) // a stream for the heap, and one for copies
 	require.NoError(t, err)
@@ -226,4 +226,27 @@ func TestContextEndsBesideClone(t *testing.T) {
 	}
 	<-cloned
 	<-closed
+}
+
+// TestCloseContextBesideHostFunc: closing a context holds nothing up while a host function runs, for which CUDA
+// would wait.
+func TestCloseContextBesideHostFunc(t *testing.T) {
+	watch(t)
+	x := open(t, 0)
+	own := created(t, x, safe.ContextOptions{})
+	s, other := stream(t, x), stream(t, x)
+	g, err := safe.NewGraph(x)
+	require.NoError(t, err)
+	closing(t, g)
+	e := executable(t, g)
+	runs, goOn := make(chan struct{}), make(chan struct{})
+	f, err := s.LaunchHostFunc(func() { close(runs); <-goOn })
+	require.NoError(t, err)
+	next(t, runs)
+	require.NoError(t, own.Close())
+	assert.NoError(t, e.Launch(other))
+	assert.NoError(t, other.Synchronize())
+	close(goOn)
+	_, err = f.Wait(t.Context())
+	assert.NoError(t, err)
 }

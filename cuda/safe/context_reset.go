@@ -15,7 +15,8 @@ import (
 //
 // Close everything of this package in the context first, its Contexts included: ResetPrimary returns
 // [ErrInUse] and names an open object while there is one. It also returns ErrInUse if what was closed is
-// not destroyed within a second, because work still uses it or a capture goes on. It returns
+// not destroyed within five seconds, because work still uses it or a capture goes on, or if a host
+// function runs meanwhile, of any device: CUDA would wait for its end. It returns
 // [ErrInCallback] on a thread of the driver, and driver.CUDA_ERROR_NOT_PERMITTED while other code has a
 // green context of the device. Calls that open or release primary contexts wait meanwhile.
 //
@@ -28,7 +29,7 @@ func (d Device) ResetPrimary() error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}
-	for end := time.Now().Add(time.Second); ; time.Sleep(lifetime.Retry) {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(lifetime.Retry) {
 		if done, err := d.tryReset(); done {
 			return wrap(op, err)
 		}
@@ -36,7 +37,7 @@ func (d Device) ResetPrimary() error {
 			return refuse(op, ErrInUse, "close what is open in the primary context of %v: a %s, for instance", d, kind)
 		}
 		if time.Now().After(end) {
-			return refuse(op, ErrInUse, "what was closed in the primary context of %v is still in use: wait for its work, and end captures", d)
+			return refuse(op, ErrInUse, "what was closed in the primary context of %v is still in use, or a host function runs: wait for them, and end captures", d)
 		}
 	}
 }
@@ -45,7 +46,7 @@ func (d Device) ResetPrimary() error {
 func (d Device) tryReset() (done bool, err error) {
 	primaries.Lock()
 	defer primaries.Unlock()
-	if primaries.users[d.raw] > 0 {
+	if primaries.users[d.raw] > 0 || hostFuncs.Load() > 0 {
 		return false, nil
 	}
 	return true, executables.Exclusive(func() error {

@@ -42,14 +42,14 @@ func firstDevice(t *testing.T) safe.Device {
 func TestResetRefused(t *testing.T) {
 	make := map[string]func(x *safe.Context) (closer, error){
 		"Context":  func(x *safe.Context) (closer, error) { return safe.Open(0) },
-		"Stream":   func(x *safe.Context) (closer, error) { return safe.NewStream(x, safe.StreamOptions{}) },
-		"Event":    func(x *safe.Context) (closer, error) { return safe.NewEvent(x, safe.EventOptions{}) },
+		"Stream":   func(x *safe.Context) (closer, error) { return safe.NewStream(x) },
+		"Event":    func(x *safe.Context) (closer, error) { return safe.NewEvent(x) },
 		"Buffer":   func(x *safe.Context) (closer, error) { return safe.NewBuffer[uint32](x, 4) },
-		"Pinned":   func(x *safe.Context) (closer, error) { return safe.NewPinned[uint32](x, 4, safe.PinnedOptions{}) },
+		"Pinned":   func(x *safe.Context) (closer, error) { return safe.NewPinned[uint32](x, 4) },
 		"Graph":    func(x *safe.Context) (closer, error) { return safe.NewGraph(x) },
 		"Resource": func(x *safe.Context) (closer, error) { return safe.NewResource(x, func() {}) },
 		"Module": func(x *safe.Context) (closer, error) {
-			return safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+			return safe.LoadFile(x, "testdata/kernels.ptx")
 		},
 		"borrowed": func(x *safe.Context) (closer, error) { return safe.BorrowContext(x.Raw(), nil) },
 	}
@@ -113,16 +113,16 @@ func TestResetAwaitsWork(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
 		d := x.Device()
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		goOn := make(chan struct{})
-		_, err = s.LaunchHostFunc(func() { <-goOn }, safe.HostFuncOptions{})
+		_, err = s.LaunchHostFunc(func() { <-goOn })
 		require.NoError(t, err)
 		b, err := safe.NewBufferAsync[float32](s, 4)
 		require.NoError(t, errors.Join(err, b.FillAsync(s, 7), b.Close(), s.Close(), x.Close()))
 		err = d.ResetPrimary()
 		assert.ErrorIs(t, err, safe.ErrInUse)
-		assert.ErrorContains(t, err, "wait for its work")
+		assert.ErrorContains(t, err, "still in use")
 		reset := background(func() { err = d.ResetPrimary() })
 		close(goOn)
 		<-reset
@@ -130,7 +130,7 @@ func TestResetAwaitsWork(t *testing.T) {
 	})
 }
 
-// TestResetOtherDevice: a reset waits for nothing of another device.
+// TestResetOtherDevice: a reset minds nothing of another device but host functions.
 func TestResetOtherDevice(t *testing.T) {
 	untouched(t, func(t *testing.T) {
 		all, err := safe.Devices()
@@ -140,21 +140,25 @@ func TestResetOtherDevice(t *testing.T) {
 		}
 		x, err := safe.Open(0)
 		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
-		goOn := make(chan struct{})
+		runs, goOn := make(chan struct{}), make(chan struct{})
 		f, err := s.LaunchHostFunc(func() {
+			close(runs)
 			assert.ErrorIs(t, all[1].ResetPrimary(), safe.ErrInCallback)
 			<-goOn
-		}, safe.HostFuncOptions{})
+		})
 		require.NoError(t, err)
-		y, err := safe.Open(1)
-		require.NoError(t, errors.Join(err, y.Close()))
-		assert.NoError(t, all[1].ResetPrimary())
-		assert.ErrorIs(t, all[0].ResetPrimary(), safe.ErrInUse)
+		next(t, runs)
+		err = all[1].ResetPrimary()
+		assert.ErrorIs(t, err, safe.ErrInUse)
+		assert.ErrorContains(t, err, "or a host function runs")
 		close(goOn)
 		_, err = f.Wait(t.Context())
-		require.NoError(t, errors.Join(err, s.Close(), x.Close()))
+		require.NoError(t, err)
+		assert.NoError(t, all[1].ResetPrimary())
+		assert.ErrorIs(t, all[0].ResetPrimary(), safe.ErrInUse)
+		require.NoError(t, errors.Join(s.Close(), x.Close()))
 		require.NoError(t, all[0].ResetPrimary())
 	})
 }

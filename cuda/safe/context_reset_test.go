@@ -51,7 +51,7 @@ func wentWithContext(t *testing.T) {
 // TestWholeAfterReset: CUDA crashes if it is asked about a stream that a reset has destroyed.
 func TestWholeAfterReset(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		reset(t, x)
 		assert.ErrorIs(t, x.WithoutCaptures(func() error { return nil }), safe.ErrReset)
@@ -66,7 +66,7 @@ func TestWholeAfterReset(t *testing.T) {
 func TestResetKeepsOthersMemory(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
 		const many, size = 64, 1 << 18
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		buffers := func(s *safe.Stream) (all []*safe.Buffer[uint32]) {
 			for i := range many {
@@ -86,7 +86,7 @@ func TestResetKeepsOthersMemory(t *testing.T) {
 		var streams []*safe.Stream
 		same := 0
 		for range many {
-			u, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+			u, err := safe.NewStreamWith(y, safe.StreamOptions{NonBlocking: true})
 			require.NoError(t, err)
 			defer u.Close()
 			streams = append(streams, u)
@@ -140,7 +140,7 @@ func opensAndCloses() error {
 	if err != nil {
 		return err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return err
 	}

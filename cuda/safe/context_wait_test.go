@@ -22,7 +22,7 @@ func TestContextWait(t *testing.T) {
 	require.NoError(t, x.Wait(t.Context()), "nothing to wait for")
 	for name, closed := range map[string]bool{"open": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
-			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 			require.NoError(t, err)
 			other := stream(t, x)
 			unstick := stickOn(t, host[uint32](t, x, 1), s)
@@ -58,7 +58,7 @@ func TestContextWaitRefused(t *testing.T) {
 	require.NoError(t, err)
 	s := stream(t, x)
 	in := make(chan error, 1)
-	_, err = s.LaunchHostFunc(func() { in <- x.Wait(context.Background()) }, safe.HostFuncOptions{})
+	_, err = s.LaunchHostFunc(func() { in <- x.Wait(context.Background()) })
 	require.NoError(t, err)
 	assert.ErrorIs(t, <-in, safe.ErrInCallback)
 	require.NoError(t, errors.Join(s.Close(), x.Close()))

@@ -38,7 +38,7 @@ func (x *Context) Synchronize() error {
 //
 // WithoutCaptures returns [ErrCapturing] while a stream of one of the contexts is
 // capturing, or any stream in mode [CaptureGlobal]. Captures that begin meanwhile wait for
-// f; see [Stream.CaptureContext]. Calls in f on several goroutines may wait for each other.
+// f; see [Stream.CaptureWith]. Calls in f on several goroutines may wait for each other.
 //
 // If f waits for the work of a context, call [Context.Wait] before: a stuck stream then keeps no
 // captures from beginning, nor destructions of executables on other devices from going on.

@@ -60,7 +60,7 @@ func TestSimStartErrorsSayWhatToDo(t *testing.T) {
 	}
 	for name, call := range map[string]func() error{
 		"Open":                func() error { _, err := safe.Open(0); return err },
-		"NewContext":          func() error { _, err := safe.NewContext(safe.Device{}, safe.ContextOptions{}); return err },
+		"NewContext":          func() error { _, err := safe.NewContext(safe.Device{}); return err },
 		"BorrowContext":       func() error { _, err := safe.BorrowContext(1, nil); return err },
 		"Device.Name":         func() error { _, err := (safe.Device{}).Name(); return err },
 		"Device.ResetPrimary": func() error { return (safe.Device{}).ResetPrimary() },

@@ -5,7 +5,7 @@
 //
 //	x, err := safe.Open(0)
 //	...
-//	s, err := safe.NewStream(x, safe.StreamOptions{})
+//	s, err := safe.NewStream(x)
 //	m, err := safe.LoadFile(x, "kernels.ptx", safe.LoadOptions{})
 //	k, err := m.Kernel("saxpy")
 //	in, err := safe.Upload(x, values)

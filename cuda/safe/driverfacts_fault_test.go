@@ -72,13 +72,13 @@ func dies(t *testing.T, front func(*fault) error, notices bool) {
 	var err error
 	w.x, err = safe.Open(0)
 	require.NoError(t, err)
-	m, err := safe.LoadFile(w.x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(w.x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	w.wait, err = m.Kernel("wait")
 	require.NoError(t, err)
 	store, err := m.Kernel("store")
 	require.NoError(t, err)
-	s, err := safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(w.x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	status, ran := make(chan int, 1), make(chan bool, 1)
 	require.NoError(t, w.x.WithCurrent(func() error {

@@ -86,6 +86,59 @@ func TestFactStreamWaitsForHostFunc(t *testing.T) {
 	}))
 }
 
+// TestFactHostFuncHoldsUpContexts: while a host function runs, the driver neither creates nor destroys a context,
+// of any device. Streams, modules and memory come and go.
+func TestFactHostFuncHoldsUpContexts(t *testing.T) {
+	var ctx driver.CUcontext
+	create := func(w *facts) error {
+		return onThread(func() error {
+			if err := driver.CuCtxCreate_v2(&ctx, 0, w.x.Device().Raw()); err != nil {
+				return err
+			}
+			return driver.CuCtxPopCurrent(new(driver.CUcontext))
+		})
+	}
+	destroy := func(*facts) error { return onThread(func() error { return driver.CuCtxDestroy(ctx) }) }
+	nothing := func(*facts) error { return nil }
+	for _, c := range []struct {
+		name              string
+		waits             bool
+		before, do, after func(w *facts) error
+	}{
+		{"CtxCreate", true, nothing, create, destroy},
+		{"CtxDestroy", true, create, destroy, nothing},
+		{"StreamCreate", false, nothing, func(w *facts) error {
+			return onThreadOf(w.x, func() error { return driver.CuStreamCreate(&w.moreStream, 0) })
+		}, nothing},
+		{"StreamDestroy", false, nothing, func(w *facts) error {
+			return onThreadOf(w.x, func() error { return gone(&w.other, driver.CuStreamDestroy(w.other)) })
+		}, nothing},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newFacts(t)
+			require.NoError(t, c.before(w))
+			runs, goOn := make(chan struct{}), make(chan struct{})
+			require.NoError(t, onThreadOf(w.x, func() error { return hostFunc(t, w.s, func() { close(runs); <-goOn }) }))
+			next(t, runs)
+			var err error
+			over := background(func() { err = c.do(w) })
+			if c.waits {
+				select {
+				case <-over:
+					assert.Fail(t, "it does not wait")
+				case <-time.After(200 * time.Millisecond):
+				}
+			} else {
+				next(t, over)
+			}
+			close(goOn)
+			next(t, over)
+			require.NoError(t, err)
+			require.NoError(t, c.after(w))
+		})
+	}
+}
+
 // TestFactInsideHostFunc: most calls with a stream or an event are allowed; calls that
 // need to know the context or the device are not.
 func TestFactInsideHostFunc(t *testing.T) {
@@ -209,7 +262,7 @@ func TestFactFreesWait(t *testing.T) {
 func TestFactDestroyedStreamGoesOn(t *testing.T) {
 	w := newFacts(t)
 	g := newGate(t, w.x)
-	s, err := safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(w.x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	g.shut(t, s)
 	raw := s.Release()
@@ -242,7 +295,9 @@ func TestFactQueue(t *testing.T) {
 		}},
 		{"launches of a graph of 100 kernels", true, func(t *testing.T, w *facts) func() error {
 			e := executable(t, chain(t, w.x, 100))
-			return func() error { return driver.CuGraphLaunch(e.Raw(), w.s) }
+			return func() error { // CUPTI, if it records, crashes without a current context
+				return w.x.WithCurrent(func() error { return driver.CuGraphLaunch(e.Raw(), w.s) })
+			}
 		}},
 		{"records", true, func(t *testing.T, w *facts) func() error {
 			e := rawEvent(t, w, driver.CU_EVENT_DEFAULT)

@@ -66,7 +66,7 @@ func TestSimUnregisteredKernels(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	s := stream(t, x)
-	m, err := safe.Load(x, []byte(head+".visible .entry strange()\n{\n\tret;\n}\n"), safe.LoadOptions{})
+	m, err := safe.Load(x, []byte(head+".visible .entry strange()\n{\n\tret;\n}\n"))
 	require.NoError(t, err)
 	closing(t, m)
 	k, err := m.Kernel("strange")
@@ -88,7 +88,7 @@ func TestSinceSaysWhichEvent(t *testing.T) {
 	x := open(t, 0)
 	g, s := newGate(t, x), stream(t, x)
 	recorded, never, late := event(t, x), event(t, x), event(t, x)
-	untimed, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+	untimed, err := safe.NewEventWith(x, safe.EventOptions{DisableTiming: true})
 	require.NoError(t, err)
 	closing(t, untimed)
 	require.NoError(t, s.Record(recorded))
@@ -142,7 +142,7 @@ var tooMuch = []struct {
 		return safe.NewPhysicalMemory(x, 1<<50, safe.PhysicalMemoryOptions{})
 	}, false},
 	{"NewPinned", func(x *safe.Context, s *safe.Stream) (closer, error) {
-		return safe.NewPinned[byte](x, 1<<50, safe.PinnedOptions{})
+		return safe.NewPinned[byte](x, 1<<50)
 	}, true},
 }
 
@@ -162,7 +162,7 @@ func TestSimOutOfMemorySaysSizes(t *testing.T) {
 			if test.host {
 				want = "1125899906842624 bytes of host memory requested"
 			}
-			g, err := captured.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
+			g, err := captured.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 				_, err = test.do(x, s)
 				assert.Equal(t, want, detail(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY))
 				return b.ZeroAsync(captured)

@@ -173,7 +173,7 @@ func (e *eventCore) setCaptured(captured bool, c *capturing) {
 	e.capture.Store(c)
 }
 
-// EventOptions are the options of [NewEvent]. The zero value is CUDA's default.
+// EventOptions are the options of [NewEventWith]. The zero value is CUDA's default.
 type EventOptions struct {
 	// DisableTiming makes the event cheaper to record. [Event.Since] then returns an
 	// error. Set it for events that are recorded in quick succession: while one stream
@@ -186,9 +186,12 @@ type EventOptions struct {
 	Interprocess bool
 }
 
-// NewEvent creates an event. It returns driver.CUDA_ERROR_INVALID_VALUE if o has
+// NewEvent creates an event that also takes the time. Source: cuEventCreate.
+func NewEvent(x *Context) (*Event, error) { return NewEventWith(x, EventOptions{}) }
+
+// NewEventWith is [NewEvent] with options. It returns driver.CUDA_ERROR_INVALID_VALUE if o has
 // Interprocess and not DisableTiming. Source: cuEventCreate.
-func NewEvent(x *Context, o EventOptions) (*Event, error) {
+func NewEventWith(x *Context, o EventOptions) (*Event, error) {
 	const op = "NewEvent"
 	if o.Interprocess && !o.DisableTiming {
 		return nil, refuse(op, driver.CUDA_ERROR_INVALID_VALUE, "an event with Interprocess must also have DisableTiming")

@@ -215,7 +215,7 @@ func TestBufferFromRawManaged(t *testing.T) {
 // TestSinceOfTwoContexts: an event of another context is refused by every driver alike.
 func TestSinceOfTwoContexts(t *testing.T) {
 	x := open(t, 0)
-	own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	own, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	closing(t, own)
 	var of [2]*safe.Event

@@ -62,7 +62,7 @@ func withStream(f func(*safe.Stream) error) error {
 		return err
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}

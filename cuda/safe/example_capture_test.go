@@ -51,7 +51,7 @@ func ExampleStream_AddIf() {
 		if err != nil {
 			return err
 		}
-		side, err := safe.NewStream(c.x, safe.StreamOptions{NonBlocking: true})
+		side, err := safe.NewStreamWith(c.x, safe.StreamOptions{NonBlocking: true})
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func launched(work func(c *capturer) error) (int32, error) {
 		return 0, err
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return 0, err
 	}

@@ -49,7 +49,7 @@ func addTimes(value float32, times uint32) (float32, error) {
 	defer left.Close()
 	var modules [2]*safe.Module
 	for i, file := range []string{"testdata/kernels.ptx", "testdata/condition.ptx"} {
-		if modules[i], err = safe.LoadFile(x, file, safe.LoadOptions{}); err != nil {
+		if modules[i], err = safe.LoadFile(x, file); err != nil {
 			return 0, err
 		}
 		defer modules[i].Close()
@@ -74,7 +74,7 @@ func addTimes(value float32, times uint32) (float32, error) {
 		return 0, err
 	}
 	defer exec.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return 0, err
 	}

@@ -38,7 +38,7 @@ func sumOn(device int, values []float32) (float32, error) {
 		return 0, err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +47,7 @@ func sumOn(device int, values []float32) (float32, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return 0, err
 	}

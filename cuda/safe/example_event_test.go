@@ -22,7 +22,7 @@ func fillAndSum(n int, value float32) (float32, error) {
 		return 0, err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	if err != nil {
 		return 0, err
 	}
@@ -33,12 +33,12 @@ func fillAndSum(n int, value float32) (float32, error) {
 	}
 	var streams [2]*safe.Stream
 	for i := range streams {
-		if streams[i], err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+		if streams[i], err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 			return 0, err
 		}
 		defer streams[i].Close()
 	}
-	filled, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+	filled, err := safe.NewEventWith(x, safe.EventOptions{DisableTiming: true})
 	if err != nil {
 		return 0, err
 	}

@@ -53,7 +53,7 @@ func between(memory, semaphore *os.File) error {
 		return err
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return err
 	}

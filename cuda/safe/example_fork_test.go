@@ -27,7 +27,7 @@ func ExampleStream_Fork() {
 
 func sumOfHalves(x *safe.Context) ([]float32, error) {
 	const n = 200
-	module, err := safe.Load(x, compiled, safe.LoadOptions{})
+	module, err := safe.Load(x, compiled)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func sumOfHalves(x *safe.Context) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func passedOn(x *safe.Context) ([]int32, error) {
 	var buffers [2]*safe.Buffer[int32]
 	for i := range streams {
 		var err error
-		if streams[i], err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+		if streams[i], err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 			return nil, err
 		}
 		if buffers[i], err = safe.NewBuffer[int32](x, 3); err != nil {
@@ -116,7 +116,7 @@ func ExampleStream_Time() {
 	}
 	defer x.Close()
 	defer x.CloseAll()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		fmt.Println(err)
 		return

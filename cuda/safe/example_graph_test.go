@@ -286,7 +286,7 @@ func withLine(in []float32, f func(*line) error) ([]float32, error) {
 	}
 	defer x.Close()
 	l := &line{x: x}
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	if err != nil {
 		return nil, err
 	}
@@ -294,12 +294,12 @@ func withLine(in []float32, f func(*line) error) ([]float32, error) {
 	if l.saxpy, err = module.Kernel("saxpy"); err != nil {
 		return nil, err
 	}
-	if l.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if l.stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
 	defer l.stream.Close()
 	for _, h := range []**safe.Pinned[float32]{&l.in, &l.out} {
-		if *h, err = safe.NewPinned[float32](x, len(in), safe.PinnedOptions{}); err != nil {
+		if *h, err = safe.NewPinned[float32](x, len(in)); err != nil {
 			return nil, err
 		}
 		defer (*h).Close()

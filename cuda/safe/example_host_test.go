@@ -28,17 +28,17 @@ func fillAndCopy() (filled, copied []uint32, err error) {
 		return nil, nil, err
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.Close()
-	a, err := safe.NewPinned[uint32](x, 3, safe.PinnedOptions{})
+	a, err := safe.NewPinned[uint32](x, 3)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer a.Close()
-	b, err := safe.NewPinned[uint32](x, 3, safe.PinnedOptions{})
+	b, err := safe.NewPinned[uint32](x, 3)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +65,7 @@ func moved() (first, second uint32, err error) {
 		return 0, 0, err
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -133,7 +133,7 @@ func graphMemory() ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := safe.NewPinned[uint32](x, 2, safe.PinnedOptions{})
+	result, err := safe.NewPinned[uint32](x, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func graphMemory() ([]uint32, error) {
 
 // runOnce launches a graph once and waits.
 func runOnce(x *safe.Context, g *safe.Graph) error {
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return err
 	}

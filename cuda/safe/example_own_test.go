@@ -22,7 +22,7 @@ func alone() ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := safe.NewContext(devices[0], safe.ContextOptions{Flags: driver.CU_CTX_SCHED_BLOCKING_SYNC})
+	x, err := safe.NewContextWith(devices[0], safe.ContextOptions{Flags: driver.CU_CTX_SCHED_BLOCKING_SYNC})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func takeOver() (done bool, values []uint32, err error) {
 		return false, nil, err
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return false, nil, err
 	}
@@ -115,7 +115,7 @@ func borrowed() (done bool, err error) {
 		return false, err
 	}
 	defer e.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return false, err
 	}

@@ -22,17 +22,17 @@ func thereAndBack(values []float32) ([]float32, error) {
 		return nil, err
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	there, err := safe.NewPinned[float32](x, len(values), safe.PinnedOptions{})
+	there, err := safe.NewPinned[float32](x, len(values))
 	if err != nil {
 		return nil, err
 	}
 	defer there.Close()
-	back, err := safe.NewPinned[float32](x, len(values), safe.PinnedOptions{})
+	back, err := safe.NewPinned[float32](x, len(values))
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func kept() (bool, error) {
 		return false, err
 	}
 	defer p.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return false, err
 	}
@@ -49,7 +49,7 @@ func kept() (bool, error) {
 // keepingPool creates a pool of at most the given size. It releases memory to the system
 // only when it is closed or trimmed.
 func keepingPool(x *safe.Context, bytes uint64) (*safe.Pool, error) {
-	p, err := safe.NewPool(x, safe.PoolOptions{MaxSize: bytes})
+	p, err := safe.NewPoolWith(x, safe.PoolOptions{MaxSize: bytes})
 	if err != nil {
 		return nil, err
 	}

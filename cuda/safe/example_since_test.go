@@ -22,7 +22,7 @@ func timeKernel(d time.Duration) (time.Duration, error) {
 		return 0, err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	if err != nil {
 		return 0, err
 	}
@@ -31,14 +31,14 @@ func timeKernel(d time.Duration) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return 0, err
 	}
 	defer s.Close()
 	var events [2]*safe.Event
 	for i := range events {
-		if events[i], err = safe.NewEvent(x, safe.EventOptions{}); err != nil {
+		if events[i], err = safe.NewEvent(x); err != nil {
 			return 0, err
 		}
 		defer events[i].Close()

@@ -25,7 +25,7 @@ func add(a, b []float32) ([]float32, error) {
 		return nil, err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, compiled, safe.LoadOptions{})
+	module, err := safe.Load(x, compiled)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func add(a, b []float32) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	stream, err := safe.NewStream(x, safe.StreamOptions{})
+	stream, err := safe.NewStream(x)
 	if err != nil {
 		return nil, err
 	}

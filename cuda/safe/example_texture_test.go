@@ -23,7 +23,7 @@ func stretch(pixels []float32) ([]float32, error) {
 		return nil, err
 	}
 	defer x.Close()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func stretch(pixels []float32) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return nil, err
 	}

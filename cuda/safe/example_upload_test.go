@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // Copy a slice to new device memory, let a kernel use it, and copy the result back.
@@ -22,7 +23,7 @@ func double(values []float32) ([]float32, error) {
 	}
 	defer x.Close()
 	defer x.CloseAll()
-	module, err := safe.Load(x, compiled, safe.LoadOptions{})
+	module, err := safe.Load(x, compiled)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func double(values []float32) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func ExampleStream_Context() {
 		return
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -144,7 +145,7 @@ func ExampleThreads2D() {
 }
 
 func ExampleFloat16() {
-	third := safe.NewFloat16(1.0 / 3)
+	third := dtype.NewFloat16(1.0 / 3)
 	fmt.Println(third, third.Float32()*3)
 	fmt.Printf("%#04x\n", uint16(third))
 	// Output:
@@ -153,36 +154,31 @@ func ExampleFloat16() {
 }
 
 func ExampleBFloat16() {
-	fmt.Println(safe.NewBFloat16(3.14159))
+	fmt.Println(dtype.NewBFloat16(3.14159))
 	// Output: 3.140625
 }
 
 // Numbers out of range become the largest one, as with CUDA's own conversions.
 func ExampleFloat8E4M3() {
-	fmt.Println(safe.NewFloat8E4M3(0.3), safe.NewFloat8E4M3(1000))
+	fmt.Println(dtype.NewFloat8E4M3(0.3), dtype.NewFloat8E4M3(1000))
 	// Output: 0.3125 448
 }
 
-func ExampleFloat8E5M2() {
-	fmt.Println(safe.NewFloat8E5M2(0.3), safe.NewFloat8E5M2(1000))
-	// Output: 0.3125 1024
-}
-
 // Device memory of half-precision numbers from float32s.
-func ExampleSmallFloats() {
+func ExampleUpload_halfPrecision() {
 	x, err := safe.Open(0)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer x.Close()
-	b, err := safe.Upload(x, safe.SmallFloats[safe.Float16]([]float32{1, 0.5, 65504}))
+	b, err := safe.Upload(x, dtype.FromFloat32s[dtype.Float16]([]float32{1, 0.5, 65504}))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer b.Close()
 	halves, err := b.Download()
-	fmt.Println(b.Size(), safe.Float32s(halves), err)
+	fmt.Println(b.Size(), dtype.Float32s(halves), err)
 	// Output: 6 [1 0.5 65504] <nil>
 }

@@ -29,7 +29,7 @@ func giveUp() error {
 		return err
 	}
 	defer x.Close()
-	module, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	module, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	if err != nil {
 		return err
 	}
@@ -38,12 +38,12 @@ func giveUp() error {
 	if err != nil {
 		return err
 	}
-	flag, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
+	flag, err := safe.NewPinned[uint32](x, 1)
 	if err != nil {
 		return err
 	}
 	defer flag.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}

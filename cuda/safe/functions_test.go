@@ -56,18 +56,18 @@ func TestOnErrorGoexit(t *testing.T) {
 // once f is enqueued.
 func later(x *safe.Context, s *safe.Stream) map[string]func(f func()) error {
 	return map[string]func(f func()) error{
-		"Stream.LaunchHostFunc": func(f func()) error { _, err := s.LaunchHostFunc(f, safe.HostFuncOptions{}); return err },
+		"Stream.LaunchHostFunc": func(f func()) error { _, err := s.LaunchHostFunc(f); return err },
 		"Stream.AddCallback":    func(f func()) error { return s.AddCallback(func(error) { f() }) },
 		"Batch.LaunchHostFunc": func(f func()) error {
 			b, err := safe.NewBatch(x)
 			if err != nil {
 				return err
 			}
-			return errors.Join(b.LaunchHostFunc(f, safe.HostFuncOptions{}), b.Submit(s))
+			return errors.Join(b.LaunchHostFunc(f), b.Submit(s))
 		},
 		"HostFuncNode": func(f func()) error {
 			return launchedOnce(x, s, func(g *safe.Graph) error {
-				_, err := g.Add(safe.HostFuncNode(f, safe.HostFuncOptions{}))
+				_, err := g.Add(safe.HostFuncNode(f))
 				return err
 			})
 		},
@@ -131,7 +131,7 @@ func TestOnErrorPanics(t *testing.T) {
 	})
 	t.Cleanup(func() { safe.OnError(nil) })
 	for range 2 {
-		f, err := s.LaunchHostFunc(func() { panic("in f") }, safe.HostFuncOptions{})
+		f, err := s.LaunchHostFunc(func() { panic("in f") })
 		require.NoError(t, err)
 		_, err = f.Wait(context.Background())
 		require.Error(t, err)
@@ -151,8 +151,8 @@ func byCaller(t *testing.T, x *safe.Context, s *safe.Stream) map[string]func(f f
 		"Context.WithoutCaptures": func(f func() error) error { return x.WithoutCaptures(f) },
 		"WithCaptureMode":         func(f func() error) error { return safe.WithCaptureMode(safe.CaptureRelaxed, f) },
 		"Stream.Capture":          func(f func() error) error { return plain(s.Capture(f)) },
-		"Stream.CaptureContext": func(f func() error) error {
-			return plain(s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, f))
+		"Stream.CaptureWith": func(f func() error) error {
+			return plain(s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, f))
 		},
 		"Stream.CaptureExecutable": func(f func() error) error { return plain(s.CaptureExecutable(f)) },
 		"Stream.CaptureTo":         func(f func() error) error { return s.CaptureTo(newGraph(t, x), safe.CaptureToOptions{}, f) },
@@ -270,12 +270,12 @@ func TestNilContexts(t *testing.T) {
 		"Context.Wait": func() error { return x.Wait(none) },
 		"Future.Wait":  func() error { _, err := f.Wait(none); return err },
 		"Stream.Time":  func() error { _, err := s.Time(none, func() error { return nil }); return err },
-		"Stream.CaptureContext": func() error {
-			_, err := s.CaptureContext(none, safe.CaptureOptions{}, func() error { return nil })
+		"Stream.CaptureWith": func() error {
+			_, err := s.CaptureWith(none, safe.CaptureOptions{}, func() error { return nil })
 			return err
 		},
-		"Stream.BeginCaptureContext": func() error { _, err := s.BeginCaptureContext(none, safe.CaptureOptions{}); return err },
-		"Stream.Shutdown":            func() error { return s.Shutdown(none) },
+		"Stream.BeginCaptureWith": func() error { _, err := s.BeginCaptureWith(none, safe.CaptureOptions{}); return err },
+		"Stream.Shutdown":         func() error { return s.Shutdown(none) },
 	} {
 		if op == "Stream.Shutdown" {
 			defer func() { assert.ErrorIs(t, call(), safe.ErrInvalidArgument, op) }() // closes the stream

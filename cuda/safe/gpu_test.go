@@ -43,7 +43,7 @@ func TestBinaryImages(t *testing.T) {
 			file := filepath.Join(dir, "kernels."+kind)
 			out, err := exec.Command(nvcc, "-"+kind, fmt.Sprintf("-arch=sm_%d%d", major, minor), "-o", file, source).CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			m, err := safe.LoadFile(x, file, safe.LoadOptions{})
+			m, err := safe.LoadFile(x, file)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, m.Close()) }()
 			fill, err := m.Kernel("fill")
@@ -69,7 +69,7 @@ func TestIPCEvent(t *testing.T) {
 	}
 	x := open(t, 0)
 	g, s := newGate(t, x), stream(t, x)
-	e, err := safe.NewEvent(x, safe.EventOptions{Interprocess: true, DisableTiming: true})
+	e, err := safe.NewEventWith(x, safe.EventOptions{Interprocess: true, DisableTiming: true})
 	require.NoError(t, err)
 	closing(t, e)
 	h, err := e.IPCHandle()

@@ -68,7 +68,7 @@ func TestGraphAdd(t *testing.T) {
 	filled := addNode(t, g, safe.FillNode(b, 2))
 	added := addNode(t, g, saxpyWork(saxpy, 3, a, b), copied, filled)
 	back := addNode(t, g, safe.CopyNode(out, b), added)
-	called := addNode(t, g, safe.HostFuncNode(func() { calls.Add(1) }, safe.HostFuncOptions{}), back)
+	called := addNode(t, g, safe.HostFuncNode(func() { calls.Add(1) }), back)
 	recorded := addNode(t, g, safe.RecordNode(e), called)
 	waited := addNode(t, g, safe.WaitEventNode(e), recorded)
 	last := addNode(t, g, safe.EmptyNode(), waited)
@@ -148,7 +148,7 @@ func TestGraphAddRefuses(t *testing.T) {
 		{"copy of too much", safe.CopyNode(half, y), nil, safe.ErrRange},
 		{"overlap", safe.CopyNode(y, most), nil, safe.ErrOverlap},
 		{"closed source", safe.CopyNode(y, closed), nil, safe.ErrClosed},
-		{"no function", safe.HostFuncNode(nil, safe.HostFuncOptions{}), nil, safe.ErrInvalidArgument},
+		{"no function", safe.HostFuncNode(nil), nil, safe.ErrInvalidArgument},
 		{"closed event", safe.RecordNode(e), nil, safe.ErrClosed},
 		{"nil event", safe.WaitEventNode(nil), nil, safe.ErrClosed},
 		{"no operations", safe.MemOpsNode(x), nil, safe.ErrRange},
@@ -255,17 +255,17 @@ func TestExecSet(t *testing.T) {
 		require.NoError(t, b.Close())
 		large := new([1 << 10]int32)
 		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
-		called = addNode(t, g, safe.HostFuncNode(func() { first.Add(1); large[0]++ }, safe.HostFuncOptions{}), added)
+		called = addNode(t, g, safe.HostFuncNode(func() { first.Add(1); large[0]++ }), added)
 	}()
 	back := addNode(t, g, safe.CopyNode(out, y), called)
 	e := executable(t, g)
-	require.NoError(t, called.Set(safe.HostFuncNode(func() {}, safe.HostFuncOptions{})), "the graph keeps the function no longer")
+	require.NoError(t, called.Set(safe.HostFuncNode(func() {})), "the graph keeps the function no longer")
 
 	gate.shut(t, s)
 	require.NoError(t, e.Launch(s))
 	require.NoError(t, e.Set(zeroed, safe.FillNode(y, 1)))
 	require.NoError(t, e.Set(added, saxpyWork(saxpy, 2, ones(t, x, n), y)))
-	require.NoError(t, e.Set(called, safe.HostFuncNode(func() { other.Add(1) }, safe.HostFuncOptions{})))
+	require.NoError(t, e.Set(called, safe.HostFuncNode(func() { other.Add(1) })))
 	require.NoError(t, e.Set(back, safe.CopyNode(second, y)))
 	drop()
 	assert.False(t, isDone(gone), "the launch that is under way needs it")
@@ -449,7 +449,7 @@ func TestHostWorkSpin(t *testing.T) {
 	x := open(t, 0)
 	s, g := stream(t, x), newGraph(t, x)
 	var calls atomic.Int32
-	work := safe.HostFuncNode(func() { calls.Add(1) }, safe.HostFuncOptions{Spin: true})
+	work := safe.HostFuncNodeWith(func() { calls.Add(1) }, safe.HostFuncOptions{Spin: true})
 	n, err := g.Add(work)
 	if driver.Find("cuLaunchHostFunc_v2") != nil {
 		assert.ErrorIs(t, err, safe.ErrNotSupported)

@@ -31,10 +31,7 @@ type AllocOptions struct {
 // device, or if Access is set for managed memory.
 // Source: cuGraphAddMemAllocNode.
 func AddAllocWith[T any](g *Graph, n int, o AllocOptions, deps ...Node) (*Buffer[T], Node, error) {
-	return addAlloc[T]("AddAllocWith", g, n, o, deps)
-}
-
-func addAlloc[T any](op string, g *Graph, n int, o AllocOptions, deps []Node) (*Buffer[T], Node, error) {
+	const op = "AddAlloc"
 	size, err := sizeOfSome[T](n)
 	if err != nil {
 		return nil, Node{}, wrap(op, err)

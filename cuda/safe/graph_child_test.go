@@ -228,7 +228,7 @@ func TestGraphSVG(t *testing.T) {
 	a := addNode(t, g, safe.ZeroNode(y))
 	b := addNode(t, g, saxpyWork(saxpy, 1, ones, y), a)
 	c := addNode(t, g, safe.EmptyNode(), a)
-	addNode(t, g, safe.HostFuncNode(func() {}, safe.HostFuncOptions{}), b, c)
+	addNode(t, g, safe.HostFuncNode(func() {}), b, c)
 	text, err := g.SVG()
 	require.NoError(t, err)
 	var drawn struct {

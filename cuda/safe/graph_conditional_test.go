@@ -125,7 +125,7 @@ func TestConditionSet(t *testing.T) {
 	needs(t, "cuGraphConditionalHandleCreate")
 	x := open(t, 0)
 	s, y, saxpy, ones := stream(t, x), buffer[float32](t, x, 10), kernel(t, x, "saxpy"), ones(t, x, 10)
-	m, err := safe.LoadFile(x, "testdata/condition.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/condition.ptx")
 	require.NoError(t, err)
 	closing(t, m)
 	condition, err := m.Kernel("condition")

@@ -257,7 +257,7 @@ func TestFreeAsyncBesideLaunch(t *testing.T) {
 				close(began)
 				<-goOn
 			}
-		}, safe.HostFuncOptions{})
+		})
 		return errors.Join(err, b.FillAsync(s, 1))
 	})
 	require.NoError(t, err)
@@ -329,7 +329,7 @@ func TestFreeNodeInBatch(t *testing.T) {
 	batch, freed := newBatch(t, x), make(chan struct{})
 	require.NoError(t, errors.Join(
 		batch.LaunchGraph(f),
-		batch.LaunchHostFunc(func() { close(freed) }, safe.HostFuncOptions{}),
+		batch.LaunchHostFunc(func() { close(freed) }),
 		safe.BatchFill[uint32](batch, buffer[uint32](t, x, 1), 1),
 	))
 	simulated.Delay("cuMemsetD32Async", 100*time.Millisecond)

@@ -31,7 +31,7 @@ import (
 // other memory than the device's.
 // Source: cuGraphAddMemAllocNode.
 func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
-	return addAlloc[T]("AddAlloc", g, n, AllocOptions{}, deps)
+	return AddAllocWith[T](g, n, AllocOptions{}, deps...)
 }
 
 // FreeNode is a node that frees the memory of b, a buffer that the same or another graph

@@ -275,7 +275,7 @@ func TestSimGraphInCallback(t *testing.T) {
 			f, err := other.LaunchHostFunc(func() {
 				assert.ErrorIs(t, test.inside(g, n, e), safe.ErrInCallback)
 				assert.False(t, isDone(busy), "it waited")
-			}, safe.HostFuncOptions{})
+			})
 			require.NoError(t, err)
 			wait(t, f)
 			simulated.Reset()

@@ -69,7 +69,7 @@ func init() {
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.CopyNode(w.a, w.h)) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.FillNode(w.a, 1)) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.FillNode(w.wide(), 1)) }},
-		operation{"Graph.Add", func(w *world) error { return w.adds(safe.HostFuncNode(func() {}, safe.HostFuncOptions{})) }},
+		operation{"Graph.Add", func(w *world) error { return w.adds(safe.HostFuncNode(func() {})) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.RecordNode(w.e)) }},
 		operation{"Graph.Add", func(w *world) error { return w.adds(safe.WaitEventNode(w.e)) }},
 		operation{"Graph.Add", func(w *world) error {

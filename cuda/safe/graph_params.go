@@ -106,11 +106,14 @@ func EmptyNode() NodeParams {
 }
 
 // HostFuncNode is a node that calls f on a thread of the driver, once per launch of the
-// graph. The rules and options of [Stream.LaunchHostFunc] apply: f must not call CUDA.
+// graph. The rules of [Stream.LaunchHostFunc] apply: f must not call CUDA.
 //
-// Source: cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams;
-// with Spin cuGraphAddNode, cuGraphNodeSetParams, cuGraphExecNodeSetParams.
-func HostFuncNode(f func(), o HostFuncOptions) NodeParams {
+// Source: cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams.
+func HostFuncNode(f func()) NodeParams { return HostFuncNodeWith(f, HostFuncOptions{}) }
+
+// HostFuncNodeWith is [HostFuncNode] with options. Source: as there, with Spin cuGraphAddNode, cuGraphNodeSetParams,
+// cuGraphExecNodeSetParams.
+func HostFuncNodeWith(f func(), o HostFuncOptions) NodeParams {
 	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_HOST}
 	old := (*driver.CUDA_HOST_NODE_PARAMS)(unsafe.Pointer(p.Host())) // the newer layout begins with the older
 	w := &funcNode{typ: p.Type}

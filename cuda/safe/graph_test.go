@@ -95,13 +95,13 @@ func TestCaptureExecutable(t *testing.T) {
 		runtime.AddCleanup(large, func(gone chan struct{}) { close(gone) }, gone)
 		b, err := safe.NewBuffer[int32](x, 16)
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 		require.NoError(t, err)
 		k, err := m.Kernel("store")
 		require.NoError(t, err)
 		e, err := s.CaptureExecutable(func() error {
 			for i := range ran {
-				f, err := s.LaunchHostFunc(func() { ran[i].Add(1); large[0]++ }, safe.HostFuncOptions{})
+				f, err := s.LaunchHostFunc(func() { ran[i].Add(1); large[0]++ })
 				require.NoError(t, err)
 				assert.ErrorIs(t, f.Err(), safe.ErrCapturing)
 			}
@@ -131,7 +131,7 @@ func TestCaptureReplayPanics(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), newHook(t)
 	e, err := s.CaptureExecutable(func() error {
-		_, err := s.LaunchHostFunc(func() { panic("mine") }, safe.HostFuncOptions{})
+		_, err := s.LaunchHostFunc(func() { panic("mine") })
 		return err
 	})
 	require.NoError(t, err)

@@ -203,13 +203,17 @@ func (g *GreenContext) SMResource() (SMResource, error) {
 	return m, err
 }
 
-// NewStream creates a stream whose kernels run on the multiprocessors of the green
-// context. It returns [ErrInvalidArgument] unless o.NonBlocking is set: CUDA has no
-// others here. It returns [ErrRange] if o.Priority is outside
-// [Context.StreamPriorityRange] and o.ClampPriority is not set. Source:
-// cuGreenCtxStreamCreate; before CUDA 12.5 cuCtxFromGreenCtx and
+// NewStream creates a non-blocking stream whose kernels run on the multiprocessors of the green
+// context. Source: cuGreenCtxStreamCreate; before CUDA 12.5 cuCtxFromGreenCtx and
 // cuStreamCreateWithPriority.
-func (g *GreenContext) NewStream(o StreamOptions) (*Stream, error) {
+func (g *GreenContext) NewStream() (*Stream, error) {
+	return g.NewStreamWith(StreamOptions{NonBlocking: true})
+}
+
+// NewStreamWith is [GreenContext.NewStream] with options. It returns [ErrInvalidArgument] unless
+// o.NonBlocking is set: CUDA has no others here. It returns [ErrRange] if o.Priority is outside
+// [Context.StreamPriorityRange] and o.ClampPriority is not set.
+func (g *GreenContext) NewStreamWith(o StreamOptions) (*Stream, error) {
 	const op = "GreenContext.NewStream"
 	c, err := g.acquire(op)
 	if err != nil {

@@ -31,10 +31,10 @@ func TestGreenParentFirst(t *testing.T) {
 		return active
 	}
 	require.NoError(t, x.Close())
-	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
-	_, err = g.NewStream(safe.StreamOptions{NonBlocking: true})
+	_, err = g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	assert.ErrorIs(t, err, safe.ErrClosed)
 	b, err := safe.NewBufferAsync[float32](s, 10)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestGreenClosedBusy(t *testing.T) {
 	b := buffer[float32](t, x, 10)
 	g, err := safe.NewGreenContext(x, splitInto(t, 1)...)
 	require.NoError(t, err)
-	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	launch := func() error {
 		return fill.Launch(s, perValue(10), safe.Val(uint32(10)), safe.Val(float32(7)), b.Arg())
@@ -103,8 +103,8 @@ func TestGreenRecordAwaitsRoom(t *testing.T) {
 			assert.False(t, closed(recorded))
 			asked := background(func() {
 				_, err := g.ID()
-				other, eventErr := safe.NewEvent(x, safe.EventOptions{})
-				u, streamErr := g.NewStream(safe.StreamOptions{NonBlocking: true})
+				other, eventErr := safe.NewEvent(x)
+				u, streamErr := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 				assert.NoError(t, errors.Join(err, eventErr, streamErr, other.Close(), u.Close()))
 			})
 			soon(t, asked, "other calls wait for the record")
@@ -153,12 +153,12 @@ func TestGreenGoroutines(t *testing.T) {
 		all.Go(func() {
 			g := greens[i%2]
 			for r := range rounds {
-				s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+				s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 				if !assert.NoError(t, err) {
 					return
 				}
 				assert.NoError(t, oneRound(x, s, fill, n, float32(i*rounds+r), false))
-				e, err := safe.NewEvent(x, safe.EventOptions{})
+				e, err := safe.NewEvent(x)
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -181,7 +181,7 @@ func greenUses(x *safe.Context, g *safe.GreenContext, s *safe.Stream, e *safe.Ev
 		"NewGreenContext":         func() error { _, err := safe.NewGreenContext(x, part); return err },
 		"GreenContext.ID":         func() error { _, err := g.ID(); return err },
 		"GreenContext.SMResource": func() error { _, err := g.SMResource(); return err },
-		"GreenContext.NewStream":  func() error { _, err := g.NewStream(safe.StreamOptions{NonBlocking: true}); return err },
+		"GreenContext.NewStream":  func() error { _, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true}); return err },
 		"GreenContext.Record":     func() error { return g.Record(e) },
 		"GreenContext.WaitEvent":  func() error { return g.WaitEvent(e) },
 		"GreenContext.Wait":       g.Synchronize,
@@ -206,7 +206,7 @@ func TestGreenClosed(t *testing.T) {
 	x, parts := open(t, 0), splitInto(t, 1)
 	g, err := safe.NewGreenContext(x, parts...)
 	require.NoError(t, err)
-	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	e := event(t, x)
 	for range 2 {

@@ -70,7 +70,7 @@ func TestSimGreenDropped(t *testing.T) {
 		require.NoError(t, err)
 		g, err := safe.NewGreenContext(x, parts...)
 		require.NoError(t, err)
-		_, err = g.NewStream(safe.StreamOptions{NonBlocking: true})
+		_, err = g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 	}()
 	assert.Equal(t, 1, simulated.Live("green"))
@@ -88,7 +88,7 @@ func TestPoolBesideNewGreen(t *testing.T) {
 	watch(t)
 	parts := splitInto(t, 1)
 	x := open(t, 0)
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	require.NoError(t, err)
 	pools := simulated.Live("pool")
 	simulated.Delay("cuGreenCtxCreate", hang)
@@ -128,7 +128,7 @@ func (w *world) addGreens() (err error) {
 	if w.green, err = also(w, g, err); err != nil {
 		return err
 	}
-	s, err := w.green.NewStream(safe.StreamOptions{NonBlocking: true})
+	s, err := w.green.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	w.on, err = also(w, s, err)
 	return err
 }
@@ -147,7 +147,7 @@ func init() {
 		{"GreenContext.ID", func(w *world) error { _, err := w.green.ID(); return err }},
 		{"GreenContext.SMResource", func(w *world) error { _, err := w.green.SMResource(); return err }},
 		{"GreenContext.NewStream", func(w *world) error {
-			c, err := w.green.NewStream(safe.StreamOptions{NonBlocking: true})
+			c, err := w.green.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 			_, err = also(w, c, err)
 			return err
 		}},

@@ -27,7 +27,7 @@ func green(t *testing.T, x *safe.Context, parts ...safe.SMResource) *safe.GreenC
 
 func greenStream(t *testing.T, g *safe.GreenContext) *safe.Stream {
 	t.Helper()
-	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	closing(t, s)
 	return s
@@ -102,7 +102,7 @@ func TestGreenStream(t *testing.T) {
 	require.NoError(t, plain.Record(e))
 	require.NoError(t, s.WaitEvent(e))
 	require.NoError(t, a.CopyToHostAsync(s, h))
-	f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+	f, err := s.LaunchHostFunc(func() {})
 	require.NoError(t, err)
 	_, err = f.Wait(context.Background())
 	require.NoError(t, err)
@@ -184,9 +184,9 @@ func TestGreenContextRefuses(t *testing.T) {
 		{"an empty part", func() error { _, err := safe.NewGreenContext(x, parts[0], safe.SMResource{}); return err }, safe.ErrInvalidArgument, "part 1 has no multiprocessors"},
 		{"two splits", func() error { _, err := safe.NewGreenContext(x, parts[0], splitInto(t, 1)[0]); return err }, safe.ErrInvalidArgument, "from another split"},
 		{"not the primary context", created, safe.ErrContextMismatch, "not the primary context of device 0"},
-		{"a blocking stream", func() error { _, err := g.NewStream(safe.StreamOptions{}); return err }, safe.ErrInvalidArgument, "NonBlocking"},
+		{"a blocking stream", func() error { _, err := g.NewStreamWith(safe.StreamOptions{}); return err }, safe.ErrInvalidArgument, "NonBlocking"},
 		{"a priority", func() error {
-			_, err := g.NewStream(safe.StreamOptions{NonBlocking: true, Priority: -1000})
+			_, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true, Priority: -1000})
 			return err
 		}, safe.ErrRange, "-1000"},
 	} {
@@ -198,7 +198,7 @@ func TestGreenContextRefuses(t *testing.T) {
 	}
 	_, greatest, err := x.StreamPriorityRange()
 	require.NoError(t, err)
-	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true, Priority: -1000, ClampPriority: true})
+	s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true, Priority: -1000, ClampPriority: true})
 	require.NoError(t, err)
 	assert.Equal(t, greatest, s.Priority())
 	require.NoError(t, s.Close())
@@ -271,7 +271,7 @@ func TestGreenCapture(t *testing.T) {
 	fill := kernel(t, x, "fill")
 	g, err := safe.NewGreenContext(x, splitInto(t, 1)...)
 	require.NoError(t, err)
-	s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+	s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	plain, e, f := stream(t, x), event(t, x), event(t, x)
 	a, b := buffer[float32](t, x, n), buffer[float32](t, x, n)
@@ -343,10 +343,10 @@ func TestGreenOperations(t *testing.T) {
 	for _, op := range operations {
 		t.Run(op.name, func(t *testing.T) {
 			want := tried(t, other, op, func(w *world) (*safe.Stream, error) {
-				return safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+				return safe.NewStreamWith(w.x, safe.StreamOptions{NonBlocking: true})
 			})
 			got := tried(t, other, op, func(*world) (*safe.Stream, error) {
-				return g.NewStream(safe.StreamOptions{NonBlocking: true})
+				return g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 			})
 			if other, ok := onGreen[op.name]; ok {
 				want = other

@@ -28,27 +28,27 @@ var functions = map[string]any{
 	"CopyToSlice": safe.CopyToSlice[float32], "CurrentPool": safe.CurrentPool, "DefaultPool": safe.DefaultPool,
 	"DeviceByPCI": safe.DeviceByPCI, "DeviceLocation": safe.DeviceLocation, "Devices": safe.Devices, "EmptyNode": safe.EmptyNode,
 	"Enqueue": safe.Enqueue[float32], "EnqueueRaw": safe.EnqueueRaw, "EventFromRaw": safe.EventFromRaw, "FillNode": safe.FillNode[float32],
-	"Float32s": safe.Float32s[safe.Float16], "FreeNode": safe.FreeNode[float32], "Global": safe.Global[float32],
-	"HostFuncNode": safe.HostFuncNode, "ImportBuffer": safe.ImportBuffer[float32], "ImportExternalMemory": safe.ImportExternalMemory,
+	"FreeNode": safe.FreeNode[float32], "Global": safe.Global[float32],
+	"HostFuncNode": safe.HostFuncNode, "HostFuncNodeWith": safe.HostFuncNodeWith, "ImportBuffer": safe.ImportBuffer[float32], "ImportExternalMemory": safe.ImportExternalMemory,
 	"ImportExternalSemaphore": safe.ImportExternalSemaphore, "ImportPhysicalMemory": safe.ImportPhysicalMemory,
 	"ImportPool": safe.ImportPool, "IsFatal": safe.IsFatal, "KernelNode": safe.KernelNode, "LegacyStream": safe.LegacyStream,
-	"Load": safe.Load, "LoadFS": safe.LoadFS, "LoadFile": safe.LoadFile, "MemOpsNode": safe.MemOpsNode,
+	"Load": safe.Load, "LoadWith": safe.LoadWith, "LoadFile": safe.LoadFile, "MemOpsNode": safe.MemOpsNode,
 	"ModuleLoadingMode": safe.ModuleLoadingMode, "NUMALocation": safe.NUMALocation, "NewArena": safe.NewArena,
-	"NewArray": safe.NewArray[float32], "NewBFloat16": safe.NewBFloat16, "NewBatch": safe.NewBatch, "NewBuffer": safe.NewBuffer[float32],
+	"NewArray": safe.NewArray[float32], "NewBatch": safe.NewBatch, "NewBuffer": safe.NewBuffer[float32],
 	"NewBufferAsync": safe.NewBufferAsync[float32], "NewBufferFrom": safe.NewBufferFrom[float32], "NewBufferIn": safe.NewBufferIn[float32],
-	"NewBufferWith": safe.NewBufferWith[float32], "NewContext": safe.NewContext, "NewCopyOp": safe.NewCopyOp[float32],
-	"NewEvent": safe.NewEvent, "NewExternalBuffer": safe.NewExternalBuffer[float32], "NewFloat16": safe.NewFloat16,
-	"NewFloat8E4M3": safe.NewFloat8E4M3, "NewFloat8E5M2": safe.NewFloat8E5M2, "NewGraph": safe.NewGraph, "NewGreenContext": safe.NewGreenContext,
+	"NewBufferWith": safe.NewBufferWith[float32], "NewContext": safe.NewContext, "NewContextWith": safe.NewContextWith, "NewCopyOp": safe.NewCopyOp[float32],
+	"NewEvent": safe.NewEvent, "NewEventWith": safe.NewEventWith, "NewExternalBuffer": safe.NewExternalBuffer[float32],
+	"NewGraph": safe.NewGraph, "NewGreenContext": safe.NewGreenContext,
 	"NewLinearTexture": safe.NewLinearTexture[float32], "NewLinker": safe.NewLinker, "NewManagedBuffer": safe.NewManagedBuffer[float32],
-	"NewMappedBuffer": safe.NewMappedBuffer[float32], "NewPhysicalMemory": safe.NewPhysicalMemory, "NewPinned": safe.NewPinned[float32],
-	"NewPitched": safe.NewPitched[float32], "NewPitchedTexture": safe.NewPitchedTexture[float32], "NewPool": safe.NewPool,
-	"NewPrefetchOp": safe.NewPrefetchOp[float32], "NewResource": safe.NewResource, "NewStream": safe.NewStream,
+	"NewMappedBuffer": safe.NewMappedBuffer[float32], "NewPhysicalMemory": safe.NewPhysicalMemory, "NewPinned": safe.NewPinned[float32], "NewPinnedWith": safe.NewPinnedWith[float32],
+	"NewPitched": safe.NewPitched[float32], "NewPitchedTexture": safe.NewPitchedTexture[float32], "NewPool": safe.NewPool, "NewPoolWith": safe.NewPoolWith,
+	"NewPrefetchOp": safe.NewPrefetchOp[float32], "NewResource": safe.NewResource, "NewStream": safe.NewStream, "NewStreamWith": safe.NewStreamWith,
 	"NewSurface": safe.NewSurface[float32], "NewTexture": safe.NewTexture[float32], "NewWaitOp": safe.NewWaitOp[uint32],
 	"NewWriteOp": safe.NewWriteOp[uint32], "NewZeroed": safe.NewZeroed[float32], "OnError": safe.OnError, "Open": safe.Open,
 	"OpenIPCBuffer": safe.OpenIPCBuffer[float32], "OpenIPCEvent": safe.OpenIPCEvent, "Peers": safe.Peers, "PitchedOf": safe.PitchedOf[float32],
-	"RecordNode": safe.RecordNode, "Ref": safe.Ref[float32], "RegisterPinned": safe.RegisterPinned[float32], "ReserveAddress": safe.ReserveAddress,
+	"RecordNode": safe.RecordNode, "Ref": safe.Ref[float32], "RegisterPinned": safe.RegisterPinned[float32], "RegisterPinnedWith": safe.RegisterPinnedWith[float32], "ReserveAddress": safe.ReserveAddress,
 	"Retain": safe.Retain, "SetBatchCopy": safe.SetBatchCopy[float32], "SetBatchFill": safe.SetBatchFill[float32],
-	"SignalExternalNode": safe.SignalExternalNode, "SmallFloats": safe.SmallFloats[safe.Float16], "StreamFromRaw": safe.StreamFromRaw,
+	"SignalExternalNode": safe.SignalExternalNode, "StreamFromRaw": safe.StreamFromRaw,
 	"Threads": safe.Threads, "Threads2D": safe.Threads2D, "TrackLeaks": safe.TrackLeaks, "Upload": safe.Upload[float32], "Val": safe.Val[float32],
 	"WaitEventNode": safe.WaitEventNode, "WaitExternalNode": safe.WaitExternalNode, "WaitValue": safe.WaitValue[uint32],
 	"WithCaptureMode": safe.WithCaptureMode, "WriteValue": safe.WriteValue[uint32], "ZeroNode": safe.ZeroNode[float32],
@@ -98,7 +98,7 @@ func shortLived(t *testing.T) []any {
 	arena, err := safe.NewArena(s, 1000)
 	require.NoError(t, err)
 	closing(t, arena)
-	c, err := stream(t, x).BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err := stream(t, x).BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if g, err := c.End(); err == nil {
@@ -111,7 +111,7 @@ func shortLived(t *testing.T) []any {
 
 // zeroValues are those of exported types that are not in zeros.
 var zeroValues = []any{
-	safe.BFloat16(0), safe.CaptureMode(0), safe.Device{}, safe.Extent{}, safe.Float16(0), safe.Float8E4M3(0), safe.Float8E5M2(0),
+	safe.CaptureMode(0), safe.Device{}, safe.Extent{},
 	safe.Location{}, safe.PointerKind(0), safe.SMResource{}, safe.UUID{}, &safe.PhysicalMemory{}, &safe.GreenContext{},
 	&safe.Error{}, &safe.LeakError{}, &safe.PanicError{}, &safe.SlowCallbackError{}, &safe.UpdateError{},
 }

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/internal/rt"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // Arg is a kernel argument, made by [Val], [Ref], [Buffer.Arg] and similar methods. Make
@@ -73,7 +74,7 @@ func unfit(why string) Arg {
 func plain[T any](v T) bool {
 	switch any(v).(type) {
 	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64, bool,
-		Float16, BFloat16, Float8E4M3, Float8E5M2:
+		dtype.Float16, dtype.BFloat16, dtype.Float8E4M3, dtype.Float8E5M2:
 		return true
 	}
 	return faultOf(reflect.TypeFor[T]()).pointer == ""

@@ -6,7 +6,6 @@ package safe_test
 
 import (
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -152,7 +151,7 @@ func TestLaunchBesideRawCapture(t *testing.T) {
 `,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := safe.Load(x, []byte(head+".visible .entry nothing()\n{\n"+body+"\tret;\n}\n"), safe.LoadOptions{})
+			m, err := safe.Load(x, []byte(head+".visible .entry nothing()\n{\n"+body+"\tret;\n}\n"))
 			require.NoError(t, err)
 			closing(t, m)
 			k, err := m.Kernel("nothing")
@@ -191,7 +190,7 @@ func TestLaunchDropped(t *testing.T) {
 		"executable": exec.Launch,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := safe.NewStream(x, safe.StreamOptions{})
+			s, err := safe.NewStream(x)
 			require.NoError(t, err)
 			unlock, launched := safe.LockStream(s), make(chan error)
 			go func() { launched <- launch(s) }()
@@ -205,9 +204,7 @@ func TestLaunchDropped(t *testing.T) {
 
 func TestModules(t *testing.T) {
 	x := open(t, 0)
-	_, err := safe.LoadFS(x, nil, "kernels.ptx", safe.LoadOptions{})
-	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
-	m, err := safe.LoadFS(x, os.DirFS("testdata"), "kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	_, err = m.Kernel("no such kernel")
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_FOUND)
@@ -230,7 +227,7 @@ func TestModules(t *testing.T) {
 	assert.ErrorIs(t, scale.Launch(s, one), safe.ErrClosed)
 	require.NoError(t, table.Close())
 
-	_, err = safe.Load(x, []byte(".version 7.0\n.target sm_70\n.address_size 64\nnonsense"), safe.LoadOptions{})
+	_, err = safe.Load(x, []byte(".version 7.0\n.target sm_70\n.address_size 64\nnonsense"))
 	require.Error(t, err)
 	var e *safe.Error
 	require.ErrorAs(t, err, &e)

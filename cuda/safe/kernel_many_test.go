@@ -51,7 +51,7 @@ ret;
 		})
 		require.NoError(t, simulated.Kernel("sumOfMany", sum.Interface()))
 	}
-	m, err := safe.Load(x, []byte(image), safe.LoadOptions{})
+	m, err := safe.Load(x, []byte(image))
 	require.NoError(t, err)
 	closing(t, m)
 	k, err := m.Kernel("sumOfMany")

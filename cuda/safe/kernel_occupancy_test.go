@@ -123,7 +123,7 @@ func TestClusters(t *testing.T) {
 
 func TestOccupancyClosed(t *testing.T) {
 	x := open(t, 0)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	k, err := m.Kernel("nothing")
 	require.NoError(t, err)

@@ -94,7 +94,7 @@ func TestGPUWhatPrints(t *testing.T) {
 func printOnce(t *testing.T, i int) {
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[byte](t, x, 1)
-	m, err := safe.Load(x, []byte(sayPTX), safe.LoadOptions{})
+	m, err := safe.Load(x, []byte(sayPTX))
 	require.NoError(t, err)
 	closing(t, m)
 	say, err := m.Kernel("say")

@@ -22,7 +22,7 @@ func TestSimPoolHandleReused(t *testing.T) {
 	startClean(t)
 	watch(t)
 	x := open(t, 0)
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	require.NoError(t, err)
 	raw := p.Raw()
 	require.NoError(t, p.Close())
@@ -45,10 +45,10 @@ func TestSimPoolHandleReused(t *testing.T) {
 func TestSimOwnContextKeepsNoStreams(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
-	x, err := safe.NewContext(open(t, 0).Device(), safe.ContextOptions{})
+	x, err := safe.NewContext(open(t, 0).Device())
 	require.NoError(t, err)
 	closing(t, x)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	made := simulated.Live("stream")
 	require.NoError(t, s.Close())
@@ -103,7 +103,7 @@ func TestOutsideEventIsNamed(t *testing.T) {
 
 // TestInterprocessIsNamed: so does the error of options that CUDA refuses for an event.
 func TestInterprocessIsNamed(t *testing.T) {
-	_, err := safe.NewEvent(open(t, 0), safe.EventOptions{Interprocess: true})
+	_, err := safe.NewEventWith(open(t, 0), safe.EventOptions{Interprocess: true})
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
 	assert.ErrorContains(t, err, "DisableTiming")
 }

@@ -85,9 +85,9 @@ func TestSimContextOutlivesOurs(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, driver.CuDevicePrimaryCtxRetain(&foreign, y.Device().Raw()))
 	defer func() { require.NoError(t, driver.CuDevicePrimaryCtxRelease(1)) }()
-	h, err := safe.RegisterPinned(x, make([]int32, 4), safe.PinnedOptions{})
+	h, err := safe.RegisterPinned(x, make([]int32, 4))
 	require.NoError(t, err)
-	s, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(y, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	b, err := safe.NewBufferAsync[int32](s, 4)
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestSimStreamLast(t *testing.T) {
 	y, err := safe.Open(1)
 	require.NoError(t, err)
 	h := host[int32](t, x, 4)
-	s, err := safe.NewStream(y, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(y, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	b, err := safe.NewBufferAsync[int32](s, 4)
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestSimReleaseTwice(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	for range 200 {
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		var got [2]driver.CUstream
 		var all sync.WaitGroup

@@ -20,7 +20,7 @@ func TestClosed(t *testing.T) {
 	x := open(t, 0)
 	s, e, b := stream(t, x), event(t, x), buffer[int32](t, x, 1)
 	h, k := host[int32](t, x, 1), kernel(t, x, "nothing")
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	own, err := m.Kernel("nothing")
 	require.NoError(t, err)
@@ -37,12 +37,12 @@ func TestClosed(t *testing.T) {
 func TestParentFirst(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	require.NoError(t, err)
 	b, err := safe.NewBufferAsync[float32](s, 100)
 	require.NoError(t, err)
 	require.NoError(t, x.Close())
-	_, err = safe.NewStream(x, safe.StreamOptions{})
+	_, err = safe.NewStream(x)
 	require.ErrorIs(t, err, safe.ErrClosed)
 	require.NoError(t, b.FillAsync(s, 2))
 	require.NoError(t, s.Close())
@@ -72,14 +72,14 @@ func TestDropped(t *testing.T) {
 	func() {
 		b, err := safe.NewBuffer[byte](x, size)
 		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		part, err := b.Slice(0, 1)
 		require.NoError(t, err)
 		require.NoError(t, part.FillAsync(s, 1))
-		_, err = safe.NewEvent(x, safe.EventOptions{})
+		_, err = safe.NewEvent(x)
 		require.NoError(t, err)
-		_, err = safe.NewPinned[byte](x, 10, safe.PinnedOptions{})
+		_, err = safe.NewPinned[byte](x, 10)
 		require.NoError(t, err)
 		assert.Less(t, free(), before-size/2, "memory of earlier tests may come back meanwhile")
 	}()
@@ -123,11 +123,11 @@ type wrongValue struct{ got, want float32 }
 func (w wrongValue) Error() string { return fmt.Sprintf("%v, not %v", w.got, w.want) }
 
 func oneRound(x *safe.Context, shared *safe.Stream, fill *safe.Kernel, n int, v float32, drops bool) error {
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}
-	e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+	e, err := safe.NewEventWith(x, safe.EventOptions{DisableTiming: true})
 	if err != nil {
 		return err
 	}
@@ -227,11 +227,11 @@ func TestFault(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		b, err := safe.NewBuffer[float32](x, 10)
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 		require.NoError(t, err)
 		k, err := m.Kernel("store")
 		require.NoError(t, err)

@@ -32,14 +32,14 @@ func newDoomed(t *testing.T) *doomed {
 	t.Helper()
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	neverDropped = append(neverDropped, x, m)
 	store, err := m.Kernel("store")
 	require.NoError(t, err)
 	d := &doomed{x: x, store: store}
 	d.bad = d.stream(t)
-	h, err := safe.NewPinned[uint64](x, 1, safe.PinnedOptions{})
+	h, err := safe.NewPinned[uint64](x, 1)
 	require.NoError(t, err)
 	require.NoError(t, store.Launch(d.bad, one, h.Arg(), safe.Val(uint64(1)))) // loads it
 	require.NoError(t, d.bad.Synchronize())
@@ -59,7 +59,7 @@ var neverDropped []any
 
 func (d *doomed) stream(t *testing.T) *safe.Stream {
 	t.Helper()
-	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(d.x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	neverDropped = append(neverDropped, s)
 	return s
@@ -69,7 +69,7 @@ func (d *doomed) stream(t *testing.T) *safe.Stream {
 func (d *doomed) stuck(t *testing.T) (s *safe.Stream, open func()) {
 	t.Helper()
 	s = d.stream(t)
-	h, err := safe.NewPinned[uint32](d.x, 1, safe.PinnedOptions{})
+	h, err := safe.NewPinned[uint32](d.x, 1)
 	require.NoError(t, err)
 	neverDropped = append(neverDropped, h)
 	return s, stickOn(t, h, s)
@@ -92,7 +92,7 @@ func TestFutureAfterLoss(t *testing.T) {
 		watch(t)
 		d := newDoomed(t)
 		s, unstick := d.stuck(t)
-		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		f, err := s.LaunchHostFunc(func() {})
 		require.NoError(t, err)
 		d.lose(t)
 		if soon(t, f.Done(), "the future never completes") {
@@ -109,7 +109,7 @@ func TestWaitersAfterLoss(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		watch(t)
 		d := newDoomed(t)
-		e, err := safe.NewEvent(d.x, safe.EventOptions{DisableTiming: true})
+		e, err := safe.NewEventWith(d.x, safe.EventOptions{DisableTiming: true})
 		require.NoError(t, err)
 		neverDropped = append(neverDropped, e)
 		var streams []*safe.Stream
@@ -168,7 +168,7 @@ var waysToWait = []struct {
 		return nil
 	}},
 	{true, func(s *safe.Stream, _ *safe.Event, told chan<- error) error {
-		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		f, err := s.LaunchHostFunc(func() {})
 		go func() { <-f.Done(); told <- f.Err() }()
 		return err
 	}},
@@ -192,14 +192,14 @@ func TestClosedWithHostFunc(t *testing.T) {
 		for range 3 {
 			x, err := safe.Open(0)
 			require.NoError(t, err)
-			m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+			m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 			require.NoError(t, err)
 			spin, err := m.Kernel("spin")
 			require.NoError(t, err)
-			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 			require.NoError(t, err)
 			require.NoError(t, spin.Launch(s, one, safe.Val(uint64(100_000_000))))
-			f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			f, err := s.LaunchHostFunc(func() {})
 			require.NoError(t, err)
 			called := make(chan struct{})
 			require.NoError(t, s.AddCallback(func(error) { close(called) }))

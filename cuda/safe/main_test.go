@@ -141,7 +141,7 @@ func closing(t testing.TB, c closer) {
 
 func stream(t testing.TB, x *safe.Context) *safe.Stream {
 	t.Helper()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	closing(t, s)
 	return s
@@ -149,7 +149,7 @@ func stream(t testing.TB, x *safe.Context) *safe.Stream {
 
 func event(t testing.TB, x *safe.Context) *safe.Event {
 	t.Helper()
-	e, err := safe.NewEvent(x, safe.EventOptions{})
+	e, err := safe.NewEvent(x)
 	require.NoError(t, err)
 	closing(t, e)
 	return e
@@ -173,7 +173,7 @@ func plainBuffer[T any](t testing.TB, x *safe.Context, n int) *safe.Buffer[T] {
 
 func host[T any](t testing.TB, x *safe.Context, n int) *safe.Pinned[T] {
 	t.Helper()
-	h, err := safe.NewPinned[T](x, n, safe.PinnedOptions{})
+	h, err := safe.NewPinned[T](x, n)
 	require.NoError(t, err)
 	closing(t, h)
 	return h
@@ -181,7 +181,7 @@ func host[T any](t testing.TB, x *safe.Context, n int) *safe.Pinned[T] {
 
 func kernel(t testing.TB, x *safe.Context, name string) *safe.Kernel {
 	t.Helper()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	closing(t, m)
 	k, err := m.Kernel(name)

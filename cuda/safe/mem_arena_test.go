@@ -116,7 +116,7 @@ func TestArenaRefuses(t *testing.T) {
 	})
 	require.NoError(t, err)
 	closing(t, g)
-	closed, err := safe.NewStream(x, safe.StreamOptions{})
+	closed, err := safe.NewStream(x)
 	require.NoError(t, err)
 	late := newArenaOf(t, closed, 1)
 	require.NoError(t, closed.Close())

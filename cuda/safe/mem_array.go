@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // Array is a CUDA array: device memory in an opaque layout, which textures and surfaces
@@ -11,7 +12,7 @@ import (
 // once.
 //
 // T is an integer or floating-point type of 8, 16 or 32 bits, or a Go array of 2 or 4 of
-// these for as many channels: [4]uint8, for example. [Float16] is such a type, too.
+// these for as many channels: [4]uint8, for example. [dtype.Float16] is such a type, too.
 type Array[T any] struct {
 	memory *memory
 	raw    driver.CUarray
@@ -53,9 +54,9 @@ func formatOf[T any](op string, other driver.CUarray_format) (format, error) {
 		reflect.Float32: driver.CU_AD_FORMAT_FLOAT,
 	}[t.Kind()]
 	switch t {
-	case reflect.TypeFor[Float16]():
+	case reflect.TypeFor[dtype.Float16]():
 		f.of = driver.CU_AD_FORMAT_HALF
-	case reflect.TypeFor[BFloat16](), reflect.TypeFor[Float8E4M3](), reflect.TypeFor[Float8E5M2]():
+	case reflect.TypeFor[dtype.BFloat16](), reflect.TypeFor[dtype.Float8E4M3](), reflect.TypeFor[dtype.Float8E5M2]():
 		f.of = 0 // textures cannot read them
 	}
 	if f.of == 0 {

@@ -57,7 +57,7 @@ func TestContextClosedBesideCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withPeer(t, func(t *testing.T, x, y *safe.Context) {
 				s, b := stream(t, x), buffer[uint32](t, x, 4)
-				own, err := safe.NewContext(y.Device(), safe.ContextOptions{})
+				own, err := safe.NewContext(y.Device())
 				require.NoError(t, err)
 				var raw driver.CUdeviceptr
 				require.NoError(t, own.WithCurrent(func() error { return driver.CuMemAlloc(&raw, 16) }))

@@ -88,7 +88,7 @@ func (m *memory) close() error {
 // left.
 // Source: cuMemAllocFromPoolAsync, and cuMemFreeAsync when closed.
 func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
-	return newDeviceBuffer[T]("NewBuffer", x, n, BufferOptions{})
+	return NewBufferWith[T](x, n, BufferOptions{})
 }
 
 // NewBufferAsync allocates device memory for n values in the order of a stream. The

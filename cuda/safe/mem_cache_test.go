@@ -22,7 +22,7 @@ func caching(t *testing.T) *safe.Context {
 	startClean(t)
 	t.Setenv(noCache, "")
 	d := open(t, 0).Device()
-	x, err := safe.NewContext(d, safe.ContextOptions{})
+	x, err := safe.NewContext(d)
 	require.NoError(t, err)
 	closing(t, x)
 	return x

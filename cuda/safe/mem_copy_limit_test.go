@@ -95,7 +95,7 @@ func TestCopiesInCallback(t *testing.T) {
 		for name, call := range calls {
 			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
 		}
-	}, safe.HostFuncOptions{})
+	})
 	require.NoError(t, err)
 	require.NoError(t, first.Record(e))
 	require.NoError(t, s.WaitEvent(e)) // s continues after the host function
@@ -121,7 +121,7 @@ func TestCopiesInCallbackBesidePools(t *testing.T) {
 			for name, call := range calls {
 				assert.ErrorIs(t, call(), safe.ErrInCallback, name)
 			}
-		}, safe.HostFuncOptions{})
+		})
 		require.NoError(t, err)
 		soon(t, f.Done(), "the host function waits")
 	})

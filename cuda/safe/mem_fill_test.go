@@ -227,11 +227,11 @@ func TestFillWideRefused(t *testing.T) {
 func TestFillWideWhileCapturing(t *testing.T) {
 	for _, m := range factModes {
 		t.Run(m.name, func(t *testing.T) {
-			x, err := safe.NewContext(open(t, 0).Device(), safe.ContextOptions{}) // without kernels
+			x, err := safe.NewContext(open(t, 0).Device()) // without kernels
 			require.NoError(t, err)
 			closing(t, x)
 			s, other, b := stream(t, x), stream(t, x), buffer[float64](t, x, 10)
-			g, err := s.CaptureContext(t.Context(), safe.CaptureOptions{Mode: m.own}, func() error {
+			g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: m.own}, func() error {
 				return errors.Join(b.FillAsync(other, 1), b.FillAsync(s, 2))
 			})
 			require.NoError(t, err)
@@ -250,7 +250,7 @@ func TestFillWideWhileCapturing(t *testing.T) {
 
 // TestFillWideAtOnce has goroutines fill first at the same time.
 func TestFillWideAtOnce(t *testing.T) {
-	x, err := safe.NewContext(open(t, 0).Device(), safe.ContextOptions{})
+	x, err := safe.NewContext(open(t, 0).Device())
 	require.NoError(t, err)
 	closing(t, x)
 	var c racers

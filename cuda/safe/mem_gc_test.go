@@ -60,7 +60,7 @@ func toReset(t *testing.T) *safe.Context {
 // context.
 func TestSimPoolAfterReset(t *testing.T) {
 	x := toReset(t)
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	require.NoError(t, err)
 	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
 	assert.Equal(t, 1, simulated.Live("pool"))
@@ -73,9 +73,9 @@ func TestSimPoolAfterReset(t *testing.T) {
 // is no error.
 func TestSimFreeAfterReset(t *testing.T) {
 	x := toReset(t)
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	require.NoError(t, err)
-	other, err := safe.NewStream(x, safe.StreamOptions{})
+	other, err := safe.NewStream(x)
 	require.NoError(t, err)
 	var buffers []*safe.Buffer[int32]
 	for range 3 {
@@ -109,7 +109,7 @@ func TestLinkerInCallback(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	add := func() error { return l.Add(driver.CU_JIT_INPUT_PTX, "nothing", []byte(nothingPTX)) }
-	f, err := s.LaunchHostFunc(func() { assert.ErrorIs(t, add(), safe.ErrInCallback) }, safe.HostFuncOptions{})
+	f, err := s.LaunchHostFunc(func() { assert.ErrorIs(t, add(), safe.ErrInCallback) })
 	require.NoError(t, err)
 	wait(t, f)
 	assert.NoError(t, add())
@@ -132,7 +132,7 @@ func TestExportedFiles(t *testing.T) {
 			return p.Export()
 		},
 		"pool": func() (*os.File, error) {
-			p, err := safe.NewPool(x, safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR})
+			p, err := safe.NewPoolWith(x, safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR})
 			require.NoError(t, err)
 			defer p.Close()
 			return p.Export()
@@ -158,7 +158,7 @@ func TestScopeCaptured(t *testing.T) {
 				return err
 			}
 			var err error
-			c, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+			c, err = s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 			return err
 		})
 	}()
@@ -199,14 +199,14 @@ func TestDevicesInCallback(t *testing.T) {
 			"attribute": func() error { _, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE); return err },
 			"open":      func() error { _, err := safe.Open(0); return err },
 			"mode":      func() error { _, err := safe.ModuleLoadingMode(); return err },
-			"pool":      func() error { _, err := safe.NewPool(x, safe.PoolOptions{}); return err },
+			"pool":      func() error { _, err := safe.NewPool(x); return err },
 			"physical":  func() error { _, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{}); return err },
 			"prefetch":  func() error { return m.PrefetchAsync(s, safe.HostLocation) },
 			"ranges":    func() error { _, err := m.RangeAttributes(); return err },
 		} {
 			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
 		}
-	}, safe.HostFuncOptions{})
+	})
 	require.NoError(t, err)
 	wait(t, f)
 }
@@ -227,7 +227,7 @@ func TestRegisteredSlice(t *testing.T) {
 	x := open(t, 0)
 	const n = 1 << 16
 	data := func(end func(*safe.Pinned[byte])) []byte {
-		h, err := safe.RegisterPinned(x, make([]byte, n), safe.PinnedOptions{})
+		h, err := safe.RegisterPinned(x, make([]byte, n))
 		require.NoError(t, err)
 		d := h.Data()
 		end(h)

@@ -263,10 +263,7 @@ func needsPlain(code driver.CUresult) error {
 // NewBufferWith is [NewBuffer] with options.
 // Source: cuMemAllocFromPoolAsync, cuMemAlloc, and cuMemFreeAsync or cuMemFree when closed.
 func NewBufferWith[T any](x *Context, n int, o BufferOptions) (*Buffer[T], error) {
-	return newDeviceBuffer[T]("NewBufferWith", x, n, o)
-}
-
-func newDeviceBuffer[T any](op string, x *Context, n int, o BufferOptions) (*Buffer[T], error) {
+	const op = "NewBuffer"
 	size, c, err := valuesIn[T](op, x, n)
 	if err != nil {
 		return nil, err

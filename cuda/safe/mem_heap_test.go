@@ -22,7 +22,7 @@ import (
 
 func init() {
 	operations = append(operations, []operation{
-		{"NewBufferWith", func(w *world) error {
+		{"NewBuffer", func(w *world) error { // plain
 			b, err := safe.NewBufferWith[int32](w.x, 9, safe.BufferOptions{Plain: true})
 			_, err = also(w, b, err)
 			return err
@@ -43,7 +43,7 @@ func heapOf(t *testing.T, x *safe.Context) driver.CUmemoryPool {
 // for another stream and is retained.
 func TestHeap(t *testing.T) {
 	x, again := open(t, 0), open(t, 0)
-	own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	own, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	closing(t, own)
 	pool := heapOf(t, x)
@@ -132,7 +132,7 @@ func TestSimHeapTrimmed(t *testing.T) {
 	needsSimulated(t)
 	startClean(t)
 	x, s := open(t, 0), (*safe.Stream)(nil)
-	y, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	y, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	closing(t, y)
 	s = stream(t, x)
@@ -195,10 +195,10 @@ func TestHeapPeers(t *testing.T) {
 		require.NoError(t, driver.CuMemPoolGetAccess(&flags, heapOf(t, of), &where))
 		return flags
 	}
-	late, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	late, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	closing(t, late)
-	also, err := safe.NewContext(y.Device(), safe.ContextOptions{})
+	also, err := safe.NewContext(y.Device())
 	require.NoError(t, err)
 	assert.Equal(t, noAccess, access(x))
 	for _, of := range []*safe.Context{x, late} {
@@ -391,7 +391,7 @@ func TestAllocationCrossings(t *testing.T) {
 	cached := caching(t)
 	freed(t, cached, 1) // it has a heap
 	t.Setenv(noCache, "1")
-	x, err := safe.NewContext(cached.Device(), safe.ContextOptions{}) // the primary context may have a cache
+	x, err := safe.NewContext(cached.Device()) // the primary context may have a cache
 	require.NoError(t, err)
 	closing(t, x)
 	s := stream(t, x)
@@ -437,7 +437,7 @@ func TestTrimBesideClose(t *testing.T) {
 			return nil
 		})
 		c.add(3, func() error {
-			own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+			own, err := safe.NewContext(x.Device())
 			return errors.Join(err, own.Close())
 		})
 		time.Sleep(10 * stormTime(t))

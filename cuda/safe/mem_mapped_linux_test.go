@@ -110,7 +110,7 @@ func TestRegisterMappedFile(t *testing.T) {
 				if disk {
 					why = test.onDisk
 				}
-				h, err := safe.RegisterPinned(x, mapFile(t, file, test.prot, test.flags), safe.PinnedOptions{ReadOnly: test.readOnly})
+				h, err := safe.RegisterPinnedWith(x, mapFile(t, file, test.prot, test.flags), safe.PinnedOptions{ReadOnly: test.readOnly})
 				if test.onDisk == written && err == nil { // an older Linux, or the simulated driver
 					why = ""
 				}
@@ -216,7 +216,7 @@ func TestRegisterMappedParts(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h, err := safe.RegisterPinned(x, test.make(t), safe.PinnedOptions{ReadOnly: true})
+			h, err := safe.RegisterPinnedWith(x, test.make(t), safe.PinnedOptions{ReadOnly: true})
 			if test.hangs && disk {
 				require.ErrorIs(t, err, safe.ErrInvalidArgument)
 				assert.ErrorContains(t, err, "CUDA would hang")
@@ -257,7 +257,7 @@ func BenchmarkMappedFile(b *testing.B) {
 	}{
 		{"mapped, registered", func() error {
 			return inMapping(func(m []byte) error {
-				h, err := safe.RegisterPinned(x, m, safe.PinnedOptions{ReadOnly: true})
+				h, err := safe.RegisterPinnedWith(x, m, safe.PinnedOptions{ReadOnly: true})
 				if err != nil {
 					return err
 				}
@@ -296,7 +296,7 @@ func BenchmarkRegisterPinned(b *testing.B) {
 	for _, o := range []safe.PinnedOptions{{}, {ReadOnly: true}} {
 		b.Run(fmt.Sprintf("ReadOnly=%v", o.ReadOnly), func(b *testing.B) {
 			for b.Loop() {
-				h, err := safe.RegisterPinned(x, memory, o)
+				h, err := safe.RegisterPinnedWith(x, memory, o)
 				require.NoError(b, errors.Join(err, h.Close()))
 			}
 		})

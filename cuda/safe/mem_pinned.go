@@ -18,7 +18,7 @@ type Pinned[T any] struct {
 	part   bool // a slice of another Pinned, which owns the memory
 }
 
-// PinnedOptions are the options of [NewPinned] and [RegisterPinned]. The zero value is
+// PinnedOptions are the options of [NewPinnedWith] and [RegisterPinnedWith]. The zero value is
 // CUDA's default. All pinned memory is portable to other contexts and mapped for kernels:
 // every 64-bit system has unified addressing.
 type PinnedOptions struct {
@@ -32,10 +32,14 @@ type PinnedOptions struct {
 
 // NewPinned allocates pinned memory for n values. The memory is not initialized, and it
 // is not part of the Go heap: see [Pinned.Data]. It returns [ErrInvalidArgument] if T
-// contains Go pointers or bools or has no size, or if ReadOnly is set, and [ErrRange] if n is
-// negative.
+// contains Go pointers or bools or has no size, and [ErrRange] if n is negative.
 // Source: cuMemHostAlloc, and cuMemFreeHost when closed.
-func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
+func NewPinned[T any](x *Context, n int) (*Pinned[T], error) {
+	return NewPinnedWith[T](x, n, PinnedOptions{})
+}
+
+// NewPinnedWith is [NewPinned] with options. It returns [ErrInvalidArgument] if ReadOnly is set, too.
+func NewPinnedWith[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 	const op = "NewPinned"
 	size, err := sizeOf[T](n)
 	if err != nil {
@@ -74,14 +78,21 @@ func NewPinned[T any](x *Context, n int, o PinnedOptions) (*Pinned[T], error) {
 // driver fails to unlock the memory, Close returns the error and the slice is never
 // freed.
 //
-// The slice may lie in a file that is mapped into memory. Map it with MAP_SHARED, set ReadOnly
-// if the mapping is read-only or the file on a disk, and close the Pinned before you end the mapping.
-//
-// It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, if WriteCombined is
-// set, and if ReadOnly is set for memory of a file on a disk that is mapped with MAP_PRIVATE:
-// CUDA would never return.
+// It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size. For a file that is mapped into
+// memory, see [RegisterPinnedWith].
 // Source: cuMemHostRegister, cuMemHostUnregister.
-func RegisterPinned[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], error) {
+func RegisterPinned[T any](x *Context, s []T) (*Pinned[T], error) {
+	return RegisterPinnedWith(x, s, PinnedOptions{})
+}
+
+// RegisterPinnedWith is [RegisterPinned] with options. The slice may lie in a file that is mapped into memory: map it
+// with MAP_SHARED, set ReadOnly if the mapping is read-only or the file on a disk, and close the Pinned before you end
+// the mapping.
+//
+// It returns [ErrInvalidArgument] if WriteCombined is set, too, and if ReadOnly is set for memory of a file on a disk
+// that is mapped with MAP_PRIVATE: CUDA would never return.
+// Source: cuMemHostRegister, cuMemHostUnregister.
+func RegisterPinnedWith[T any](x *Context, s []T, o PinnedOptions) (*Pinned[T], error) {
 	const op = "RegisterPinned"
 	size, err := sizeOf[T](len(s))
 	if err != nil {

@@ -26,7 +26,7 @@ func init() {
 
 // kinds returns allocated and registered memory of 10 values each.
 func kinds(t *testing.T, x *safe.Context) map[string]*safe.Pinned[uint16] {
-	r, err := safe.RegisterPinned(x, make([]uint16, 10), safe.PinnedOptions{})
+	r, err := safe.RegisterPinned(x, make([]uint16, 10))
 	require.NoError(t, err)
 	closing(t, r)
 	return map[string]*safe.Pinned[uint16]{"allocated": host[uint16](t, x, 10), "registered": r}
@@ -69,7 +69,7 @@ func TestPinnedFill(t *testing.T) {
 func TestPinnedFillWaits(t *testing.T) {
 	x := open(t, 0)
 	s, gate := stream(t, x), newGate(t, x)
-	h, err := safe.NewPinned[uint32](x, 10, safe.PinnedOptions{})
+	h, err := safe.NewPinned[uint32](x, 10)
 	require.NoError(t, err)
 	gate.shut(t, s)
 	require.NoError(t, h.FillAsync(s, 1))

@@ -103,7 +103,7 @@ func TestPitchedLegacy(t *testing.T) {
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
 	closing(t, legacy)
-	blocking, err := safe.NewStream(x, safe.StreamOptions{})
+	blocking, err := safe.NewStream(x)
 	require.NoError(t, err)
 	closing(t, blocking)
 	b, c := pitched[float32](t, x, square), pitched[float32](t, x, square)

@@ -28,7 +28,7 @@ func TestPointerInfo(t *testing.T) {
 	s := stream(t, x)
 	plain, pinned, both := plainBuffer[int32](t, x, sharedValues), host[int32](t, x, 1000), managed[int32](t, x, 1000)
 	async := bufferFrom[int32](t, pool(t, x, shared), s, 1000)
-	registered, err := safe.RegisterPinned(x, make([]int32, 1<<14), safe.PinnedOptions{})
+	registered, err := safe.RegisterPinned(x, make([]int32, 1<<14))
 	require.NoError(t, err)
 	closing(t, registered)
 	local := make([]int32, 1000)

@@ -45,7 +45,7 @@ type poolCore struct {
 	imports map[driver.CUdeviceptr]chan struct{} // Buffers of an imported pool; while one is being freed, closed after that
 }
 
-// PoolOptions are the options of [NewPool]. The zero value is CUDA's default: unlimited
+// PoolOptions are the options of [NewPoolWith]. The zero value is CUDA's default: unlimited
 // memory of the context's device, not shared with other processes.
 type PoolOptions struct {
 	// MaxSize is the maximum size of the pool in bytes, which CUDA rounds up. 0 means
@@ -65,12 +65,16 @@ type PoolOptions struct {
 	Managed bool
 }
 
-// NewPool creates a pool. Kernels on the context's device can access its memory from the
-// start. If the memory is host or managed memory, [Buffer.Data] gives the host access. It
+// NewPool creates a pool of memory of the context's device. It returns [ErrNotSupported] if the device has no pools.
+// Source: cuMemPoolCreate, and cuMemPoolDestroy when closed.
+func NewPool(x *Context) (*Pool, error) { return NewPoolWith(x, PoolOptions{}) }
+
+// NewPoolWith is [NewPool] with options, for other memory, too. Kernels on the context's device can access it from the
+// start. If it is host or managed memory, [Buffer.Data] gives the host access. NewPoolWith
 // returns [ErrNotSupported] if the device or the driver lacks a feature that the options
 // ask for, and [ErrInvalidArgument] if Location is another device.
 // Source: cuMemPoolCreate, cuMemPoolSetAccess, and cuMemPoolDestroy when closed.
-func NewPool(x *Context, o PoolOptions) (*Pool, error) {
+func NewPoolWith(x *Context, o PoolOptions) (*Pool, error) {
 	const op = "NewPool"
 	c, err := x.acquire(op)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestPoolRefuses(t *testing.T) {
 	x := open(t, 0)
 	p, s := pool(t, x, safe.PoolOptions{}), stream(t, x)
 	elsewhere := safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1}
-	make := func(o safe.PoolOptions) error { _, err := safe.NewPool(x, o); return err }
+	make := func(o safe.PoolOptions) error { _, err := safe.NewPoolWith(x, o); return err }
 	for _, c := range []struct {
 		name string
 		call func() error
@@ -157,7 +157,7 @@ func TestPoolsForTheHost(t *testing.T) {
 				return
 			}
 			c.o.HandleTypes = fileDescriptor
-			_, err = safe.NewPool(x, c.o)
+			_, err = safe.NewPoolWith(x, c.o)
 			assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE, "it cannot be shared")
 		})
 	}

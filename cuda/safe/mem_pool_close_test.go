@@ -122,7 +122,7 @@ func TestPoolDrained(t *testing.T) {
 	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamCreate(&raw, 0) }))
 	defer func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) }()
 	own := func() *safe.Stream {
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		return s
 	}
@@ -161,7 +161,7 @@ func TestPoolDrained(t *testing.T) {
 		"memory of the current pool, closed": {own, current, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := safe.NewPool(x, safe.PoolOptions{})
+			p, err := safe.NewPool(x)
 			require.NoError(t, err)
 			s := row.stream()
 			pools := simulated.Live("pool")
@@ -171,7 +171,7 @@ func TestPoolDrained(t *testing.T) {
 			if b != nil {
 				require.NoError(t, b.FillAsync(s, 7))
 			}
-			_, err = s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			_, err = s.LaunchHostFunc(func() {})
 			require.NoError(t, err)
 			require.NoError(t, b.Close())
 			if row.close {
@@ -201,7 +201,7 @@ func TestNoticeForeign(t *testing.T) {
 	defer func() { assert.NoError(t, x.WithCurrent(func() error { return driver.CuStreamDestroy(raw) })) }()
 	s, err := safe.BorrowStream(raw, x, nil)
 	require.NoError(t, err)
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	require.NoError(t, err)
 	closing(t, p)
 	records := func() int {
@@ -253,7 +253,7 @@ func TestNoticeBesideCapture(t *testing.T) {
 	s, err := safe.BorrowStream(raw, x, nil)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.Close()) }()
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	require.NoError(t, err)
 	closing(t, p)
 	g, err := capturing.Capture(func() error {
@@ -272,9 +272,9 @@ func TestPoolBesideFree(t *testing.T) {
 	x := open(t, 0)
 	for call, create := range map[string]func() (io.Closer, error){
 		"cuMemFree_v2":        func() (io.Closer, error) { return safe.NewBufferWith[uint32](x, 4, safe.BufferOptions{Plain: true}) },
-		"cuMemFreeHost":       func() (io.Closer, error) { return safe.NewPinned[uint32](x, 4, safe.PinnedOptions{}) },
-		"cuMemHostUnregister": func() (io.Closer, error) { return safe.RegisterPinned(x, make([]uint32, 4096), safe.PinnedOptions{}) },
-		"cuLibraryUnload":     func() (io.Closer, error) { return safe.Load(x, compiled, safe.LoadOptions{}) },
+		"cuMemFreeHost":       func() (io.Closer, error) { return safe.NewPinned[uint32](x, 4) },
+		"cuMemHostUnregister": func() (io.Closer, error) { return safe.RegisterPinned(x, make([]uint32, 4096)) },
+		"cuLibraryUnload":     func() (io.Closer, error) { return safe.Load(x, compiled) },
 		"cuArrayDestroy":      func() (io.Closer, error) { return safe.NewArray[uint8](x, safe.Extent{Width: 8}, safe.ArrayOptions{}) },
 	} {
 		t.Run(call, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestPoolBesideFree(t *testing.T) {
 			defer simulated.Reset()
 			object, err := create()
 			require.NoError(t, err)
-			p, err := safe.NewPool(x, safe.PoolOptions{})
+			p, err := safe.NewPool(x)
 			require.NoError(t, err)
 			const delay = 100 * time.Millisecond
 			simulated.Delay(call, delay)

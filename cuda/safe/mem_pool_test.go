@@ -34,12 +34,12 @@ func init() {
 	within["ImportBuffer"] = []string{"Pool.Export", "ImportPool", "Buffer.ExportPointer"}
 	operations = append(operations, []operation{
 		{"NewPool", func(w *world) error {
-			c, err := safe.NewPool(w.x, safe.PoolOptions{})
+			c, err := safe.NewPool(w.x)
 			_, err = also(w, c, err)
 			return err
 		}},
 		{"NewPool", func(w *world) error {
-			c, err := safe.NewPool(w.x, safe.PoolOptions{Location: safe.HostLocation}) // NewPool gives the device access
+			c, err := safe.NewPoolWith(w.x, safe.PoolOptions{Location: safe.HostLocation}) // NewPool gives the device access
 			_, err = also(w, c, err)
 			return err
 		}},
@@ -103,7 +103,7 @@ func (w *world) imported() (*safe.Pool, error) {
 
 func pool(t testing.TB, x *safe.Context, o safe.PoolOptions) *safe.Pool {
 	t.Helper()
-	p, err := safe.NewPool(x, o)
+	p, err := safe.NewPoolWith(x, o)
 	if errors.Is(err, safe.ErrNotSupported) {
 		t.Skip(err)
 	}
@@ -198,7 +198,7 @@ func TestPoolLimit(t *testing.T) {
 	x := open(t, 0)
 	o := safe.PoolOptions{MaxSize: 64 << 20}
 	if driverOf(t) < 12020 {
-		_, err := safe.NewPool(x, o)
+		_, err := safe.NewPoolWith(x, o)
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
 		return
 	}
@@ -213,9 +213,9 @@ func TestPoolLimit(t *testing.T) {
 func TestPoolCloses(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	require.NoError(t, err)
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	require.NoError(t, err)
 	b, err := safe.NewBufferFrom[float32](p, s, 100)
 	require.NoError(t, err)
@@ -247,7 +247,7 @@ func TestPoolDropped(t *testing.T) {
 	require.NoError(t, err)
 	closing(t, byDefault)
 	func() {
-		p, err := safe.NewPool(x, safe.PoolOptions{})
+		p, err := safe.NewPool(x)
 		require.NoError(t, err)
 		require.NoError(t, p.MakeCurrent())
 		b, err := safe.NewBufferFrom[float32](p, stream(t, x), 100)
@@ -285,7 +285,7 @@ func TestCurrentPool(t *testing.T) {
 		return p
 	}
 	assert.Equal(t, byDefault.Raw(), current().Raw())
-	p, err := safe.NewPool(x, safe.PoolOptions{})
+	p, err := safe.NewPool(x)
 	require.NoError(t, err)
 	require.NoError(t, p.MakeCurrent())
 	b, err := safe.NewBufferAsync[float32](s, 10)
@@ -313,7 +313,7 @@ func TestPoolBesideCaptures(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_GLOBAL) }))
 	everything := func() {
-		p, err := safe.NewPool(x, shared)
+		p, err := safe.NewPoolWith(x, shared)
 		require.NoError(t, err)
 		b, err := safe.NewBufferFrom[int32](p, side, 100)
 		require.NoError(t, err)
@@ -363,7 +363,7 @@ func TestPoolRaces(t *testing.T) {
 				var p *safe.Pool
 				var err error
 				if g%2 == 0 {
-					p, err = safe.NewPool(x, safe.PoolOptions{})
+					p, err = safe.NewPool(x)
 					if assert.NoError(t, err) {
 						assert.NoError(t, p.MakeCurrent())
 					}
@@ -391,7 +391,7 @@ func TestPoolRaces(t *testing.T) {
 // object.
 func poolUses(x *safe.Context, s *safe.Stream, p *safe.Pool, b *safe.Buffer[int32]) map[string]func() error {
 	return map[string]func() error{
-		"NewPool":                  func() error { _, err := safe.NewPool(x, safe.PoolOptions{}); return err },
+		"NewPool":                  func() error { _, err := safe.NewPool(x); return err },
 		"DefaultPool":              func() error { _, err := safe.DefaultPool(x); return err },
 		"CurrentPool":              func() error { _, err := safe.CurrentPool(x); return err },
 		"ImportPool":               func() error { _, err := safe.ImportPool(x, os.Stdin); return err },

@@ -42,24 +42,24 @@ func TestSimMakesRoom(t *testing.T) {
 	}{
 		{"Open", "cuDevicePrimaryCtxRetain", func() error { c, err := safe.Open(0); return closed(c, err) }},
 		{"NewContext", contextCreation(t), func() error {
-			c, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+			c, err := safe.NewContext(x.Device())
 			return closed(c, err)
 		}},
 		{"LoadFile", load, func() error {
-			c, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+			c, err := safe.LoadFile(x, "testdata/kernels.ptx")
 			return closed(c, err)
 		}},
 		{"Module.Kernel", find, func() error {
-			m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+			m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 			require.NoError(t, err)
 			_, err = m.Kernel("fill")
 			return errors.Join(err, m.Close())
 		}},
 		{"Kernel.Launch", "cuLaunchKernel", func() error { return k.Launch(s, one) }},
 		{"Batch.Submit", "cuLaunchKernel", func() error { return batch.Submit(s) }},
-		{"NewStream", "cuStreamCreateWithPriority", func() error { c, err := safe.NewStream(x, safe.StreamOptions{}); return closed(c, err) }},
-		{"NewEvent", "cuEventCreate", func() error { c, err := safe.NewEvent(x, safe.EventOptions{}); return closed(c, err) }},
-		{"NewPool", "cuMemPoolCreate", func() error { c, err := safe.NewPool(x, safe.PoolOptions{}); return closed(c, err) }},
+		{"NewStream", "cuStreamCreateWithPriority", func() error { c, err := safe.NewStream(x); return closed(c, err) }},
+		{"NewEvent", "cuEventCreate", func() error { c, err := safe.NewEvent(x); return closed(c, err) }},
+		{"NewPool", "cuMemPoolCreate", func() error { c, err := safe.NewPool(x); return closed(c, err) }},
 		{"NewBuffer", "cuMemAlloc_v2", func() error {
 			c, err := safe.NewBufferWith[byte](x, 64, safe.BufferOptions{Plain: true})
 			return closed(c, err)
@@ -97,9 +97,9 @@ func TestGPULoadWhenFull(t *testing.T) {
 	}
 	x := open(t, 0)
 	for name, call := range map[string]func() (io.Closer, error){
-		"LoadFile":   func() (io.Closer, error) { return safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{}) },
-		"NewContext": func() (io.Closer, error) { return safe.NewContext(x.Device(), safe.ContextOptions{}) },
-		"NewStream":  func() (io.Closer, error) { return safe.NewStream(x, safe.StreamOptions{}) },
+		"LoadFile":   func() (io.Closer, error) { return safe.LoadFile(x, "testdata/kernels.ptx") },
+		"NewContext": func() (io.Closer, error) { return safe.NewContext(x.Device()) },
+		"NewStream":  func() (io.Closer, error) { return safe.NewStream(x) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fillDevice(t, x)

@@ -89,14 +89,14 @@ func TestClosedWhileStuck(t *testing.T) {
 	startClean(t)
 	x := open(t, 0)
 	g, b := newGate(t, x), buffer[int32](t, x, 4)
-	stuck, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	stuck, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	g.shut(t, stuck)
 	require.NoError(t, b.ZeroAsync(stuck))
 	require.NoError(t, stuck.Close())
 	k := kernel(t, x, "spin")
 	for range 300 {
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		require.NoError(t, k.Launch(s, one, safe.Val(uint64(10_000))))
 		c, err := safe.NewBufferAsync[int32](s, 4)
@@ -152,7 +152,7 @@ func TestReapingBesideFullQueue(t *testing.T) {
 		case <-time.After(atOnce):
 			t.Error("the graph is closed, and its function was not called")
 		}
-		_, err = safe.NewEvent(x, safe.EventOptions{})
+		_, err = safe.NewEvent(x)
 		require.NoError(t, err)
 	}
 	events := simulated.Live("event")
@@ -178,15 +178,15 @@ func TestReapingBesideInstantiate(t *testing.T) {
 		"graph": {"graph", func() error { _, err := safe.NewGraph(x); return err }},
 		"exec":  {"exec", func() error { _, err := other.Instantiate(); return err }},
 		"stream": {"stream", func() error {
-			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 			s.Raw() // it is not kept for later
 			return err
 		}},
 		"capture": {"graph", func() error {
-			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 			require.NoError(t, err)
 			s.Raw() // it is not kept for later
-			_, err = s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+			_, err = s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 			return err
 		}},
 	} {
@@ -348,7 +348,7 @@ func TestFreeBesideStuck(t *testing.T) {
 	for range 3 {
 		_, err := safe.NewBuffer[int32](x, 4)
 		require.NoError(t, err)
-		_, err = safe.NewEvent(x, safe.EventOptions{})
+		_, err = safe.NewEvent(x)
 		require.NoError(t, err)
 	}
 	events := simulated.Live("event")
@@ -363,7 +363,7 @@ func TestFreeBesideStuck(t *testing.T) {
 func TestOnReleaseMayBlock(t *testing.T) {
 	x := open(t, 0)
 	g := newGate(t, x)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	g.shut(t, s)
 	var waiting sync.WaitGroup
@@ -425,7 +425,7 @@ func TestUnregisterFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			memory, h := func() (weak.Pointer[[4096]byte], *safe.Pinned[byte]) {
 				m := new([4096]byte)
-				h, err := safe.RegisterPinned(x, m[:], safe.PinnedOptions{})
+				h, err := safe.RegisterPinned(x, m[:])
 				require.NoError(t, err)
 				return weak.Make(m), h
 			}()

@@ -105,7 +105,7 @@ func empties(t *testing.T, x *safe.Context, s *safe.Stream) map[string]*safe.Buf
 	add("NewManagedBuffer", b, err)
 	b, err = safe.BorrowBuffer[int32](x, 0, 0, nil)
 	add("BorrowBuffer", b, err)
-	pool, err := safe.NewPool(x, safe.PoolOptions{})
+	pool, err := safe.NewPool(x)
 	require.NoError(t, err)
 	closing(t, pool)
 	b, err = safe.NewBufferFrom[int32](pool, s, 0)
@@ -123,7 +123,7 @@ func empties(t *testing.T, x *safe.Context, s *safe.Stream) map[string]*safe.Buf
 func TestEmptyBuffers(t *testing.T) {
 	x := open(t, 0)
 	s, full := stream(t, x), buffer[int32](t, x, 10)
-	h, err := safe.NewPinned[int32](x, 0, safe.PinnedOptions{})
+	h, err := safe.NewPinned[int32](x, 0)
 	require.NoError(t, err)
 	closing(t, h)
 	store := kernel(t, x, "fill")
@@ -217,10 +217,10 @@ func TestEmptyManaged(t *testing.T) {
 func TestEmptyPinned(t *testing.T) {
 	x := open(t, 0)
 	s, full, b := stream(t, x), host[int32](t, x, 10), buffer[int32](t, x, 10)
-	none, err := safe.NewPinned[int32](x, 0, safe.PinnedOptions{})
+	none, err := safe.NewPinned[int32](x, 0)
 	require.NoError(t, err)
 	closing(t, none)
-	registered, err := safe.RegisterPinned(x, []int32{}, safe.PinnedOptions{})
+	registered, err := safe.RegisterPinned(x, []int32{})
 	require.NoError(t, err)
 	closing(t, registered)
 	last, err := full.Slice(10, 10)
@@ -250,7 +250,7 @@ func TestEmptyRefused(t *testing.T) {
 		"NewBuffer":        func() error { _, err := safe.NewBuffer[int](x, -1); return err },
 		"NewBufferAsync":   func() error { _, err := safe.NewBufferAsync[int](s, -1); return err },
 		"NewManagedBuffer": func() error { _, err := safe.NewManagedBuffer[int](x, -1); return err },
-		"NewPinned":        func() error { _, err := safe.NewPinned[int](x, -1, safe.PinnedOptions{}); return err },
+		"NewPinned":        func() error { _, err := safe.NewPinned[int](x, -1); return err },
 		"BorrowBuffer":     func() error { _, err := safe.BorrowBuffer[int](x, 8, -1, nil); return err },
 		"AddAlloc":         func() error { _, _, err := safe.AddAlloc[int](g, 0); return err },
 		"OpenIPCBuffer":    func() error { _, err := safe.OpenIPCBuffer[int](x, driver.CUipcMemHandle{}, 0); return err },

@@ -24,7 +24,7 @@ func TestCloseRangeInHostFunc(t *testing.T) {
 	startClean(t)
 	x, err := safe.Open(0)
 	require.NoError(t, err)
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	require.NoError(t, err)
 	r, err := safe.ReserveAddress(x, 2*simGranule, safe.ReserveOptions{})
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestCloseRangeInHostFunc(t *testing.T) {
 	_, err = s.LaunchHostFunc(func() {
 		defer close(over)
 		assert.NoError(t, r.Close())
-	}, safe.HostFuncOptions{})
+	})
 	require.NoError(t, err)
 	soon(t, over, "Close waits for Unmap")
 	assert.False(t, closed(unmap))

@@ -72,7 +72,7 @@ func TestVirtualAnyOrder(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
 	granule := virtual(t, x)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	p, err := safe.NewPhysicalMemory(x, granule, safe.PhysicalMemoryOptions{})
 	require.NoError(t, err)

@@ -117,7 +117,7 @@ func init() {
 			return err
 		}},
 		{"Load", func(w *world) error {
-			c, err := safe.Load(w.x, []byte(nothingPTX), safe.LoadOptions{LineInfo: true})
+			c, err := safe.LoadWith(w.x, []byte(nothingPTX), safe.LoadOptions{LineInfo: true})
 			_, err = also(w, c, err)
 			return err
 		}},
@@ -167,7 +167,7 @@ func TestSimVirtualCloseSweep(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
 		also(w, x, nil)
-		w.s, err = safe.NewStream(x, safe.StreamOptions{})
+		w.s, err = safe.NewStream(x)
 		require.NoError(t, err)
 		also(w, w.s, nil)
 		l, err := placed(w, x)

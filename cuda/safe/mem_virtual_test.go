@@ -425,7 +425,7 @@ func TestVirtualAccessBesideHostFunc(t *testing.T) {
 					<-waits
 					assert.NoError(t, call(r))
 					close(ended)
-				}, safe.HostFuncOptions{})
+				})
 				require.NoError(t, errors.Join(err, b.ZeroAsync(s)))
 				<-begun
 				require.NoError(t, b.Close())

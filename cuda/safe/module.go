@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -47,7 +46,10 @@ func (m *moduleCore) symbol(name string) *byte { return cName(m.renamed(name)) }
 // these or is truncated. If the driver's compiler fails, the error's Detail is its log.
 //
 // Source: cuLibraryLoadData and cuLibraryGetModule; before CUDA 12.0 cuModuleLoadDataEx.
-func Load(x *Context, image []byte, o LoadOptions) (*Module, error) {
+func Load(x *Context, image []byte) (*Module, error) { return load("Load", x, image, LoadOptions{}) }
+
+// LoadWith is [Load] with options for the driver's compiler.
+func LoadWith(x *Context, image []byte, o LoadOptions) (*Module, error) {
 	return load("Load", x, image, o)
 }
 
@@ -87,26 +89,13 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	return u, nil
 }
 
-// LoadFile loads device code from a file: see [Load].
-func LoadFile(x *Context, file string, o LoadOptions) (*Module, error) {
+// LoadFile loads device code from a file: see [Load]. For options, read the file and call [LoadWith].
+func LoadFile(x *Context, file string) (*Module, error) {
 	image, err := os.ReadFile(file)
 	if err != nil {
 		return nil, wrap("LoadFile", err)
 	}
-	return load("LoadFile", x, image, o)
-}
-
-// LoadFS loads device code from a file of a file system such as embed.FS: see [Load].
-// It returns [ErrInvalidArgument] if files is nil.
-func LoadFS(x *Context, files fs.FS, name string, o LoadOptions) (*Module, error) {
-	if files == nil {
-		return nil, refuse("LoadFS", ErrInvalidArgument, "no file system: files is nil")
-	}
-	image, err := fs.ReadFile(files, name)
-	if err != nil {
-		return nil, wrap("LoadFS", err)
-	}
-	return load("LoadFS", x, image, o)
+	return load("LoadFile", x, image, LoadOptions{})
 }
 
 func (m *moduleCore) load(image []byte, j *compiler) error {

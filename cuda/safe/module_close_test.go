@@ -22,7 +22,7 @@ func TestModuleClosedInUse(t *testing.T) {
 	g := newGate(t, x)
 	s, b := stream(t, x), buffer[uint64](t, x, 1)
 	load := func() (*safe.Module, *safe.Kernel) {
-		m, err := safe.Load(x, []byte(storePTX), safe.LoadOptions{})
+		m, err := safe.Load(x, []byte(storePTX))
 		require.NoError(t, err)
 		k, err := m.Kernel("store")
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestModuleClosedBesideLaunch(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			defer simulated.Reset()
 			before := simulated.Live("module")
-			m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+			m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 			require.NoError(t, err)
 			k, err := m.Kernel("nothing")
 			require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestGlobalClosedBesideCopy(t *testing.T) {
 			withPeer(t, func(t *testing.T, x, y *safe.Context) {
 				s := stream(t, x)
 				unloaded := simulated.Live("module")
-				m, err := safe.LoadFile(y, "testdata/kernels.ptx", safe.LoadOptions{})
+				m, err := safe.LoadFile(y, "testdata/kernels.ptx")
 				require.NoError(t, err)
 				table, err := safe.Global[float32](m, "table")
 				require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestModuleClosedAfterReset(t *testing.T) {
 	needsSimulated(t)
 	needs(t, "cuLibraryLoadData")
 	resetting(t, func(t *testing.T, x *safe.Context) {
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 		require.NoError(t, err)
 		reset(t, x)
 		require.NotZero(t, simulated.Live("module"), "CUDA keeps the library")

@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// LoadOptions are the options of the driver's compiler and linker for PTX: see [Load] and
+// LoadOptions are the options of the driver's compiler and linker for PTX: see [LoadWith] and
 // [NewLinker]. They do not affect cubins. The zero value is CUDA's default.
 type LoadOptions struct {
 	// MaxRegisters is the maximum number of registers per thread; 0 is no limit.

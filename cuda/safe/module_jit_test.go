@@ -61,7 +61,7 @@ func TestLoadOptions(t *testing.T) {
 		{"more", safe.LoadOptions{More: []safe.JITOption{{Option: driver.CU_JIT_FALLBACK_STRATEGY, Value: uintptr(driver.CU_PREFER_BINARY)}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := safe.Load(x, image, c.o)
+			m, err := safe.LoadWith(x, image, c.o)
 			require.NoError(t, err)
 			closing(t, m)
 			k, err := m.Kernel("fill")
@@ -90,14 +90,14 @@ func TestLoadOptions(t *testing.T) {
 		{"both", safe.LoadOptions{ThreadsPerBlock: 32, Target: driver.CU_TARGET_COMPUTE_75}, safe.ErrInvalidArgument},
 	} {
 		t.Run("wrong "+c.name, func(t *testing.T) {
-			_, err := safe.Load(x, image, c.o)
+			_, err := safe.LoadWith(x, image, c.o)
 			assert.ErrorIs(t, err, c.want)
 			_, err = safe.NewLinker(x, c.o)
 			assert.ErrorIs(t, err, c.want)
 		})
 	}
 	var e *safe.Error
-	_, err = safe.Load(x, []byte(head+"nonsense"), safe.LoadOptions{Log: &log})
+	_, err = safe.LoadWith(x, []byte(head+"nonsense"), safe.LoadOptions{Log: &log})
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, "Load", e.Op)
 	assert.NotEmpty(t, e.Detail)
@@ -109,7 +109,7 @@ func TestLoadNames(t *testing.T) {
 	image, err := os.ReadFile("testdata/kernels.ptx")
 	require.NoError(t, err)
 	names := map[string]string{"fill<float>": "fill", "nothing": "none"}
-	m, err := safe.Load(x, image, safe.LoadOptions{Names: names})
+	m, err := safe.LoadWith(x, image, safe.LoadOptions{Names: names})
 	require.NoError(t, err)
 	closing(t, m)
 	clear(names) // the module has its own
@@ -143,7 +143,7 @@ func TestLink(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Close())
 
-	m, err := safe.Load(x, image, safe.LoadOptions{})
+	m, err := safe.Load(x, image)
 	require.NoError(t, err)
 	closing(t, m)
 	_, err = m.Kernel("nothing")
@@ -211,7 +211,7 @@ func TestLinkerClosed(t *testing.T) {
 	calls := func(x *safe.Context, l *safe.Linker) map[string]func() error {
 		return map[string]func() error{
 			"NewLinker":       func() error { _, err := safe.NewLinker(x, safe.LoadOptions{}); return err },
-			"Load":            func() error { _, err := safe.Load(x, []byte(nothingPTX), safe.LoadOptions{}); return err },
+			"Load":            func() error { _, err := safe.Load(x, []byte(nothingPTX)); return err },
 			"Linker.Add":      func() error { return l.Add(driver.CU_JIT_INPUT_PTX, "", []byte(nothingPTX)) },
 			"Linker.Complete": func() error { _, err := l.Complete(); return err },
 		}
@@ -252,7 +252,7 @@ func TestLoading(t *testing.T) {
 
 func TestModuleKernels(t *testing.T) {
 	x := open(t, 0)
-	m, err := safe.Load(x, []byte(storePTX+strings.TrimPrefix(nothingPTX, head)), safe.LoadOptions{})
+	m, err := safe.Load(x, []byte(storePTX+strings.TrimPrefix(nothingPTX, head)))
 	require.NoError(t, err)
 	closing(t, m)
 	kernels, err := m.Kernels()

@@ -8,7 +8,6 @@ package safe_test
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -53,7 +52,7 @@ func (w *world) wide() *safe.Buffer[int64] {
 // newWorld returns a world whose stream s is non-blocking.
 func newWorld() (*world, error) {
 	return newWorldOf(1, func(w *world) (*safe.Stream, error) {
-		return safe.NewStream(w.x, safe.StreamOptions{NonBlocking: true})
+		return safe.NewStreamWith(w.x, safe.StreamOptions{NonBlocking: true})
 	})
 }
 
@@ -65,17 +64,17 @@ func newWorldOf(other int, own func(w *world) (*safe.Stream, error)) (*world, er
 		func() (err error) { w.y, err = safe.Open(other); _, err = also(w, w.y, err); return },
 		func() (err error) { w.s, err = own(w); _, err = also(w, w.s, err); return },
 		func() (err error) {
-			w.t, err = safe.NewStream(w.x, safe.StreamOptions{})
+			w.t, err = safe.NewStream(w.x)
 			_, err = also(w, w.t, err)
 			return
 		},
 		func() (err error) {
-			w.e, err = safe.NewEvent(w.x, safe.EventOptions{})
+			w.e, err = safe.NewEvent(w.x)
 			_, err = also(w, w.e, err)
 			return
 		},
 		func() (err error) {
-			w.f, err = safe.NewEvent(w.x, safe.EventOptions{Interprocess: true, DisableTiming: true})
+			w.f, err = safe.NewEventWith(w.x, safe.EventOptions{Interprocess: true, DisableTiming: true})
 			_, err = also(w, w.f, err)
 			return
 		},
@@ -96,24 +95,24 @@ func newWorldOf(other int, own func(w *world) (*safe.Stream, error)) (*world, er
 			_, err = also(w, w.managed, err)
 			return
 		},
-		func() (err error) { w.pool, err = safe.NewPool(w.x, shared); _, err = also(w, w.pool, err); return },
+		func() (err error) { w.pool, err = safe.NewPoolWith(w.x, shared); _, err = also(w, w.pool, err); return },
 		func() (err error) {
 			w.pooled, err = safe.NewBufferFrom[int32](w.pool, w.s, 64)
 			_, err = also(w, w.pooled, err)
 			return
 		},
 		func() (err error) {
-			w.h, err = safe.NewPinned[int32](w.x, 64, safe.PinnedOptions{})
+			w.h, err = safe.NewPinned[int32](w.x, 64)
 			_, err = also(w, w.h, err)
 			return
 		},
 		func() (err error) {
-			w.r, err = safe.RegisterPinned(w.x, make([]int32, 64), safe.PinnedOptions{})
+			w.r, err = safe.RegisterPinned(w.x, make([]int32, 64))
 			_, err = also(w, w.r, err)
 			return
 		},
 		func() (err error) {
-			w.m, err = safe.LoadFile(w.x, "testdata/kernels.ptx", safe.LoadOptions{})
+			w.m, err = safe.LoadFile(w.x, "testdata/kernels.ptx")
 			_, err = also(w, w.m, err)
 			return
 		},
@@ -141,7 +140,7 @@ func newWorldOf(other int, own func(w *world) (*safe.Stream, error)) (*world, er
 
 // captured is the work in the graph of a world.
 func (w *world) captured() error {
-	_, err := w.s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+	_, err := w.s.LaunchHostFunc(func() {})
 	return errors.Join(err, w.k.Launch(w.s, one, w.a.Arg(), safe.Val(uint64(1))))
 }
 
@@ -204,7 +203,7 @@ var operations = []operation{
 	{"Context.EnablePeerAccess", func(w *world) error { return w.x.EnablePeerAccess(w.y) }},
 	{"Context.DisablePeerAccess", func(w *world) error { return w.x.DisablePeerAccess(w.y) }},
 	{"NewStream", func(w *world) error {
-		c, err := safe.NewStream(w.x, safe.StreamOptions{})
+		c, err := safe.NewStream(w.x)
 		_, err = also(w, c, err)
 		return err
 	}},
@@ -249,14 +248,14 @@ var operations = []operation{
 		if err != nil {
 			return err
 		}
-		_, err = safe.NewEvent(x, safe.EventOptions{})
+		_, err = safe.NewEvent(x)
 		return errors.Join(err, x.CloseAll(), x.Close())
 	}},
 	{"Upload", func(w *world) error { c, err := safe.Upload(w.x, w.values); _, err = also(w, c, err); return err }},
 	{"NewZeroed", func(w *world) error { c, err := safe.NewZeroed[byte](w.x, 9); _, err = also(w, c, err); return err }},
 	{"Buffer.Download", func(w *world) error { _, err := w.a.Download(); return err }},
 	{"NewEvent", func(w *world) error {
-		c, err := safe.NewEvent(w.x, safe.EventOptions{})
+		c, err := safe.NewEvent(w.x)
 		_, err = also(w, c, err)
 		return err
 	}},
@@ -281,12 +280,12 @@ var operations = []operation{
 		return err
 	}},
 	{"NewPinned", func(w *world) error {
-		c, err := safe.NewPinned[byte](w.x, 9, safe.PinnedOptions{})
+		c, err := safe.NewPinned[byte](w.x, 9)
 		_, err = also(w, c, err)
 		return err
 	}},
 	{"RegisterPinned", func(w *world) error {
-		c, err := safe.RegisterPinned(w.x, make([]float64, 100), safe.PinnedOptions{})
+		c, err := safe.RegisterPinned(w.x, make([]float64, 100))
 		_, err = also(w, c, err)
 		return err
 	}},
@@ -339,12 +338,7 @@ var operations = []operation{
 	}},
 	{"Buffer.AttachAsync", func(w *world) error { return w.managed.AttachAsync(w.s, driver.CU_MEM_ATTACH_SINGLE) }},
 	{"LoadFile", func(w *world) error {
-		c, err := safe.LoadFile(w.x, "testdata/kernels.ptx", safe.LoadOptions{})
-		_, err = also(w, c, err)
-		return err
-	}},
-	{"LoadFS", func(w *world) error {
-		c, err := safe.LoadFS(w.x, os.DirFS("testdata"), "kernels.ptx", safe.LoadOptions{})
+		c, err := safe.LoadFile(w.x, "testdata/kernels.ptx")
 		_, err = also(w, c, err)
 		return err
 	}},
@@ -375,7 +369,7 @@ var operations = []operation{
 	}},
 	{"Stream.Scope", func(w *world) error { return w.s.Scope(func(*safe.Scope) error { return nil }) }},
 	{"Stream.LaunchHostFunc", func(w *world) error {
-		f, err := w.s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		f, err := w.s.LaunchHostFunc(func() {})
 		if err == nil {
 			<-f.Done()
 		}

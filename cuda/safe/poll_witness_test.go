@@ -25,12 +25,12 @@ func TestHostFuncLost(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
 		for range 2 { // the second time there was a loss before
-			s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+			s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 			require.NoError(t, err)
 			var futures []*safe.Future[struct{}]
 			simulated.Hold(true)
 			for range 3 {
-				f, err := s.LaunchHostFunc(func() { t.Error("it runs") }, safe.HostFuncOptions{})
+				f, err := s.LaunchHostFunc(func() { t.Error("it runs") })
 				require.NoError(t, err)
 				futures = append(futures, f)
 			}
@@ -60,7 +60,7 @@ func TestHostFuncReset(t *testing.T) {
 		x := open(t, 0)
 		s := stream(t, x)
 		simulated.Hold(true)
-		f, err := s.LaunchHostFunc(func() { t.Error("it runs") }, safe.HostFuncOptions{})
+		f, err := s.LaunchHostFunc(func() { t.Error("it runs") })
 		require.NoError(t, err)
 		// The simulated driver runs the functions of a context before it resets it, as CUDA may.
 		simulated.Fail("cuCtxGetId", 1, uint32(driver.CUDA_ERROR_CONTEXT_IS_DESTROYED))
@@ -80,10 +80,10 @@ func TestWitnessIsPending(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		simulated.Hold(true)
-		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		f, err := s.LaunchHostFunc(func() {})
 		require.NoError(t, err)
 		settle(t)
 		simulated.Delay("cuEventQuery", 300*time.Millisecond)
@@ -100,12 +100,12 @@ func TestWitnessIsPending(t *testing.T) {
 func TestWitnessRests(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+	f, err := s.LaunchHostFunc(func() {})
 	require.NoError(t, err)
 	<-f.Done() // Go keeps a goroutine for the driver's thread
 	before := runtime.NumGoroutine()
 	for range 50 {
-		f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		f, err := s.LaunchHostFunc(func() {})
 		require.NoError(t, err)
 		<-f.Done()
 	}

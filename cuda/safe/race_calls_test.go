@@ -112,7 +112,7 @@ var workCalls = []streamCall{
 	}, inCapture, true},
 	{"LaunchHostFunc", func(a *arena, s *safe.Stream) func() error {
 		return func() error {
-			f, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			f, err := s.LaunchHostFunc(func() {})
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ var workCalls = []streamCall{
 	}, inCapture, false},
 	{"Record", func(a *arena, s *safe.Stream) func() error {
 		// A GPU that records events with timing one after the other runs nothing else.
-		e, err := safe.NewEvent(a.x, safe.EventOptions{DisableTiming: true})
+		e, err := safe.NewEventWith(a.x, safe.EventOptions{DisableTiming: true})
 		require.NoError(a.t, err)
 		closing(a.t, e)
 		return func() error { return s.Record(e) }

@@ -111,7 +111,7 @@ func (a *arena) replays(g *safe.Graph, v int32) error {
 func (a *arena) capture(mode safe.CaptureMode, extra bool) error {
 	a.captures++
 	v := int32(a.captures)
-	g, err := a.origin.CaptureContext(context.Background(), safe.CaptureOptions{Mode: mode}, func() error { return a.captured(v) })
+	g, err := a.origin.CaptureWith(context.Background(), safe.CaptureOptions{Mode: mode}, func() error { return a.captured(v) })
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ var wideCalls = []wideCall{
 	}, []error{safe.ErrCapturing, safe.ErrInvalidArgument, driver.CUDA_ERROR_CAPTURED_EVENT}, []error{driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED}},
 	{"Event made, recorded and closed", arenaOptions{}, func(a *arena) func() error {
 		return func() error {
-			e, err := safe.NewEvent(a.x, safe.EventOptions{})
+			e, err := safe.NewEvent(a.x)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ var wideCalls = []wideCall{
 	}, nil, nil},
 	{"NewPinned and Close", arenaOptions{blocking: true}, func(a *arena) func() error {
 		return func() error {
-			h, err := safe.NewPinned[uint32](a.x, 64, safe.PinnedOptions{})
+			h, err := safe.NewPinned[uint32](a.x, 64)
 			if err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ var wideCalls = []wideCall{
 	}, nil, nil},
 	{"NewStream, work and Close", arenaOptions{blocking: true}, func(a *arena) func() error {
 		return func() error {
-			s, err := safe.NewStream(a.x, safe.StreamOptions{})
+			s, err := safe.NewStream(a.x)
 			if err != nil {
 				return err
 			}
@@ -111,7 +111,7 @@ var wideCalls = []wideCall{
 	// If modules are loaded lazily, the first launch loads the kernel.
 	{"Load and Launch", arenaOptions{blocking: true}, func(a *arena) func() error {
 		return func() error {
-			m, err := safe.LoadFile(a.x, "testdata/kernels.ptx", safe.LoadOptions{})
+			m, err := safe.LoadFile(a.x, "testdata/kernels.ptx")
 			if err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ var wideCalls = []wideCall{
 	}, nil, nil},
 	{"GreenContext.NewStream and Close", arenaOptions{green: true}, func(a *arena) func() error {
 		return func() error {
-			s, err := a.green.NewStream(safe.StreamOptions{NonBlocking: true})
+			s, err := a.green.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 			if err != nil {
 				return err
 			}
@@ -178,7 +178,7 @@ func TestWaitBesideCapturedRecord(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
 	s, busy := stream(t, x), stream(t, x)
-	e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true}) // others fill the queue of busy
+	e, err := safe.NewEventWith(x, safe.EventOptions{DisableTiming: true}) // others fill the queue of busy
 	require.NoError(t, err)
 	closing(t, e)
 	unstick := stick(t, x, busy)
@@ -249,10 +249,10 @@ func TestEventMeetsCaptures(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
 	a, b, e := stream(t, x), stream(t, x), event(t, x)
-	first, err := a.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	first, err := a.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	require.NoError(t, a.Record(e))
-	second, err := b.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	second, err := b.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	assert.ErrorIs(t, b.WaitEvent(e), safe.ErrCapturing)
 	for _, c := range []*safe.Capture{first, second} {
@@ -271,9 +271,9 @@ func TestEventClosedInCapture(t *testing.T) {
 	x := open(t, 0)
 	s, side, b := stream(t, x), stream(t, x), buffer[uint32](t, x, 16)
 	for end := time.Now().Add(stormTime(t)); time.Now().Before(end); {
-		fork, err := safe.NewEvent(x, safe.EventOptions{})
+		fork, err := safe.NewEvent(x)
 		require.NoError(t, err)
-		join, err := safe.NewEvent(x, safe.EventOptions{})
+		join, err := safe.NewEvent(x)
 		require.NoError(t, err)
 		closed := make(chan error, 2)
 		g, err := s.Capture(func() error {
@@ -409,7 +409,7 @@ func TestWaitBesideBlockedFirstRecord(t *testing.T) {
 				var capture *safe.Capture
 				if c.capture {
 					var err error
-					capture, err = other.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+					capture, err = other.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 					require.NoError(t, err)
 				}
 				recorded, done := make(chan error, 1), make(chan struct{})

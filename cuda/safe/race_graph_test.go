@@ -85,11 +85,11 @@ func (g *graphs) clones() error {
 
 // captures captures once.
 func (g *graphs) captures(mode safe.CaptureMode) error {
-	s, err := safe.NewStream(g.x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(g.x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}
-	made, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: mode}, func() error { return g.b.FillAsync(s, 7) })
+	made, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: mode}, func() error { return g.b.FillAsync(s, 7) })
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -243,7 +243,7 @@ func closesUnderLaunches() error {
 	if err != nil {
 		return err
 	}
-	s, err1 := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err1 := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	b, err2 := safe.NewBuffer[uint32](x, 1000)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
@@ -257,7 +257,7 @@ func closesUnderLaunches() error {
 			if over.Load() {
 				late.Add(1)
 			}
-		}, safe.HostFuncOptions{})
+		})
 		return errors.Join(err, b.FillAsync(s, 3))
 	})
 	if err != nil {
@@ -308,7 +308,7 @@ func TestFirstLaunchBesideGlobalCapture(t *testing.T) {
 	x := open(t, 0)
 	b := buffer[float32](t, x, 16)
 	for range 20 {
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 		require.NoError(t, err)
 		s, c := stream(t, x), stream(t, x)
 		begun, over := make(chan struct{}), make(chan error, 1)
@@ -319,7 +319,7 @@ func TestFirstLaunchBesideGlobalCapture(t *testing.T) {
 			over <- errors.Join(err1, err2, nothing.Launch(s, one),
 				fill.Launch(s, perValue(16), safe.Val(uint32(16)), safe.Val(float32(1)), b.Arg()))
 		}()
-		g, err := c.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
+		g, err := c.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 			close(begun)
 			return <-over
 		})

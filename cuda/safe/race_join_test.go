@@ -31,7 +31,7 @@ func TestJoinedIsClosed(t *testing.T) {
 			s, b := stream(t, x), buffer[uint32](t, x, 16)
 			fork, join := event(t, x), event(t, x)
 			for until := time.Now().Add(stormTime(t)); time.Now().Before(until); {
-				side, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+				side, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 				require.NoError(t, err)
 				ended := make(chan error, 1)
 				g, err := s.Capture(func() error {

@@ -22,7 +22,7 @@ import (
 func joined(t *testing.T, x *safe.Context, s, side *safe.Stream) *safe.Capture {
 	t.Helper()
 	fork, join := event(t, x), event(t, x)
-	c, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err := s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(s.Record(fork), side.WaitEvent(fork), side.Record(join), s.WaitEvent(join)))
 	return c
@@ -127,7 +127,7 @@ func TestRoomAmongSmallWork(t *testing.T) {
 	e := executable(t, g)
 	marks := make([]*safe.Event, 800)
 	for i := range marks {
-		marks[i], err = safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+		marks[i], err = safe.NewEventWith(x, safe.EventOptions{DisableTiming: true})
 		require.NoError(t, err)
 		closing(t, marks[i])
 	}

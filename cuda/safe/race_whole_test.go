@@ -27,7 +27,7 @@ type whole struct {
 
 // onNew calls f with a new stream that works for a moment, and closes the stream.
 func (w *whole) onNew(f func(s *safe.Stream) error) error {
-	s, err := safe.NewStream(w.x, safe.StreamOptions{NonBlocking: w.turn.Add(1)%2 == 0})
+	s, err := safe.NewStreamWith(w.x, safe.StreamOptions{NonBlocking: w.turn.Add(1)%2 == 0})
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ var wholeRaces = map[string]func(w *whole) error{
 		})
 	},
 	"events": func(w *whole) error {
-		e, err := safe.NewEvent(w.x, safe.EventOptions{})
+		e, err := safe.NewEvent(w.x)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ var wholeRaces = map[string]func(w *whole) error{
 	},
 	"host functions": func(w *whole) error {
 		s := w.stream()
-		_, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		_, err := s.LaunchHostFunc(func() {})
 		return errors.Join(err, s.AddCallback(func(error) {}), s.Synchronize())
 	},
 	"executables":     func(w *whole) error { return w.cycle(w.graph, true) },
@@ -116,14 +116,14 @@ var wholeRaces = map[string]func(w *whole) error{
 		return closes(w.stream(), b, err)
 	},
 	"pinned memory": func(w *whole) error {
-		h, err := safe.NewPinned[uint32](w.x, 64, safe.PinnedOptions{})
+		h, err := safe.NewPinned[uint32](w.x, 64)
 		if err != nil {
 			return err
 		}
 		return errors.Join(w.b.CopyToHostAsync(w.stream(), h), h.Close())
 	},
 	"pools": func(w *whole) error {
-		p, err := safe.NewPool(w.x, safe.PoolOptions{})
+		p, err := safe.NewPool(w.x)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ var wholeRaces = map[string]func(w *whole) error{
 		return errors.Join(closes(s, b, err), p.Close())
 	},
 	"modules": func(w *whole) error {
-		m, err := safe.Load(w.x, w.image, safe.LoadOptions{})
+		m, err := safe.Load(w.x, w.image)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ var wholeRaces = map[string]func(w *whole) error{
 		return errors.Join(err, m.Close())
 	},
 	"waits for values": func(w *whole) error {
-		h, err := safe.NewPinned[uint32](w.x, 1, safe.PinnedOptions{})
+		h, err := safe.NewPinned[uint32](w.x, 1)
 		if err != nil {
 			return err
 		}

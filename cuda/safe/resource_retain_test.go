@@ -48,7 +48,7 @@ func TestRetain(t *testing.T) {
 			return a, b.Arg()
 		}},
 		"pinned": {"host", func(t *testing.T, x *safe.Context, _ *safe.Stream) (closer, safe.Arg) {
-			h, err := safe.NewPinned[byte](x, 100, safe.PinnedOptions{})
+			h, err := safe.NewPinned[byte](x, 100)
 			require.NoError(t, err)
 			return h, h.Arg()
 		}},
@@ -123,7 +123,7 @@ func TestRetainResource(t *testing.T) {
 	for name, call := range map[string]func(f func()){
 		"goroutine": func(f func()) { f() },
 		"host function": func(f func()) {
-			_, err := s.LaunchHostFunc(f, safe.HostFuncOptions{})
+			_, err := s.LaunchHostFunc(f)
 			require.NoError(t, err)
 		},
 		"resource": func(f func()) {

@@ -52,7 +52,7 @@ type streamCore struct {
 	branches branches // for Fork
 }
 
-// StreamOptions are the options of [NewStream]. The zero value is CUDA's default.
+// StreamOptions are the options of [NewStreamWith]. The zero value is CUDA's default.
 type StreamOptions struct {
 	// NonBlocking makes the stream independent of the legacy default stream: neither
 	// waits for the work of the other.
@@ -65,11 +65,14 @@ type StreamOptions struct {
 	ClampPriority bool
 }
 
-// NewStream creates a stream. It returns [ErrRange] if o.Priority is outside
-// [Context.StreamPriorityRange] and o.ClampPriority is not set. If a context has 34 streams
-// or more, the driver may wait for their work before it creates another, as several synchronous
-// copies at once may need. Source: cuStreamCreateWithPriority.
-func NewStream(x *Context, o StreamOptions) (*Stream, error) {
+// NewStream creates a stream. It and the legacy default stream wait for each other's work: [NewStreamWith] and
+// [StreamOptions].NonBlocking make one that does not. If a context has 34 streams or more, the driver may wait for their
+// work before it creates another, as several synchronous copies at once may need. Source: cuStreamCreateWithPriority.
+func NewStream(x *Context) (*Stream, error) { return NewStreamWith(x, StreamOptions{}) }
+
+// NewStreamWith is [NewStream] with options. It returns [ErrRange] if o.Priority is outside
+// [Context.StreamPriorityRange] and o.ClampPriority is not set. Source: cuStreamCreateWithPriority.
+func NewStreamWith(x *Context, o StreamOptions) (*Stream, error) {
 	const op = "NewStream"
 	c, err := x.acquire(op)
 	if err != nil {

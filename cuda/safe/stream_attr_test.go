@@ -234,7 +234,7 @@ func TestCopyAttributesBesideCapture(t *testing.T) {
 func TestAttributesInCapture(t *testing.T) {
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)
-	g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
+	g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 		_, err := s.SynchronizationPolicy()
 		return first(
 			func() error { return err },

@@ -20,7 +20,7 @@ func TestCopyBatch(t *testing.T) {
 	const n, copies = 64, 50
 	s, a, b := stream(t, x), buffer[float32](t, x, n*copies), managed[float32](t, x, n*copies)
 	h, back := host[float32](t, x, n*copies), host[float32](t, x, n*copies)
-	r, err := safe.RegisterPinned(x, make([]float32, n*copies), safe.PinnedOptions{})
+	r, err := safe.RegisterPinned(x, make([]float32, n*copies))
 	require.NoError(t, err)
 	closing(t, r)
 	part := func(m interface {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -11,7 +12,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// HostFuncOptions are the options of [Stream.LaunchHostFunc].
+// HostFuncOptions are the options of [Stream.LaunchHostFuncWith], [Batch.LaunchHostFuncWith] and [HostFuncNodeWith].
 type HostFuncOptions struct {
 	// Spin makes the driver's thread spin while it waits for the stream, so that the
 	// function starts sooner. With a driver before CUDA 13.2, calls return
@@ -129,8 +130,13 @@ func (c *closure) runHost() {
 	}
 }
 
+// hostFuncs counts the functions of the program's that run on CUDA's thread.
+var hostFuncs atomic.Int32
+
 // guard calls f on a thread of CUDA's, where a panic would end the process.
 func guard(f func()) (err error) {
+	hostFuncs.Add(1)
+	defer hostFuncs.Add(-1)
 	start := time.Now()
 	defer func() {
 		if err != nil {
@@ -173,8 +179,13 @@ func caughtApart(f func()) (err error) {
 // On a capturing stream, f becomes part of the graph and runs at each launch. The graph
 // and its executables retain f. The future has then failed with [ErrCapturing].
 //
-// Source: cuLaunchHostFunc, with Spin cuLaunchHostFunc_v2.
-func (s *Stream) LaunchHostFunc(f func(), o HostFuncOptions) (*Future[struct{}], error) {
+// Source: cuLaunchHostFunc.
+func (s *Stream) LaunchHostFunc(f func()) (*Future[struct{}], error) {
+	return s.LaunchHostFuncWith(f, HostFuncOptions{})
+}
+
+// LaunchHostFuncWith is [Stream.LaunchHostFunc] with options. Source: cuLaunchHostFunc, with Spin cuLaunchHostFunc_v2.
+func (s *Stream) LaunchHostFuncWith(f func(), o HostFuncOptions) (*Future[struct{}], error) {
 	const op = "Stream.LaunchHostFunc"
 	c, err := s.acquire(op)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestLaunchHostFunc(t *testing.T) {
 	require.NoError(t, b.FillAsync(s, 2))
 	require.NoError(t, b.CopyToHostAsync(s, h))
 	var seen float32
-	f, err := s.LaunchHostFunc(func() { seen = h.Data()[9]; h.Data()[9] = 5 }, safe.HostFuncOptions{})
+	f, err := s.LaunchHostFunc(func() { seen = h.Data()[9]; h.Data()[9] = 5 })
 	require.NoError(t, err)
 	require.NoError(t, b.CopyFromHostAsync(s, h), "after the function")
 	assert.False(t, isDone(f.Done()))
@@ -74,7 +74,7 @@ func TestLaunchHostFunc(t *testing.T) {
 	require.NoError(t, b.CopyToHost(got))
 	assert.EqualValues(t, 5, got[9])
 
-	_, err = s.LaunchHostFunc(func() {}, safe.HostFuncOptions{Spin: true})
+	_, err = s.LaunchHostFuncWith(func() {}, safe.HostFuncOptions{Spin: true})
 	if !errors.Is(err, safe.ErrNotSupported) {
 		require.NoError(t, err)
 	}
@@ -101,23 +101,23 @@ func TestInCallback(t *testing.T) {
 		"query":      func() error { _, err := s.Query(); return err },
 		"wait":       s.Synchronize,
 		"record":     func() error { return s.Record(e) },
-		"event":      func() error { _, err := safe.NewEvent(x, safe.EventOptions{}); return err },
+		"event":      func() error { _, err := safe.NewEvent(x); return err },
 		"buffer":     func() error { _, err := safe.NewBuffer[int](x, 1); return err },
 		"copy":       func() error { return b.CopyFromHost(make([]int32, 4)) },
 		"fill":       func() error { return b.FillAsync(s, 1) },
 		"do":         func() error { return x.WithCurrent(func() error { return nil }) },
-		"host func":  func() error { _, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{}); return err },
+		"host func":  func() error { _, err := s.LaunchHostFunc(func() {}); return err },
 		"callback":   func() error { return s.AddCallback(func(error) {}) },
 		"completion": func() error { return s.Completion().Err() },
 	}
-	closed, err := safe.NewEvent(x, safe.EventOptions{})
+	closed, err := safe.NewEvent(x)
 	require.NoError(t, err)
 	f, err := s.LaunchHostFunc(func() {
 		for name, call := range inside {
 			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
 		}
 		assert.NoError(t, closed.Close())
-	}, safe.HostFuncOptions{})
+	})
 	require.NoError(t, err)
 	wait(t, f)
 	require.NoError(t, s.Synchronize())
@@ -137,7 +137,7 @@ func TestCallbackWaits(t *testing.T) {
 	f, err := s.LaunchHostFunc(func() {
 		close(asked)
 		assert.NoError(t, <-launched)
-	}, safe.HostFuncOptions{})
+	})
 	require.NoError(t, err)
 	wait(t, f)
 }
@@ -145,7 +145,7 @@ func TestCallbackWaits(t *testing.T) {
 func TestCallbackFails(t *testing.T) {
 	x := open(t, 0)
 	s, h := stream(t, x), newHook(t)
-	f, err := s.LaunchHostFunc(func() { panic("mine") }, safe.HostFuncOptions{})
+	f, err := s.LaunchHostFunc(func() { panic("mine") })
 	require.NoError(t, err)
 	_, err = f.Wait(context.Background())
 	var p *safe.PanicError
@@ -164,9 +164,9 @@ func TestCallbacksAndFault(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 		require.NoError(t, err)
 		spin, err := m.Kernel("spin")
 		require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestCallbacksAndFault(t *testing.T) {
 		require.NoError(t, store.Launch(s, one, safe.Val(uint64(8)), safe.Val(uint64(1))))
 		told := make(chan error, 1)
 		require.NoError(t, s.AddCallback(func(err error) { told <- err }))
-		f, err := s.LaunchHostFunc(func() { t.Error("it ran") }, safe.HostFuncOptions{})
+		f, err := s.LaunchHostFunc(func() { t.Error("it ran") })
 		require.NoError(t, err)
 		done := s.Completion()
 		_, err = done.Wait(context.Background())
@@ -204,7 +204,7 @@ func TestSimCallbackRefused(t *testing.T) {
 			simulated.Fail(name, 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
 			var err error
 			if name == "cuLaunchHostFunc" {
-				_, err = s.LaunchHostFunc(func() { large[0]++ }, safe.HostFuncOptions{})
+				_, err = s.LaunchHostFunc(func() { large[0]++ })
 			} else {
 				err = s.AddCallback(func(error) { large[0]++ })
 			}

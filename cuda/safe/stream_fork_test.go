@@ -88,7 +88,7 @@ func TestWaitStreamCaptured(t *testing.T) {
 func TestWaitStreamRefused(t *testing.T) {
 	x := open(t, 0)
 	s, other, third, b := stream(t, x), stream(t, x), stream(t, x), buffer[int32](t, x, 10)
-	closed, err := safe.NewStream(x, safe.StreamOptions{})
+	closed, err := safe.NewStream(x)
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	for name, stream := range map[string]*safe.Stream{"nil": nil, "zero": {}, "closed": closed} {
@@ -333,7 +333,7 @@ func TestForkOfKinds(t *testing.T) {
 	closing(t, legacy)
 	_, greatest, err := x.StreamPriorityRange()
 	require.NoError(t, err)
-	urgent, err := safe.NewStream(x, safe.StreamOptions{Priority: greatest})
+	urgent, err := safe.NewStreamWith(x, safe.StreamOptions{Priority: greatest})
 	require.NoError(t, err)
 	closing(t, urgent)
 	borrowed, err := urgent.Borrow()
@@ -384,7 +384,7 @@ func TestForkAgain(t *testing.T) {
 	g, b := newGate(t, x), buffer[int32](t, x, 10)
 	least, greatest, err := x.StreamPriorityRange()
 	require.NoError(t, err)
-	s, err := safe.NewStream(x, safe.StreamOptions{Priority: (least + greatest) / 2}) // no other test has left such streams
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{Priority: (least + greatest) / 2}) // no other test has left such streams
 	require.NoError(t, err)
 	closing(t, s)
 	fork := func(f func([]*safe.Stream) error) int {

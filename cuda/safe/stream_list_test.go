@@ -20,7 +20,7 @@ import (
 // loose returns a Stream for a stream of CUDA that no other Stream has.
 func loose(t *testing.T, x *safe.Context) (*safe.Stream, driver.CUstream) {
 	t.Helper()
-	owner, err := safe.NewStream(x, safe.StreamOptions{})
+	owner, err := safe.NewStream(x)
 	require.NoError(t, err)
 	raw := owner.Release()
 	s, err := safe.BorrowStream(raw, x, nil)
@@ -127,7 +127,7 @@ func TestBorrowedBesideTrim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := open(t, 0)
-			p, err := safe.NewPool(x, safe.PoolOptions{})
+			p, err := safe.NewPool(x)
 			require.NoError(t, err)
 			closing(t, p)
 			s, raw := loose(t, x)

@@ -41,7 +41,7 @@ func library(k *safe.Kernel, in, out *safe.Buffer[float32], v float32) func(driv
 // rawStreams are streams of every kind.
 func rawStreams(t *testing.T, x *safe.Context) map[string]*safe.Stream {
 	own := stream(t, x)
-	blocking, err := safe.NewStream(x, safe.StreamOptions{})
+	blocking, err := safe.NewStream(x)
 	require.NoError(t, err)
 	closing(t, blocking)
 	legacy, err := safe.LegacyStream(x)
@@ -110,7 +110,7 @@ func TestEnqueueRawCaptured(t *testing.T) {
 			watch(t)
 			in, err := safe.NewBuffer[float32](x, 50)
 			require.NoError(t, err)
-			g, err := s.CaptureContext(t.Context(), safe.CaptureOptions{Mode: mode}, func() error {
+			g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: mode}, func() error {
 				return s.EnqueueRaw(func(raw driver.CUstream) error {
 					var address driver.CUdeviceptr // as libraries do at their first call
 					err := driver.CuMemAlloc(&address, 100)
@@ -144,7 +144,7 @@ func TestEnqueueRawRefused(t *testing.T) {
 	closed, err := safe.NewBuffer[float32](x, 10)
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
-	gone, err := safe.NewStream(x, safe.StreamOptions{})
+	gone, err := safe.NewStream(x)
 	require.NoError(t, err)
 	require.NoError(t, gone.Close())
 	for _, test := range []struct {
@@ -257,7 +257,7 @@ func TestRawFunctionCallsBack(t *testing.T) {
 				"BeginCapture":  func() error { _, err := s.BeginCapture(); return err },
 				"Synchronize":   x.Synchronize,
 				"NewBuffer":     func() error { _, err := safe.NewBuffer[byte](x, 1); return err },
-				"HostFunc":      func() error { _, err := s.LaunchHostFunc(func() {}, safe.HostFuncOptions{}); return err },
+				"HostFunc":      func() error { _, err := s.LaunchHostFunc(func() {}); return err },
 			}
 			for name, nested := range rawCalls(x, s, other) {
 				calls[name] = func() error { return nested(func() error { t.Error(name, " calls f"); return nil }) }
@@ -285,7 +285,7 @@ func TestEnqueueRawInHostFunc(t *testing.T) {
 	s, other := stream(t, x), stream(t, x)
 	for op, call := range rawCalls(x, s, other) {
 		var err error
-		f, launched := s.LaunchHostFunc(func() { err = call(func() error { return nil }) }, safe.HostFuncOptions{})
+		f, launched := s.LaunchHostFunc(func() { err = call(func() error { return nil }) })
 		require.NoError(t, launched)
 		_, waited := f.Wait(t.Context())
 		require.NoError(t, waited)
@@ -314,7 +314,7 @@ func TestEnqueueRawExcludes(t *testing.T) {
 			assert.False(t, done)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			_, err = s.BeginCaptureContext(ctx, safe.CaptureOptions{})
+			_, err = s.BeginCaptureWith(ctx, safe.CaptureOptions{})
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			enqueued := make(chan error, 1)
 			go func() { enqueued <- b.ZeroAsync(s) }()
@@ -418,7 +418,7 @@ func TestWithoutCaptures(t *testing.T) {
 	<-inside
 	for _, c := range []*safe.Stream{s, r} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err := c.CaptureContext(ctx, safe.CaptureOptions{}, func() error { return nil })
+		_, err := c.CaptureWith(ctx, safe.CaptureOptions{}, func() error { return nil })
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		cancel()
 	}
@@ -446,7 +446,7 @@ func TestWithoutCapturesTogether(t *testing.T) {
 	}()
 	<-first
 	go func() {
-		g, err := s.CaptureContext(t.Context(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error { return nil })
+		g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error { return nil })
 		begun <- errors.Join(err, g.Close())
 	}()
 	time.Sleep(5 * time.Millisecond) // it waits

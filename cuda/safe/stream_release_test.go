@@ -46,7 +46,7 @@ func TestReleaseInRawCapture(t *testing.T) {
 // TestReleaseAfterReset: the handle of a stream that a reset has destroyed may be that of another one by now.
 func TestReleaseAfterReset(t *testing.T) {
 	resetting(t, func(t *testing.T, x *safe.Context) {
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		reset(t, x)
 		assert.Zero(t, s.Release())

@@ -33,9 +33,8 @@ func (c *Scope) none() bool { return c == nil || c.scopeCore == nil }
 // to the stream with [CopyFromSlice] and [CopyToSlice]. Scope returns f's error, or else
 // that of the wait.
 //
-// Scope returns [ErrCapturing] if the stream is capturing. It also does if a capture that has begun
-// meanwhile is open on the stream when f returns: it has waited for the copies of the Scope then, but
-// not for other work. Only f's goroutine may use the Scope.
+// Scope returns [ErrCapturing] if the stream is capturing, or if a capture that began meanwhile is still open when f
+// returns. In the second case it has waited for the copies of the Scope, but not for other work. Only f's goroutine may use the Scope.
 func (s *Stream) Scope(f func(*Scope) error) (err error) {
 	const op = "Stream.Scope"
 	c, err := s.acquire(op)

@@ -180,14 +180,14 @@ func TestManyWaiters(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	x := open(t, 0)
 	g, b := newGate(t, x), buffer[float32](t, x, 10)
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	require.NoError(t, err)
 	require.NoError(t, b.FillAsync(s, 1))
 	require.NoError(t, s.Shutdown(context.Background()))
 	require.NoError(t, s.Shutdown(context.Background()), "again")
 	assert.ErrorIs(t, s.Synchronize(), safe.ErrClosed)
 
-	s, err = safe.NewStream(x, safe.StreamOptions{})
+	s, err = safe.NewStream(x)
 	require.NoError(t, err)
 	g.shut(t, s)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
@@ -252,13 +252,13 @@ func TestWaitFails(t *testing.T) {
 	drivertest.InChild(t, func(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		idle, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		idle, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		e, err := safe.NewEvent(x, safe.EventOptions{})
+		e, err := safe.NewEvent(x)
 		require.NoError(t, err)
-		m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+		m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 		require.NoError(t, err)
 		spin, err := m.Kernel("spin")
 		require.NoError(t, err)
@@ -292,7 +292,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	for g := range 32 {
 		all.Go(func() {
 			for range rounds {
-				s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: g%2 == 0})
+				s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: g%2 == 0})
 				if !assert.NoError(t, err) {
 					return
 				}

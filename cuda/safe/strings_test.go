@@ -30,7 +30,7 @@ func texts(t *testing.T) map[string]text {
 	t.Helper()
 	x := open(t, 0)
 	s, e, b, h := stream(t, x), event(t, x), buffer[float32](t, x, 1024), host[[2]int16](t, x, 9)
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	closing(t, m)
 	k, err := m.Kernel("saxpy")
@@ -215,7 +215,7 @@ func TestStringsOfStreams(t *testing.T) {
 	}))
 	assert.Equal(t, "Scope of "+s.String()+" (closed)", kept.String())
 
-	c, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err := s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	require.NoError(t, err)
 	assert.Equal(t, "Capture of "+s.String(), c.String())
 	graph, err := c.End()
@@ -224,7 +224,7 @@ func TestStringsOfStreams(t *testing.T) {
 	assert.Equal(t, "Capture of "+s.String()+" (closed)", c.String())
 
 	unified := safe.PoolOptions{Location: safe.HostLocation}
-	if onHost, err := safe.NewPool(x, unified); err == nil {
+	if onHost, err := safe.NewPoolWith(x, unified); err == nil {
 		closing(t, onHost)
 		b := bufferFrom[int16](t, onHost, s, 2)
 		assert.Equal(t, "Buffer[int16]: 2 values on the host", b.String())

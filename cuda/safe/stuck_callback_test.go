@@ -24,7 +24,7 @@ import (
 func inFullQueue(t *testing.T, s *safe.Stream, k *safe.Kernel, f func() error) error {
 	t.Helper()
 	full, result := make(chan struct{}), make(chan error, 1)
-	future, err := s.LaunchHostFunc(func() { <-full; result <- f() }, safe.HostFuncOptions{})
+	future, err := s.LaunchHostFunc(func() { <-full; result <- f() })
 	require.NoError(t, err)
 	over := fillQueue(t, s, k, queued)
 	close(full)
@@ -53,7 +53,7 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 	},
 	"BeginCapture": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
 		return func() error {
-			_, err := s.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+			_, err := s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 			return err
 		}
 	},
@@ -71,7 +71,7 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 	},
 	"WaitEvent, of a captured event": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 		other, e := stream(t, x), event(t, x)
-		c, err := other.BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+		c, err := other.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			g, err := c.End()
@@ -129,7 +129,7 @@ func TestHostFuncMayClose(t *testing.T) {
 		require.NoError(t, b.ZeroAsync(s))
 		lent, err := s.Borrow()
 		require.NoError(t, err)
-		e, err := safe.NewEvent(x, safe.EventOptions{})
+		e, err := safe.NewEvent(x)
 		require.NoError(t, err)
 		require.NoError(t, s.Record(e))
 		assert.NoError(t, inFullQueue(t, s, k, func() error {

@@ -184,7 +184,7 @@ func TestNewStreamsBesideStuck(t *testing.T) {
 				go func() {
 					defer close(made)
 					for range 300 {
-						s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+						s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 						if !assert.NoError(t, err) || !assert.NoError(t, errors.Join(work(s), s.Close())) {
 							return
 						}
@@ -217,9 +217,9 @@ func TestNewStreamsComeAndGo(t *testing.T) {
 	})
 	start := time.Now()
 	for range 100 {
-		a, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		a, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
-		b, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		b, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, errors.Join(err, a.Close(), b.Close()))
 	}
 	assert.Less(t, time.Since(start), 5*time.Second, "it waits each time")
@@ -250,7 +250,7 @@ func TestSpareStreams(t *testing.T) {
 		{"another kind", func(*safe.Stream) error { return nil }, safe.StreamOptions{}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, err := safe.NewStream(x, test.o)
+			s, err := safe.NewStreamWith(x, test.o)
 			require.NoError(t, err)
 			made := alive()
 			err = test.with(s)
@@ -263,7 +263,7 @@ func TestSpareStreams(t *testing.T) {
 				assert.Eventually(t, func() bool { return alive() == made-1 }, hang, time.Millisecond)
 				return
 			}
-			again, err := safe.NewStream(x, test.o)
+			again, err := safe.NewStreamWith(x, test.o)
 			require.NoError(t, err)
 			defer again.Close()
 			assert.Equal(t, made, alive())

@@ -71,7 +71,7 @@ func TestNoFiles(t *testing.T) {
 			return err
 		},
 		"ImportPhysicalMemory": func() error { _, err := safe.ImportPhysicalMemory(x, f, 1<<21); return err },
-		"Pool":                 func() error { _, err := safe.NewPool(x, safe.PoolOptions{HandleTypes: fileDescriptor}); return err },
+		"Pool":                 func() error { _, err := safe.NewPoolWith(x, safe.PoolOptions{HandleTypes: fileDescriptor}); return err },
 		"ImportPool":           func() error { _, err := safe.ImportPool(x, f); return err },
 		"ImportExternalMemory": func() error {
 			_, err := safe.ImportExternalMemory(x, f, 4096, safe.ExternalMemoryOptions{})
@@ -102,7 +102,7 @@ func TestAllWaitForHostFunc(t *testing.T) {
 	x := open(t, 0)
 	s, b, told := stream(t, x), newBatch(t, x), make(chan bool)
 	require.NoError(t, b.Launch(kernel(t, x, "spin"), one, safe.Val(uint64(300*time.Millisecond))))
-	require.NoError(t, b.LaunchHostFunc(func() { told <- true }, safe.HostFuncOptions{}))
+	require.NoError(t, b.LaunchHostFunc(func() { told <- true }))
 	require.NoError(t, b.Submit(s))
 	<-told
 }

@@ -86,7 +86,7 @@ func TestBatchCopied(t *testing.T) {
 	s, b := stream(t, x), newBatch(t, x)
 	values := buffer[int32](t, x, 4)
 	ran := make(chan struct{}, 10)
-	require.NoError(t, b.LaunchHostFunc(func() { ran <- struct{}{} }, safe.HostFuncOptions{}))
+	require.NoError(t, b.LaunchHostFunc(func() { ran <- struct{}{} }))
 	copied := *b
 	require.NoError(t, safe.BatchFill(b, values, 1))
 	require.NoError(t, safe.BatchFill(&copied, values, 2))

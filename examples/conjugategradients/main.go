@@ -34,7 +34,7 @@ func main() {
 
 	x := must(safe.Open(0))
 	module := must(compile.LoadFS(context.Background(), x, files, "kernels.cu", compile.Options{}))
-	stream := must(safe.NewStream(x, safe.StreamOptions{}))
+	stream := must(safe.NewStream(x))
 	s := newSolver(x, module, a, b)
 	for _, loop := range []struct {
 		name string

@@ -63,8 +63,8 @@ func (f *Filter) open(ctx context.Context, workers, maxPixels int) (err error) {
 }
 
 func newWorker(x *safe.Context, bytes int) (*worker, error) {
-	stream, err1 := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
-	pixels, err2 := safe.NewPinned[byte](x, bytes, safe.PinnedOptions{})
+	stream, err1 := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
+	pixels, err2 := safe.NewPinned[byte](x, bytes)
 	a, err3 := safe.NewBuffer[byte](x, bytes)
 	b, err4 := safe.NewBuffer[byte](x, bytes)
 	w := &worker{stream, pixels, a, b}

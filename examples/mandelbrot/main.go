@@ -51,7 +51,7 @@ func shades(width, height int) []byte {
 	x := must(safe.Open(0))
 	module := must(compile.Load(context.Background(), x, source, compile.Options{File: "mandelbrot.cu"}))
 	mandelbrot := must(module.Kernel("mandelbrot"))
-	stream := must(safe.NewStream(x, safe.StreamOptions{}))
+	stream := must(safe.NewStream(x))
 	shades := must(safe.NewBuffer[byte](x, width*height))
 	err := mandelbrot.Launch(stream, safe.Threads2D(width, height),
 		shades.Arg(), safe.Val(int32(width)), safe.Val(int32(height)))

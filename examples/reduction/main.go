@@ -30,7 +30,7 @@ func main() {
 
 	x := must(safe.Open(0))
 	module := must(compile.LoadFS(context.Background(), x, files, "kernels.cu", compile.Options{}))
-	stream := must(safe.NewStream(x, safe.StreamOptions{}))
+	stream := must(safe.NewStream(x))
 	in := must(safe.Upload(x, values))
 
 	sum := reduce(x, stream, must(module.Kernel("sum")), in)

@@ -20,7 +20,7 @@ func asyncAPI(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func asyncAPI(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
+	host, err := safe.NewPinned[float32](x, n)
 	if err != nil {
 		return err
 	}

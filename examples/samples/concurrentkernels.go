@@ -37,7 +37,7 @@ func concurrentKernels(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	defer parts.Close()
-	total, err := safe.NewPinned[float32](x, 1, safe.PinnedOptions{})
+	total, err := safe.NewPinned[float32](x, 1)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func graphConditionalNodes(x *safe.Context, m *safe.Module, w io.Writer) error {
 		fmt.Fprintln(w, "graphConditionalNodes: needs a driver for CUDA 12.8")
 		return nil
 	}
-	c, err := safe.Load(x, conditions, safe.LoadOptions{})
+	c, err := safe.Load(x, conditions)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func newDecision(x *safe.Context, m, conditions *safe.Module) (d *decision, err 
 	if d.choose, err = conditions.Kernel("choose"); err != nil {
 		return nil, err
 	}
-	if d.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if d.stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
 	if d.number, err = safe.NewBuffer[uint32](x, 1); err != nil {

@@ -38,7 +38,7 @@ func TestGraphGuide(t *testing.T) {
 	x, err := safe.Open(0)
 	require.NoError(t, err)
 	defer x.Close()
-	m, err := safe.Load(x, kernels, safe.LoadOptions{})
+	m, err := safe.Load(x, kernels)
 	require.NoError(t, err)
 	defer m.Close()
 	sum, err := m.Kernel("sum")

@@ -105,5 +105,5 @@ func streamOn(x *safe.Context, part safe.SMResource) (*safe.Stream, error) {
 		return nil, err
 	}
 	defer g.Close() // deferred until the stream is closed
-	return g.NewStream(safe.StreamOptions{NonBlocking: true})
+	return g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 }

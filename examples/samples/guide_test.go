@@ -116,7 +116,7 @@ func TestGuide(t *testing.T) {
 	there, err := safe.NewBuffer[float32](y, n)
 	require.NoError(t, err)
 	defer there.Close()
-	out, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
+	out, err := safe.NewPinned[float32](x, n)
 	require.NoError(t, err)
 	defer out.Close()
 

@@ -213,10 +213,10 @@ func newEquations(x *safe.Context, m *safe.Module, a, b []float32) (q *equations
 	if q.distance, err = m.Kernel("distance"); err != nil {
 		return nil, err
 	}
-	if q.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if q.stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
-	if q.out, err = safe.NewPinned[float32](x, 1, safe.PinnedOptions{}); err != nil {
+	if q.out, err = safe.NewPinned[float32](x, 1); err != nil {
 		return nil, err
 	}
 	for _, v := range []struct {

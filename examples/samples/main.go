@@ -93,7 +93,7 @@ func run(w io.Writer, names []string) error {
 		return err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, kernels, safe.LoadOptions{})
+	module, err := safe.Load(x, kernels)
 	if err != nil {
 		return err
 	}
@@ -131,9 +131,9 @@ func closeAll[T io.Closer](all []T) {
 }
 
 func newStreams(x *safe.Context, n int) ([]*safe.Stream, error) {
-	return several(n, func() (*safe.Stream, error) { return safe.NewStream(x, safe.StreamOptions{NonBlocking: true}) })
+	return several(n, func() (*safe.Stream, error) { return safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}) })
 }
 
 func newEvents(x *safe.Context, n int, o safe.EventOptions) ([]*safe.Event, error) {
-	return several(n, func() (*safe.Event, error) { return safe.NewEvent(x, o) })
+	return several(n, func() (*safe.Event, error) { return safe.NewEventWith(x, o) })
 }

@@ -79,10 +79,10 @@ func begin(it *item, add *safe.Kernel, done chan<- *item) error {
 func newItem(x *safe.Context, number, n int) (*item, error) {
 	it := &item{number: number}
 	var err error
-	if it.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if it.stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
-	if it.host, err = safe.NewPinned[float32](x, n, safe.PinnedOptions{}); err != nil {
+	if it.host, err = safe.NewPinned[float32](x, n); err != nil {
 		it.close()
 		return nil, err
 	}

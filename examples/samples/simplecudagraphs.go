@@ -97,7 +97,7 @@ func capture(r *reduction, then func()) (*safe.Graph, error) {
 		if err := r.total.CopyToHostAsync(r.stream, r.out); err != nil {
 			return err
 		}
-		_, err := r.stream.LaunchHostFunc(then, safe.HostFuncOptions{})
+		_, err := r.stream.LaunchHostFunc(then)
 		return err
 	})
 }
@@ -126,22 +126,22 @@ func newReduction(x *safe.Context, m *safe.Module, n, parts int) (r *reduction, 
 	if r.sum, err = m.Kernel("sum"); err != nil {
 		return nil, err
 	}
-	if r.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if r.stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
 	if r.streams, err = newStreams(x, parts); err != nil {
 		return nil, err
 	}
-	if r.begun, err = safe.NewEvent(x, safe.EventOptions{DisableTiming: true}); err != nil {
+	if r.begun, err = safe.NewEventWith(x, safe.EventOptions{DisableTiming: true}); err != nil {
 		return nil, err
 	}
 	if r.ended, err = newEvents(x, parts, safe.EventOptions{DisableTiming: true}); err != nil {
 		return nil, err
 	}
-	if r.in, err = safe.NewPinned[float32](x, n, safe.PinnedOptions{}); err != nil {
+	if r.in, err = safe.NewPinned[float32](x, n); err != nil {
 		return nil, err
 	}
-	if r.out, err = safe.NewPinned[float32](x, 1, safe.PinnedOptions{}); err != nil {
+	if r.out, err = safe.NewPinned[float32](x, 1); err != nil {
 		return nil, err
 	}
 	if r.values, err = safe.NewBuffer[float32](x, n); err != nil {

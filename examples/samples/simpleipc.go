@@ -35,12 +35,12 @@ func simpleIPC(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return nil
 	}
 	start := time.Now()
-	pool, err := safe.NewPool(x, safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR})
+	pool, err := safe.NewPoolWith(x, safe.PoolOptions{HandleTypes: driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR})
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func simpleIPC(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	defer sum.Close()
-	filled, err := safe.NewEvent(x, safe.EventOptions{Interprocess: true, DisableTiming: true})
+	filled, err := safe.NewEventWith(x, safe.EventOptions{Interprocess: true, DisableTiming: true})
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func runOther(in io.Reader, file *os.File) error {
 		return err
 	}
 	defer x.Close()
-	module, err := safe.Load(x, kernels, safe.LoadOptions{})
+	module, err := safe.Load(x, kernels)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func runOther(in io.Reader, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}

@@ -53,10 +53,10 @@ func newLanes(x *safe.Context, lanes, n int) ([]lane, error) {
 	all := make([]lane, lanes)
 	for i := range all {
 		var err error
-		if all[i].Stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+		if all[i].Stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 			return nil, err
 		}
-		if all[i].host, err = safe.NewPinned[float32](x, n, safe.PinnedOptions{}); err != nil {
+		if all[i].host, err = safe.NewPinned[float32](x, n); err != nil {
 			return nil, err
 		}
 		if all[i].device, err = safe.NewBuffer[float32](x, n); err != nil {

@@ -53,7 +53,7 @@ func addBy(x *safe.Context, add *safe.Kernel, threads int) (time.Duration, error
 	for i := range values {
 		values[i] = float32(i)
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return 0, err
 	}

@@ -33,7 +33,7 @@ func simpleP2P(x *safe.Context, m *safe.Module, w io.Writer) error {
 		return err
 	}
 	defer y.Close()
-	there, err := safe.Load(y, kernels, safe.LoadOptions{})
+	there, err := safe.Load(y, kernels)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func toAndFro(a, b *side, w io.Writer) error {
 // readEachOther has a kernel of each device add up the values of both. The
 // second begins when the event of the first is recorded.
 func readEachOther(a, b *side, w io.Writer) error {
-	added, err := safe.NewEvent(a.x, safe.EventOptions{DisableTiming: true})
+	added, err := safe.NewEventWith(a.x, safe.EventOptions{DisableTiming: true})
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func newSide(x *safe.Context, m *safe.Module, n int) (s *side, err error) {
 	if s.add, err = m.Kernel("add"); err != nil {
 		return nil, err
 	}
-	if s.stream, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if s.stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
 	if s.values, err = safe.NewBuffer[float32](x, n); err != nil {

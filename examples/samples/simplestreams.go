@@ -17,7 +17,7 @@ func simpleStreams(x *safe.Context, m *safe.Module, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	host, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
+	host, err := safe.NewPinned[float32](x, n)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func streamOrderedAllocation(x *safe.Context, m *safe.Module, w io.Writer) error
 	if err != nil {
 		return err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}

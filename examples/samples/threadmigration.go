@@ -40,7 +40,7 @@ func addOnce(x *safe.Context, add *safe.Kernel, value float32) error {
 		return err
 	}
 	defer b.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func counted(s *safe.Stream, work func() error, then func()) (*safe.Graph, error
 		if err := work(); err != nil {
 			return err
 		}
-		_, err := s.LaunchHostFunc(then, safe.HostFuncOptions{})
+		_, err := s.LaunchHostFunc(then)
 		return err
 	})
 }
@@ -217,7 +217,7 @@ func TestGraphs(t *testing.T) {
 		if driver.Find("cuGraphConditionalHandleCreate") != nil {
 			t.Skip("needs a driver for CUDA 12.3")
 		}
-		m, err := safe.LoadFile(x, "../samples/conditions.ptx", safe.LoadOptions{})
+		m, err := safe.LoadFile(x, "../samples/conditions.ptx")
 		require.NoError(t, err)
 		closing(t, m)
 		counting, err := m.Kernel("condition")
@@ -282,7 +282,7 @@ func TestGraphs(t *testing.T) {
 
 func newEvent(t *testing.T, x *safe.Context) *safe.Event {
 	t.Helper()
-	e, err := safe.NewEvent(x, safe.EventOptions{DisableTiming: true})
+	e, err := safe.NewEventWith(x, safe.EventOptions{DisableTiming: true})
 	require.NoError(t, err)
 	closing(t, e)
 	return e

@@ -3,7 +3,7 @@
 package tour
 
 import (
-	"embed"
+	_ "embed"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// files has the PTX, so that the program runs without the file on disk.
+// ptx is part of the program, which runs without the file on disk.
 //
 //go:embed testdata/kernels.ptx
-var files embed.FS
+var ptx []byte
 
 // loadAdd loads a module and looks up one of its kernels. The kernel keeps the
 // module from being garbage collected, but Close of the module ends both.
 func loadAdd(x *safe.Context) (*safe.Module, *safe.Kernel, error) {
-	m, err := safe.LoadFS(x, files, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.Load(x, ptx)
 	if err != nil {
 		return nil, nil, err // Error.Detail holds the log of the compiler
 	}

@@ -39,7 +39,7 @@ func needsLibrary(t *testing.T, library func() (file, version string, err error)
 // nonBlocking creates a stream that is closed with the test.
 func nonBlocking(t *testing.T, x *safe.Context) *safe.Stream {
 	t.Helper()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s

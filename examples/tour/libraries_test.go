@@ -63,7 +63,7 @@ func TestMultiply(t *testing.T) {
 		t.Skip("needs cuBLAS and a GPU")
 	}
 	x := open(t)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	defer s.Close()
 	blas, err := newBLAS(x, s)

@@ -79,7 +79,7 @@ func open(t *testing.T) *safe.Context {
 
 func newStream(t *testing.T, x *safe.Context) *safe.Stream {
 	t.Helper()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	closing(t, s)
 	return s
@@ -95,7 +95,7 @@ func newBuffer(t *testing.T, x *safe.Context, n int) *safe.Buffer[float32] {
 
 func newHostBuffer(t *testing.T, x *safe.Context, n int) *safe.Pinned[float32] {
 	t.Helper()
-	h, err := safe.NewPinned[float32](x, n, safe.PinnedOptions{})
+	h, err := safe.NewPinned[float32](x, n)
 	require.NoError(t, err)
 	closing(t, h)
 	return h
@@ -103,7 +103,7 @@ func newHostBuffer(t *testing.T, x *safe.Context, n int) *safe.Pinned[float32] {
 
 func kernel(t *testing.T, x *safe.Context, name string) *safe.Kernel {
 	t.Helper()
-	m, err := safe.LoadFile(x, "testdata/kernels.ptx", safe.LoadOptions{})
+	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	closing(t, m)
 	k, err := m.Kernel(name)
@@ -127,7 +127,7 @@ type gate struct {
 
 func newGate(t *testing.T, x *safe.Context) *gate {
 	t.Helper()
-	flag, err := safe.NewPinned[uint32](x, 1, safe.PinnedOptions{})
+	flag, err := safe.NewPinned[uint32](x, 1)
 	require.NoError(t, err)
 	closing(t, flag)
 	return &gate{kernel(t, x, "wait"), flag}

@@ -69,7 +69,7 @@ func upload(ctx context.Context, s *safe.Stream, to *safe.Buffer[float32], pinne
 
 // send copies a Go slice asynchronously, without another copy by the host.
 func send(x *safe.Context, s *safe.Stream, to *safe.Buffer[float32], data []float32) error {
-	pinned, err := safe.RegisterPinned(x, data, safe.PinnedOptions{})
+	pinned, err := safe.RegisterPinned(x, data)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func loadWeights(x *safe.Context, s *safe.Stream, to *safe.Buffer[float32], file
 	}
 	defer syscall.Munmap(m)
 	weights := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m))), to.Len())
-	pinned, err := safe.RegisterPinned(x, weights, safe.PinnedOptions{ReadOnly: true})
+	pinned, err := safe.RegisterPinnedWith(x, weights, safe.PinnedOptions{ReadOnly: true})
 	if err != nil {
 		return err
 	}

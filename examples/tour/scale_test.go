@@ -69,7 +69,7 @@ func rank(ctx context.Context) error {
 		return err
 	}
 	defer x.CloseAll()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestUnregisteredKernel(t *testing.T) {
 	needsSimulated(t)
 	x := open(t)
 	const ptx = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry blur()\n{\n\tret;\n}\n"
-	m, err := safe.Load(x, []byte(ptx), safe.LoadOptions{})
+	m, err := safe.Load(x, []byte(ptx))
 	require.NoError(t, err)
 	closing(t, m)
 	blur, err := m.Kernel("blur")

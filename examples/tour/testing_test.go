@@ -82,7 +82,7 @@ func TestRefused(t *testing.T) {
 	x := open(t)
 	defer control.Reset()
 	control.Fail("cuStreamCreateWithPriority", 1, uint32(driver.CUDA_ERROR_UNKNOWN))
-	_, err := safe.NewStream(x, safe.StreamOptions{})
+	_, err := safe.NewStream(x)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN)
 }
 

@@ -48,7 +48,7 @@ func download(s *safe.Stream, from *safe.Buffer[float32], to *safe.Pinned[float3
 // that the driver's thread does not block.
 func handOver(s *safe.Stream, host *safe.Pinned[float32]) (<-chan []float32, error) {
 	results := make(chan []float32, 1)
-	_, err := s.LaunchHostFunc(func() { results <- host.Data() }, safe.HostFuncOptions{})
+	_, err := s.LaunchHostFunc(func() { results <- host.Data() })
 	return results, err
 }
 
@@ -148,7 +148,7 @@ func TestWaiting(t *testing.T) {
 		require.NoError(t, g.Close())
 	})
 	t.Run("shutdown", func(t *testing.T) {
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		require.NoError(t, s.Shutdown(background))
 		err = s.Wait(background)

@@ -58,7 +58,7 @@ func newNetwork(ctx context.Context, x *safe.Context, points []float32, labels [
 	var errs [11]error
 	n.softmax, errs[0] = module.Kernel("softmax")
 	n.descend, errs[1] = module.Kernel("descend")
-	n.stream, errs[2] = safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	n.stream, errs[2] = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	onDevice, errs[3] = safe.Upload(x, points)
 	n.labels, errs[4] = safe.Upload(x, labels)
 	n.parameters, errs[5] = safe.Upload(x, first)

@@ -20,7 +20,7 @@ func main() {
 	x := must(safe.Open(0))
 	module := must(compile.Load(context.Background(), x, source, compile.Options{}))
 	add := must(module.Kernel("add"))
-	stream := must(safe.NewStream(x, safe.StreamOptions{}))
+	stream := must(safe.NewStream(x))
 
 	a := must(safe.Upload(x, []float32{1, 2, 3, 4}))
 	b := must(safe.Upload(x, []float32{10, 20, 30, 40}))

@@ -40,6 +40,7 @@ var public = []string{
 	"cuda/safe/blas",
 	"cuda/safe/collective",
 	"cuda/safe/compile",
+	"cuda/safe/dtype",
 	"tools/simdriver/sim",
 }
 

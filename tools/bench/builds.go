@@ -140,7 +140,7 @@ func (c *chain) close() error {
 	return errors.Join(c.exec.Close(), c.graphs[0].Close(), c.graphs[1].Close())
 }
 
-// work is that of a node.
+// work returns the parameters of node i.
 func (c *chain) work(i int) safe.NodeParams {
 	return safe.KernelNode(c.g.three, one, c.g.memory.Arg(), safe.Val(uint32(i)), safe.Val(float32(2)))
 }

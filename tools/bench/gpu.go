@@ -58,16 +58,16 @@ func (g *gpu) open(ordinal int) (err error) {
 	if g.name, err = g.ctx.Device().Name(); err != nil {
 		return err
 	}
-	if g.stream, err = safe.NewStream(g.ctx, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if g.stream, err = safe.NewStreamWith(g.ctx, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return err
 	}
-	if g.event, err = safe.NewEvent(g.ctx, safe.EventOptions{DisableTiming: true}); err != nil {
+	if g.event, err = safe.NewEventWith(g.ctx, safe.EventOptions{DisableTiming: true}); err != nil {
 		return err
 	}
 	if g.memory, err = safe.NewBuffer[byte](g.ctx, largest); err != nil {
 		return err
 	}
-	if g.pinned, err = safe.NewPinned[byte](g.ctx, largest, safe.PinnedOptions{}); err != nil {
+	if g.pinned, err = safe.NewPinned[byte](g.ctx, largest); err != nil {
 		return err
 	}
 	if err := g.load(); err != nil {
@@ -81,7 +81,7 @@ func (g *gpu) open(ordinal int) (err error) {
 }
 
 func (g *gpu) load() (err error) {
-	if g.module, err = safe.Load(g.ctx, kernels, safe.LoadOptions{}); err != nil {
+	if g.module, err = safe.Load(g.ctx, kernels); err != nil {
 		return err
 	}
 	for name, kernel := range map[string]**safe.Kernel{

@@ -8,9 +8,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// growth is operations of package safe in programs of growing size. A cost that does not
-// depend on the size keeps its bars equally long. Where it does, package driver shows whose cost
-// that is.
+// growth measures operations of package safe in programs of growing size: bars of equal length show that the size does
+// not matter. The same calls of package driver show how much of the growth is CUDA's own.
 var growth = group{
 	name:    "growth",
 	columns: []string{"ns", "to the smallest", "raw ns"},

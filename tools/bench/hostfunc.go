@@ -64,7 +64,7 @@ func hostFuncs(g *gpu, e effort) ([]*line, error) {
 func untilRun(g *gpu, ns []int64) error {
 	for i := range ns {
 		start := time.Now()
-		f, err := g.stream.LaunchHostFunc(func() { ns[i] = int64(time.Since(start)) }, safe.HostFuncOptions{})
+		f, err := g.stream.LaunchHostFunc(func() { ns[i] = int64(time.Since(start)) })
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func queueHostFuncs(g *gpu, n int) error {
 	var last *safe.Future[struct{}]
 	for range n {
 		var err error
-		if last, err = g.stream.LaunchHostFunc(func() { ran++ }, safe.HostFuncOptions{}); err != nil {
+		if last, err = g.stream.LaunchHostFunc(func() { ran++ }); err != nil {
 			return err
 		}
 	}

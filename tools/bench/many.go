@@ -164,7 +164,7 @@ func (g *gpu) countThreads() (peak func() (int, error)) {
 func newStreams(g *gpu, n int) ([]*safe.Stream, error) {
 	var streams []*safe.Stream
 	for range n {
-		s, err := safe.NewStream(g.ctx, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(g.ctx, safe.StreamOptions{NonBlocking: true})
 		if err != nil {
 			return nil, errors.Join(err, closeAll(streams))
 		}

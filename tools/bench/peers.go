@@ -81,7 +81,7 @@ func (d *end) open(ordinal, size int) (err error) {
 	if d.ctx, err = safe.Open(ordinal); err != nil {
 		return err
 	}
-	if d.stream, err = safe.NewStream(d.ctx, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if d.stream, err = safe.NewStreamWith(d.ctx, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return err
 	}
 	if d.from, err = safe.NewBuffer[byte](d.ctx, size); err != nil {

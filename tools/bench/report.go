@@ -28,7 +28,7 @@ type header struct {
 	Date    string `json:"date"`
 }
 
-// version is that of the driver.
+// version names the driver, by its own version where the system tells it.
 func (h *header) version() string {
 	if h.Driver == "" {
 		return "CUDA " + h.CUDA

@@ -159,7 +159,7 @@ func objects(g *gpu) []row {
 				return driver.CuStreamDestroy(s)
 			}),
 			safe: times(func() error {
-				s, err := safe.NewStream(g.ctx, safe.StreamOptions{NonBlocking: true})
+				s, err := safe.NewStreamWith(g.ctx, safe.StreamOptions{NonBlocking: true})
 				if err != nil {
 					return err
 				}

@@ -30,7 +30,7 @@ const (
 func points(g *gpu, e effort) ([]*line, error) {
 	f := &feeder{g: g}
 	for range ahead {
-		end, err := safe.NewEvent(g.ctx, safe.EventOptions{DisableTiming: true})
+		end, err := safe.NewEventWith(g.ctx, safe.EventOptions{DisableTiming: true})
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}

@@ -148,7 +148,7 @@ func waysToWait(g *gpu, kernel time.Duration) []*sampled {
 		})},
 		{name: "Stream.Completion", do: launched(func() error { return g.completed(g.stream.Completion()) })},
 		{name: "Stream.LaunchHostFunc", do: launched(func() error {
-			f, err := g.stream.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			f, err := g.stream.LaunchHostFunc(func() {})
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -31,15 +32,6 @@ func add(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	file := filepath.Join(root, "headers", "manifest.json")
-	for _, v := range versions {
-		if err := addOne(ctx, file, v, stderr); err != nil {
-			return err
-		}
-	}
-	return facts(ctx, root, stderr)
-}
-
-func addOne(ctx context.Context, file, version string, stderr io.Writer) error {
 	old, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -48,48 +40,106 @@ func addOne(ctx context.Context, file, version string, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+	for _, v := range versions {
+		if releases, err = withNewest(ctx, releases, v, stderr); err != nil {
+			return unchanged(err)
+		}
+	}
+	table, err := facts(ctx, releases, stderr)
+	if err != nil {
+		return unchanged(err)
+	}
+	data, err := headers.FormatManifest(releases)
+	if err != nil {
+		return err
+	}
+	return unchanged(replaceFiles([]replacement{{filepath.Join(root, "gen", "model", "since.txt"), []byte(table)}, {file, data}}))
+}
+
+// unchanged adds to an error that it has cost nothing: both files are written at the end, once everything has been read.
+func unchanged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; manifest.json and since.txt are as they were", err)
+}
+
+// withNewest pins the newest patch of a version, and fetches and checks it.
+func withNewest(ctx context.Context, releases []headers.Release, version string, stderr io.Writer) ([]headers.Release, error) {
 	pinned, err := headers.Pin(ctx, version, stderr)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// That the pin can be fetched is seen before it is written down.
 	if _, err := pinned.Fetch(ctx, stderr); err != nil {
-		return err
+		return nil, err
+	}
+	old, err := headers.FormatManifest(releases)
+	if err != nil {
+		return nil, err
 	}
 	releases = slices.DeleteFunc(releases, func(r headers.Release) bool { return r.Version == version })
-	data, err := headers.FormatManifest(append(releases, pinned))
+	data, err := headers.FormatManifest(append(releases, pinned)) // in order
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if bytes.Equal(data, old) {
 		fmt.Fprintf(stderr, "CUDA %s: %s is the newest, nothing changed\n", version, pinned.WheelVersion)
-		return nil
+	} else {
+		fmt.Fprintf(stderr, "CUDA %s: pinning %s %s\n", version, pinned.Wheel, pinned.WheelVersion)
+		for _, l := range pinned.Libraries {
+			fmt.Fprintf(stderr, "CUDA %s: pinning %s %s\n", version, l.Wheel, l.WheelVersion)
+		}
 	}
-	fmt.Fprintf(stderr, "CUDA %s: pinned %s %s\n", version, pinned.Wheel, pinned.WheelVersion)
-	for _, l := range pinned.Libraries {
-		fmt.Fprintf(stderr, "CUDA %s: pinned %s %s\n", version, l.Wheel, l.WheelVersion)
+	return headers.ParseManifest(data)
+}
+
+// A replacement is the new content of a file.
+type replacement struct {
+	name string
+	data []byte
+}
+
+// replaceFiles writes all contents beside their files, and then puts them in their places. A file that is so already stays.
+func replaceFiles(all []replacement) error {
+	staged := make([]string, len(all))
+	defer func() {
+		for _, tmp := range staged {
+			os.Remove(tmp) // "" or gone already, unless there was an error
+		}
+	}()
+	for i, r := range all {
+		old, err := os.ReadFile(r.name)
+		if err == nil && bytes.Equal(old, r.data) {
+			continue
+		}
+		if staged[i], err = stage(r); err != nil {
+			return err
+		}
 	}
-	return replaceFile(file, data)
+	for i, r := range all {
+		if staged[i] == "" {
+			continue
+		}
+		if err := os.Rename(staged[i], r.name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replaceFile leaves either the old content or the new.
 func replaceFile(name string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".tmp-*")
+	return replaceFiles([]replacement{{name, data}})
+}
+
+// stage writes the content to a file beside the one that it is for.
+func stage(r replacement) (tmp string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(r.name), ".tmp-*")
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(data)
-	if closed := tmp.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp.Name(), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
+	_, err = f.Write(r.data)
+	return f.Name(), errors.Join(err, f.Close(), os.Chmod(f.Name(), 0o644))
 }
 
 // sourceTree is the root of cudabind's own module, in which the command runs.

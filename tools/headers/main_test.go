@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -155,14 +156,15 @@ while [ $# -gt 1 ]; do [ "$1" = --dest ] && cp "`+wheel+`" "$2"; shift; done
 `)
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Chdir(filepath.Join(root, "headers")) // anywhere in the module will do
-	facts = func(_ context.Context, at string, _ io.Writer) error {
-		if at != root {
-			return fmt.Errorf("the facts of %s, not of %s, were asked for", at, root)
-		}
-		return nil
-	}
-	t.Cleanup(func() { facts = updateFacts })
+	write(t, sinceTable(manifest), "old")
+	facts = func(context.Context, []headers.Release, io.Writer) (string, error) { return "new", nil }
+	t.Cleanup(func() { facts = factsOf })
 	return manifest
+}
+
+// sinceTable is the table of facts beside a manifest.
+func sinceTable(manifest string) string {
+	return filepath.Join(filepath.Dir(manifest), "..", "gen", "model", "since.txt")
 }
 
 func write(t *testing.T, name, text string) {
@@ -203,9 +205,12 @@ func TestAddNew(t *testing.T) {
 	stdout, stderr, status := command(t, "add", "99.1")
 	require.Zero(t, status, stderr)
 	assert.Empty(t, stdout)
-	assert.Contains(t, stderr, "CUDA 99.1: pinned nvidia-cuda-runtime 99.1.5\n")
-	assert.Contains(t, stderr, "CUDA 99.1: pinned nvidia-cuda-nvrtc 99.1.5\n")
+	assert.Contains(t, stderr, "CUDA 99.1: pinning nvidia-cuda-runtime 99.1.5\n")
+	assert.Contains(t, stderr, "CUDA 99.1: pinning nvidia-cuda-nvrtc 99.1.5\n")
 	assert.Equal(t, want, versionsIn(t, manifest))
+	table, err := os.ReadFile(sinceTable(manifest))
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(table))
 	assert.FileExists(t, filepath.Join(os.Getenv(headers.EnvDir), "99.1", "cuda.h"))
 	assert.FileExists(t, filepath.Join(os.Getenv(headers.EnvDir), "99.1", "nvrtc.h"))
 
@@ -246,6 +251,19 @@ func TestAddFails(t *testing.T) {
 			func(t *testing.T, manifest string) { write(t, manifest, "{}") }},
 		{"no manifest", module, good, "99.1", "manifest.json",
 			func(t *testing.T, manifest string) { require.NoError(t, os.Remove(manifest)) }},
+		{"headers that are no C", module, good, "99.1", "CUDA 99.1: cuda.h:1: what is this?; manifest.json and since.txt are as they were",
+			func(*testing.T, string) {
+				facts = func(_ context.Context, releases []headers.Release, _ io.Writer) (string, error) {
+					return "", fmt.Errorf("CUDA %s: cuda.h:1: what is this?", releases[len(releases)-1].Version)
+				}
+			}},
+		{"no place for the table", module, good, "99.1", "since.txt are as they were",
+			func(t *testing.T, manifest string) {
+				model := filepath.Dir(sinceTable(manifest))
+				require.NoError(t, os.Rename(model, model+"-away"))
+				t.Cleanup(func() { require.NoError(t, os.Rename(model+"-away", model)) })
+			}},
+		{"the second of two versions", module, good, "99.1 99.2", "CUDA 99.2: ", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -254,9 +272,14 @@ func TestAddFails(t *testing.T) {
 				tt.change(t, manifest)
 			}
 			before, _ := os.ReadFile(manifest)
-			_, stderr, status := command(t, "add", tt.version)
+			_, stderr, status := command(t, append([]string{"add"}, strings.Fields(tt.version)...)...)
 			assert.Equal(t, 1, status)
 			assert.Contains(t, stderr, tt.want)
+			if table, err := os.ReadFile(sinceTable(manifest)); !errors.Is(err, fs.ErrNotExist) {
+				assert.Equal(t, "old", string(table))
+			}
+			entries, _ := os.ReadDir(filepath.Dir(manifest))
+			assert.LessOrEqual(t, len(entries), 1, "no temporary file is left")
 			after, _ := os.ReadFile(manifest)
 			assert.Equal(t, string(before), string(after))
 		})
@@ -288,15 +311,9 @@ func TestFacts(t *testing.T) {
 			t.Skipf("%v (make generate fetches them all)", err)
 		}
 	}
-	root := t.TempDir()
-	manifest, err := headers.FormatManifest(headers.Releases())
-	require.NoError(t, err)
-	write(t, filepath.Join(root, "headers", "manifest.json"), string(manifest))
-	write(t, filepath.Join(root, "gen", "model", "since.txt"), "")
-	require.NoError(t, updateFacts(t.Context(), root, io.Discard))
-	got, err := os.ReadFile(filepath.Join(root, "gen", "model", "since.txt"))
+	got, err := factsOf(t.Context(), headers.Releases(), io.Discard)
 	require.NoError(t, err)
 	want, err := os.ReadFile(filepath.Join("..", "..", "gen", "model", "since.txt"))
 	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got))
+	assert.Equal(t, string(want), got)
 }

@@ -120,7 +120,7 @@ func (a *act) enqueue(o *own, s *safe.Stream) error {
 	}
 	switch a.what {
 	case "host":
-		_, err := s.LaunchHostFunc(o.counted(), safe.HostFuncOptions{})
+		_, err := s.LaunchHostFunc(o.counted())
 		return err
 	case "read":
 		from, err := a.part(a.a)
@@ -172,7 +172,7 @@ func (a *act) enqueue(o *own, s *safe.Stream) error {
 func (a *act) work(o *own) (safe.NodeParams, error) {
 	switch a.what {
 	case "host":
-		return safe.HostFuncNode(o.counted(), safe.HostFuncOptions{}), nil
+		return safe.HostFuncNode(o.counted()), nil
 	case "read":
 		from, err := a.part(a.a)
 		if err != nil {

@@ -54,7 +54,7 @@ func recordShared(t *task, b *safe.Batch) error {
 	case 6:
 		return b.LaunchGraph(t.execs.get(t.rng))
 	case 7:
-		return b.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+		return b.LaunchHostFunc(func() {})
 	}
 	return b.Launch(d.fill, perValue(size), safe.Val(uint32(m.Len())), safe.Val(float32(1)), m.Arg())
 }
@@ -109,7 +109,7 @@ func (o *own) batch() error {
 func (a *act) record(o *own, b *safe.Batch) error {
 	switch a.what {
 	case "host":
-		return b.LaunchHostFunc(o.counted(), safe.HostFuncOptions{})
+		return b.LaunchHostFunc(o.counted())
 	case "kernel", "add", "saxpy":
 		k, args, err := a.launch(o)
 		return errors.Join(err, b.Launch(k, perValue(length), args...))

@@ -40,7 +40,7 @@ func newTenant(t *task) error {
 	n := &tenant{x: t.device().x, borrows: t.yes(40), order: t.n(100)}
 	var err error
 	if !n.borrows {
-		if n.x, err = safe.NewContext(t.device().x.Device(), safe.ContextOptions{}); err != nil {
+		if n.x, err = safe.NewContext(t.device().x.Device()); err != nil {
 			return err
 		}
 	}
@@ -48,10 +48,10 @@ func newTenant(t *task) error {
 }
 
 func (n *tenant) fill(t *task) (err error) {
-	if n.s, err = safe.NewStream(n.x, safe.StreamOptions{NonBlocking: t.yes(50)}); err != nil {
+	if n.s, err = safe.NewStreamWith(n.x, safe.StreamOptions{NonBlocking: t.yes(50)}); err != nil {
 		return err
 	}
-	if n.pool, err = safe.NewPool(n.x, safe.PoolOptions{}); err != nil {
+	if n.pool, err = safe.NewPool(n.x); err != nil {
 		return err
 	}
 	if n.pooled, err = safe.NewBufferFrom[float32](n.pool, n.s, length); err != nil {
@@ -89,7 +89,7 @@ func (n *tenant) load(t *task) error {
 	if n == nil || n.x == nil {
 		return nil
 	}
-	m, err := safe.Load(n.x, kernelsPTX, safe.LoadOptions{})
+	m, err := safe.Load(n.x, kernelsPTX)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ var isolated = []error{
 func init() {
 	add("event", []kind{
 		{name: "event.new", weight: 5, run: func(t *task) error {
-			e, err := safe.NewEvent(t.device().x, safe.EventOptions{DisableTiming: t.yes(50), BlockingSync: t.yes(20)})
+			e, err := safe.NewEventWith(t.device().x, safe.EventOptions{DisableTiming: t.yes(50), BlockingSync: t.yes(20)})
 			return put(t, &t.events, e, err)
 		}},
 		{name: "event.raw", weight: 2, run: foreignEvent},
@@ -83,7 +83,7 @@ func foreignEvent(t *task) error {
 		e, err := safe.EventFromRaw(raw, x)
 		return put(t, &t.events, e, err)
 	}
-	e, err := safe.NewEvent(x, safe.EventOptions{})
+	e, err := safe.NewEvent(x)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (t *task) some(s *safe.Stream) error {
 		case 2:
 			err = t.fork(s)
 		case 3:
-			_, err = s.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			_, err = s.LaunchHostFunc(func() {})
 		case 4:
 			runtime.Gosched()
 		default:
@@ -208,13 +208,13 @@ func captureShared(t *task) error {
 		}
 		return put(t, &t.execs, e, nil)
 	}
-	g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, work)
+	g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, work)
 	return t.keepGraph(g, ended(err))
 }
 
 // beginShared begins a capture that another goroutine may end.
 func beginShared(t *task) error {
-	c, err := t.stream().BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
+	c, err := t.stream().BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func dropShared(t *task) error {
 	go func() {
 		defer close(done)
 		defer func() { recover() }()
-		_, err = s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, func() error {
+		_, err = s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, func() error {
 			if err := t.some(s); err != nil {
 				return err
 			}

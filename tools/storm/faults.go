@@ -49,12 +49,12 @@ func (o *own) across() error {
 		return nil
 	}
 	other := o.devices[(o.index+1)%2]
-	s, err := safe.NewStream(other.x, safe.StreamOptions{NonBlocking: o.yes(50)})
+	s, err := safe.NewStreamWith(other.x, safe.StreamOptions{NonBlocking: o.yes(50)})
 	if err != nil {
 		return o.strict(err)
 	}
 	defer s.Close()
-	e, err := safe.NewEvent(other.x, safe.EventOptions{})
+	e, err := safe.NewEvent(other.x)
 	if err != nil {
 		return o.strict(err)
 	}

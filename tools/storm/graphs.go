@@ -89,7 +89,7 @@ func (t *task) work() safe.NodeParams {
 	case 0:
 		return safe.EmptyNode()
 	case 1:
-		return safe.HostFuncNode(func() {}, safe.HostFuncOptions{})
+		return safe.HostFuncNode(func() {})
 	case 2:
 		return safe.CopyNode[float32](a, b)
 	case 3:

@@ -69,7 +69,7 @@ func init() {
 		{name: "memory.ask", weight: 3, run: askMemory, allow: placed},
 		{name: "memory.managed", weight: 2, run: useManaged, allow: placed},
 		{name: "memory.pool", weight: 3, run: func(t *task) error {
-			p, err := safe.NewPool(t.device().x, safe.PoolOptions{})
+			p, err := safe.NewPool(t.device().x)
 			return put(t, &t.pools, p, err)
 		}},
 		{name: "memory.usepool", weight: 3, run: usePool, allow: placed},
@@ -145,10 +145,10 @@ func (a *streamArena) use(t *task) error {
 func newHost(t *task) error {
 	x := t.device().x
 	if t.yes(60) {
-		h, err := safe.NewPinned[float32](x, size, safe.PinnedOptions{})
+		h, err := safe.NewPinned[float32](x, size)
 		return put(t, &t.hosts, h, err)
 	}
-	h, err := safe.RegisterPinned(x, make([]float32, 4096)[:size], safe.PinnedOptions{})
+	h, err := safe.RegisterPinned(x, make([]float32, 4096)[:size])
 	return put(t, &t.hosts, h, err)
 }
 

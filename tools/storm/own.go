@@ -50,7 +50,7 @@ func newOwn(t *task) (*own, error) {
 		o.green[i] = (t.index+i)%3 == 1 && o.dev.green != nil
 		o.streams[i], err = o.stream(o.green[i], safe.StreamOptions{NonBlocking: (t.index+i)%3 != 0})
 		note(err)
-		o.events[i], err = safe.NewEvent(o.dev.x, safe.EventOptions{DisableTiming: i == 0})
+		o.events[i], err = safe.NewEventWith(o.dev.x, safe.EventOptions{DisableTiming: i == 0})
 		note(err)
 	}
 	for i := range o.buffers {
@@ -60,7 +60,7 @@ func newOwn(t *task) (*own, error) {
 		o.buffers[i] = &values{buffer: b, want: make([]float32, length)}
 	}
 	for _, v := range []**values{&o.pattern, &o.back} {
-		h, err := safe.NewPinned[float32](o.dev.x, length, safe.PinnedOptions{})
+		h, err := safe.NewPinned[float32](o.dev.x, length)
 		note(err)
 		*v = &values{host: h, want: make([]float32, length)}
 		if err == nil {
@@ -74,7 +74,7 @@ func newOwn(t *task) (*own, error) {
 		o.pattern.want[i] = float32(i + t.index)
 	}
 	copy(o.pattern.host.Data(), o.pattern.want)
-	o.pool, err = safe.NewPool(o.dev.x, safe.PoolOptions{})
+	o.pool, err = safe.NewPool(o.dev.x)
 	if errors.Is(err, safe.ErrNotSupported) {
 		err = nil
 	}
@@ -85,9 +85,9 @@ func newOwn(t *task) (*own, error) {
 func (o *own) stream(green bool, options safe.StreamOptions) (*safe.Stream, error) {
 	if green {
 		options.NonBlocking = true
-		return o.dev.green.NewStream(options)
+		return o.dev.green.NewStreamWith(options)
 	}
-	return safe.NewStream(o.dev.x, options)
+	return safe.NewStreamWith(o.dev.x, options)
 }
 
 // close checks the values a last time and closes the objects.

@@ -80,7 +80,7 @@ func (o *own) beginCapture() error {
 	if o.capture != nil {
 		return nil
 	}
-	c, err := o.streams[0].BeginCaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]})
+	c, err := o.streams[0].BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]})
 	if err != nil {
 		return o.strict(err)
 	}
@@ -151,7 +151,7 @@ func (o *own) captures() error {
 		return nil
 	}
 	g, acts, err := o.inside(func(*ownCapture) (*safe.Graph, error) {
-		return o.streams[0].CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]}, o.captured)
+		return o.streams[0].CaptureWith(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]}, o.captured)
 	})
 	if err != nil {
 		return o.strict(err)
@@ -241,7 +241,7 @@ func (o *own) dropCapture() error {
 		defer close(done)
 		defer func() { recover() }()
 		g, _, err = o.inside(func(*ownCapture) (*safe.Graph, error) {
-			return o.streams[0].CaptureContext(context.Background(), safe.CaptureOptions{Mode: mode}, func() error {
+			return o.streams[0].CaptureWith(context.Background(), safe.CaptureOptions{Mode: mode}, func() error {
 				if err := o.captured(); err != nil {
 					return err
 				}

@@ -63,7 +63,7 @@ func (o *own) insertIf() ([]act, error) {
 		_, err = o.addChain(body, acts)
 		return acts[:times*len(acts)], err
 	}
-	s, err := safe.NewStream(o.dev.x, safe.StreamOptions{NonBlocking: o.yes(50)})
+	s, err := safe.NewStreamWith(o.dev.x, safe.StreamOptions{NonBlocking: o.yes(50)})
 	if err != nil {
 		return nil, err
 	}

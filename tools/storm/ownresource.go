@@ -109,7 +109,7 @@ func (o *own) rawCalls(s *safe.Stream, acts []act) error {
 func (o *own) captureActs(acts []act, shape int) (*safe.Graph, error) {
 	s := o.streams[0]
 	g, _, err := o.inside(func(*ownCapture) (*safe.Graph, error) {
-		return s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]}, func() error { return o.rawCalls(s, acts) })
+		return s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: modes[o.n(3)]}, func() error { return o.rawCalls(s, acts) })
 	})
 	if err != nil || shape == 0 {
 		return g, err

@@ -65,7 +65,7 @@ var waits = map[string]func(o *own) error{
 		return o.events[0].Wait(context.Background())
 	},
 	"hostfunc": func(o *own) error {
-		f, err := o.streams[0].LaunchHostFunc(o.counted(), safe.HostFuncOptions{})
+		f, err := o.streams[0].LaunchHostFunc(o.counted())
 		if err != nil {
 			return err
 		}

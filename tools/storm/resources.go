@@ -191,7 +191,7 @@ func captureUse(t *task) error {
 		}
 		return some()
 	}
-	g, err := s.CaptureContext(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, work)
+	g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: modes[t.n(3)]}, work)
 	return t.keepGraph(g, ended(err))
 }
 

@@ -47,7 +47,7 @@ func init() {
 		{name: "stream.attributes", weight: 5, run: attributes, allow: []error{safe.ErrRange, safe.ErrContextMismatch, driver.CUDA_ERROR_INVALID_VALUE}},
 		{name: "stream.query", weight: 8, run: func(t *task) error { _, err := t.stream().Query(); return err }},
 		{name: "stream.hostfunc", weight: 4, run: func(t *task) error {
-			_, err := t.stream().LaunchHostFunc(func() {}, safe.HostFuncOptions{})
+			_, err := t.stream().LaunchHostFunc(func() {})
 			return err
 		}},
 		{name: "stream.inside", weight: 2, run: insideHostFunc, allow: []error{safe.ErrInCallback, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}},
@@ -60,7 +60,7 @@ func init() {
 }
 
 func newStream(t *task) error {
-	s, err := safe.NewStream(t.device().x, safe.StreamOptions{NonBlocking: t.yes(50), Priority: -t.n(7), ClampPriority: true})
+	s, err := safe.NewStreamWith(t.device().x, safe.StreamOptions{NonBlocking: t.yes(50), Priority: -t.n(7), ClampPriority: true})
 	return put(t, &t.streams, s, err)
 }
 
@@ -68,7 +68,7 @@ func newStream(t *task) error {
 // Stream has borrowed it.
 func releaseStream(t *task) error {
 	d := t.device()
-	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
+	s, err := safe.NewStreamWith(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
 	if err != nil {
 		return err
 	}
@@ -206,8 +206,8 @@ func insideHostFunc(t *task) error {
 		_, err := other.BeginCapture()
 		tell(err)
 		other.Query()
-		other.LaunchHostFunc(func() {}, safe.HostFuncOptions{})
-	}, safe.HostFuncOptions{})
+		other.LaunchHostFunc(func() {})
+	})
 	if err != nil || f == nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func insideHostFunc(t *task) error {
 // fullQueue enqueues more on a stuck stream than its queue holds.
 func fullQueue(t *task) error {
 	d := t.device()
-	s, err := safe.NewStream(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
+	s, err := safe.NewStreamWith(d.x, safe.StreamOptions{NonBlocking: t.yes(50)})
 	if err != nil {
 		return err
 	}

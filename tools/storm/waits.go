@@ -55,7 +55,7 @@ func init() {
 	add("green", []kind{
 		{name: "green.new", weight: 2, run: newGreen, allow: contexts},
 		{name: "green.stream", weight: 6, run: func(t *task) error {
-			s, err := t.greens.get(t.rng).NewStream(safe.StreamOptions{NonBlocking: true})
+			s, err := t.greens.get(t.rng).NewStreamWith(safe.StreamOptions{NonBlocking: true})
 			return put(t, &t.streams, s, err)
 		}},
 		{name: "green.record", weight: 4, run: func(t *task) error { return t.greens.get(t.rng).Record(t.events.get(t.rng)) }, allow: isolated},
@@ -129,7 +129,7 @@ func closeAll(t *task) error {
 // all those and not the context.
 func otherContext(t *task) error {
 	if x := t.contexts.get(t.rng); x != nil && t.yes(70) {
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		if err := put(t, &t.streams, s, err); err != nil {
 			return err
 		}
@@ -147,11 +147,11 @@ func otherContext(t *task) error {
 
 // ownContext creates a context, and closes it and what it has in any order.
 func ownContext(t *task) error {
-	x, err := safe.NewContext(t.device().x.Device(), safe.ContextOptions{})
+	x, err := safe.NewContext(t.device().x.Device())
 	if err != nil {
 		return err
 	}
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: t.yes(50)})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: t.yes(50)})
 	if err != nil {
 		return errors.Join(err, x.Close())
 	}
@@ -188,7 +188,7 @@ func dropSome(t *task) error {
 
 // closeModule closes a module while its kernel runs or is in a graph.
 func closeModule(t *task) error {
-	m, err := safe.Load(t.device().x, kernelsPTX, safe.LoadOptions{})
+	m, err := safe.Load(t.device().x, kernelsPTX)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func openDevice(i int) (*device, error) {
 		return nil, err
 	}
 	d := &device{x: x}
-	m, err := safe.Load(x, kernelsPTX, safe.LoadOptions{})
+	m, err := safe.Load(x, kernelsPTX)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func openDevice(i int) (*device, error) {
 			return nil, err
 		}
 	}
-	if c, err := safe.Load(x, conditionPTX, safe.LoadOptions{}); err == nil {
+	if c, err := safe.Load(x, conditionPTX); err == nil {
 		d.modules = append(d.modules, c)
 		if d.condition, err = c.Kernel("condition"); err != nil {
 			return nil, err
@@ -231,7 +231,7 @@ func ownPages(x *safe.Context, n int) (*safe.Pinned[uint64], error) {
 	const page, each = 4096, 4096 / 8
 	all := make([]uint64, (n+1)*each)
 	skip := int((page - uintptr(unsafe.Pointer(&all[0]))%page) % page / 8)
-	return safe.RegisterPinned(x, all[skip:skip+n*each], safe.PinnedOptions{})
+	return safe.RegisterPinned(x, all[skip:skip+n*each])
 }
 
 func newClock(x *safe.Context) (*clock, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -85,10 +86,10 @@ func TestRefused(t *testing.T) {
 	}
 	assert.ErrorContains(t, batch([]M{m}, nil, []M{out}), "there are 1 a, 0 b and 1 c")
 	assert.ErrorContains(t, batch([]M{m, blas.Rows(b, 2, 3)}, []M{m, m}, []M{out, out}), "a[1] is 2x3 float32, but a[0] is 2x2 float32")
-	half := blas.Rows(buffer(t, x, make([]safe.Float16, 40)), 2, 2)
+	half := blas.Rows(buffer(t, x, make([]dtype.Float16, 40)), 2, 2)
 	odd := half
 	odd.Offset = 7
-	_, err = blas.NewBatch(h, []blas.Matrix[safe.Float16]{half}, []blas.Matrix[safe.Float16]{odd}, []blas.Matrix[safe.Float16]{half})
+	_, err = blas.NewBatch(h, []blas.Matrix[dtype.Float16]{half}, []blas.Matrix[dtype.Float16]{odd}, []blas.Matrix[dtype.Float16]{half})
 	assert.ErrorContains(t, err, "b[0] is 2x2 Float16 at an address that is no multiple of 16")
 	assert.ErrorContains(t, batch([]M{m, m}, []M{m, m}, []M{out, out}), "c[0] (2x2 float32 at")
 	assert.ErrorContains(t, batch([]M{m, m}, []M{m, out}, []M{out, {Buffer: other, Rows: 2, Cols: 2, Offset: 50}}), "source and destination overlap")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,7 +48,7 @@ func mapped(d dense, f func(i, j int, v float64) float64) dense {
 func TestEpilogues(t *testing.T) {
 	x := open(t)
 	h, s := handle(t, x, blas.Options{}), stream(t, x)
-	type T = safe.Float16
+	type T = dtype.Float16
 	const m, n, k = 16, 24, 32
 	r := rand.New(rand.NewPCG(17, 18))
 	va, vb, vbias := random[T](r, m*k), random[T](r, k*n), random[T](r, n)
@@ -101,8 +102,8 @@ func TestEpilogues(t *testing.T) {
 // TestSums: of the columns of b and the rows of a, which cuBLAS computes where these lie side
 // by side.
 func TestSums(t *testing.T) {
-	t.Run("Float16", testSums[safe.Float16])
-	t.Run("BFloat16", testSums[safe.BFloat16])
+	t.Run("Float16", testSums[dtype.Float16])
+	t.Run("BFloat16", testSums[dtype.BFloat16])
 	t.Run("float32", testSums[float32])
 }
 
@@ -136,8 +137,8 @@ func testSums[T blas.Element](t *testing.T) {
 // TestEpilogueOrders: whatever the orders of a and b, Matmul works or returns
 // ErrNotSupported. On a GPU, the log lists the latter.
 func TestEpilogueOrders(t *testing.T) {
-	t.Run("Float16", testEpilogueOrders[safe.Float16])
-	t.Run("BFloat16", testEpilogueOrders[safe.BFloat16])
+	t.Run("Float16", testEpilogueOrders[dtype.Float16])
+	t.Run("BFloat16", testEpilogueOrders[dtype.BFloat16])
 	t.Run("float32", testEpilogueOrders[float32])
 	t.Run("float64", testEpilogueOrders[float64])
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // multiplied returns the product of a, of m rows, and b, of n columns.
@@ -42,7 +43,7 @@ func ExampleGemm() {
 		log.Fatal(err)
 	}
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,19 +60,19 @@ func ExampleGemm() {
 // layer is a layer of a neural network for batches of one size. Weights have a row for each
 // output, inputs and outputs one for each sample.
 type layer struct {
-	weights, gradients blas.Matrix[safe.BFloat16]
-	bias, biasGradient *safe.Buffer[safe.BFloat16]
-	aux                *safe.Buffer[safe.BFloat16] // of blas.AuxLen values
+	weights, gradients blas.Matrix[dtype.BFloat16]
+	bias, biasGradient *safe.Buffer[dtype.BFloat16]
+	aux                *safe.Buffer[dtype.BFloat16] // of blas.AuxLen values
 }
 
 // forward enqueues y = GELU(x*weights' + bias).
-func (l *layer) forward(h *blas.Handle, s *safe.Stream, x, y blas.Matrix[safe.BFloat16]) error {
+func (l *layer) forward(h *blas.Handle, s *safe.Stream, x, y blas.Matrix[dtype.BFloat16]) error {
 	return blas.Matmul(h, s, 1, x, l.weights.T(), 0, y, blas.MatmulOptions{Epilogue: blas.GELU, Bias: l.bias, Aux: l.aux})
 }
 
 // backward enqueues the gradients of the layer from dy, that of what the layer has computed
 // before GELU, and dx, that of what the layer before has computed before its GELU.
-func (l *layer) backward(h *blas.Handle, s *safe.Stream, before *layer, x, dx, dy blas.Matrix[safe.BFloat16]) error {
+func (l *layer) backward(h *blas.Handle, s *safe.Stream, before *layer, x, dx, dy blas.Matrix[dtype.BFloat16]) error {
 	return errors.Join(
 		blas.Matmul(h, s, 1, dy.T(), x, 0, l.gradients, blas.MatmulOptions{}),
 		blas.Matmul(h, s, 1, dy, l.weights, 0, dx, blas.MatmulOptions{Epilogue: blas.DGELU, Aux: before.aux, BiasGrad: before.biasGradient}))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +19,7 @@ import (
 func forEach(t *testing.T, x *safe.Context, h *blas.Handle, s *safe.Stream, f func(t *testing.T, e each)) {
 	t.Helper()
 	all := []each{of[float32]("float32"), of[float64]("float64"), of[complex64]("complex64"), of[complex128]("complex128"),
-		of[safe.Float16]("Float16"), of[safe.BFloat16]("BFloat16")}
+		of[dtype.Float16]("Float16"), of[dtype.BFloat16]("BFloat16")}
 	for _, e := range all {
 		e.x, e.h, e.s = x, h, s
 		t.Run(e.name, func(t *testing.T) { f(t, e) })

@@ -14,6 +14,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/librarytypes"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	gonum "gonum.org/v1/gonum/blas"
@@ -68,9 +69,11 @@ func TestRepeatable(t *testing.T) {
 	h, s, other := handle(t, x, blas.Options{}), stream(t, x), stream(t, x)
 	const n = 2048
 	r := rand.New(rand.NewPCG(21, 22))
-	m := func() blas.Matrix[safe.BFloat16] { return blas.Rows(buffer(t, x, random[safe.BFloat16](r, n*n)), n, n) }
+	m := func() blas.Matrix[dtype.BFloat16] {
+		return blas.Rows(buffer(t, x, random[dtype.BFloat16](r, n*n)), n, n)
+	}
 	a, b, c, d := m(), m(), m(), m()
-	var first []safe.BFloat16
+	var first []dtype.BFloat16
 	for range 20 {
 		require.NoError(t, blas.Gemm(h, s, 1, a, b, 0, c))
 		require.NoError(t, blas.Gemm(h, other, 1, b, a, 0, d))
@@ -168,7 +171,7 @@ func benchmark[T blas.Element](b *testing.B, n int, data librarytypes.CudaDataTy
 func BenchmarkFloat32_4096(b *testing.B) { benchmark[float32](b, 4096, librarytypes.CUDA_R_32F) }
 
 func BenchmarkBFloat16_8192(b *testing.B) {
-	benchmark[safe.BFloat16](b, 8192, librarytypes.CUDA_R_16BF)
+	benchmark[dtype.BFloat16](b, 8192, librarytypes.CUDA_R_16BF)
 }
 
 // BenchmarkCall measures the host's part of a small product: what a call costs.

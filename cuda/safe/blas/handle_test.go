@@ -89,7 +89,7 @@ func TestCaptured(t *testing.T) {
 	require.EqualValues(t, 16, want[8])
 	for _, mode := range []safe.CaptureMode{safe.CaptureThreadLocal, safe.CaptureGlobal, safe.CaptureRelaxed} {
 		clear()
-		g, err := s.CaptureContext(t.Context(), safe.CaptureOptions{Mode: mode}, all)
+		g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: mode}, all)
 		require.NoError(t, err)
 		assert.Zero(t, download(t, m[2].Buffer)[0], "captured, not run")
 		launch(t, g, s)
@@ -202,7 +202,7 @@ func TestDroppedStreams(t *testing.T) {
 	m := square(t, x, 4)
 	before := simulated.Live("stream")
 	func() {
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		require.NoError(t, multiply(h, s, m))
 		require.NoError(t, s.Synchronize())

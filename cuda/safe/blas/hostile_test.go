@@ -18,7 +18,7 @@ func TestHostile(t *testing.T) {
 		x, err := safe.Open(0)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, x.Close()) })
-		s, err := safe.NewStream(x, safe.StreamOptions{})
+		s, err := safe.NewStream(x)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		h, err := blas.Open(x, blas.Options{})

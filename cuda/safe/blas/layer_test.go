@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestLayers(t *testing.T) {
 	x := open(t)
 	h, s := handle(t, x, blas.Options{}), stream(t, x)
-	type T = safe.BFloat16
+	type T = dtype.BFloat16
 	const samples, inputs, hidden, outputs = 16, 24, 32, 8
 	r := rand.New(rand.NewPCG(25, 26))
 	m := func(rows, cols int) blas.Matrix[T] {

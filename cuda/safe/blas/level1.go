@@ -7,6 +7,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	lib "github.com/cudabind/cudabind/cuda/generated/librarytypes"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // Axpy enqueues y = alpha*x + y. x and y have the same number of elements and do not
@@ -102,10 +103,10 @@ func Nrm2[T Element](h *Handle, s *safe.Stream, x Vector[T]) (norm float64, err 
 	const op = "blas.Nrm2"
 	switch kindOf[T]().norm {
 	case lib.CUDA_R_16F:
-		v, err := waited(op, h, func(out *safe.Buffer[safe.Float16]) error { return nrm2(op, h, s, x, out, true) })
+		v, err := waited(op, h, func(out *safe.Buffer[dtype.Float16]) error { return nrm2(op, h, s, x, out, true) })
 		return float64(v.Float32()), err
 	case lib.CUDA_R_16BF:
-		v, err := waited(op, h, func(out *safe.Buffer[safe.BFloat16]) error { return nrm2(op, h, s, x, out, true) })
+		v, err := waited(op, h, func(out *safe.Buffer[dtype.BFloat16]) error { return nrm2(op, h, s, x, out, true) })
 		return float64(v.Float32()), err
 	case lib.CUDA_R_32F:
 		v, err := waited(op, h, func(out *safe.Buffer[float32]) error { return nrm2(op, h, s, x, out, true) })

@@ -144,7 +144,7 @@ func handle(t testing.TB, x *safe.Context, o blas.Options) *blas.Handle {
 
 func stream(t testing.TB, x *safe.Context) *safe.Stream {
 	t.Helper()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

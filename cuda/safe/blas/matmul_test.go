@@ -11,6 +11,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -32,10 +33,10 @@ func TestMatmulTypes(t *testing.T) {
 	x := open(t)
 	h, s := handle(t, x, blas.Options{FullReduction: true}), stream(t, x)
 	for name, f := range map[string]func(t *testing.T, h *blas.Handle, s *safe.Stream){
-		"Float16":               testMatmul[safe.Float16, safe.Float16, safe.Float16],
-		"Float16 to float32":    testMatmul[safe.Float16, safe.Float16, float32],
-		"BFloat16":              testMatmul[safe.BFloat16, safe.BFloat16, safe.BFloat16],
-		"BFloat16 to float32":   testMatmul[safe.BFloat16, safe.BFloat16, float32],
+		"Float16":               testMatmul[dtype.Float16, dtype.Float16, dtype.Float16],
+		"Float16 to float32":    testMatmul[dtype.Float16, dtype.Float16, float32],
+		"BFloat16":              testMatmul[dtype.BFloat16, dtype.BFloat16, dtype.BFloat16],
+		"BFloat16 to float32":   testMatmul[dtype.BFloat16, dtype.BFloat16, float32],
 		"float32":               testMatmul[float32, float32, float32],
 		"float64":               testMatmul[float64, float64, float64],
 		"complex64":             testMatmul[complex64, complex64, complex64],
@@ -43,12 +44,12 @@ func TestMatmulTypes(t *testing.T) {
 		"int8 to int32":         testMatmul[int8, int8, int32],
 		"int8 to float32":       testMatmul[int8, int8, float32],
 		"int8":                  testMatmul[int8, int8, int8],
-		"E4M3 to BFloat16":      test8[safe.Float8E4M3, safe.Float8E4M3, safe.BFloat16],
-		"E4M3 to Float16":       test8[safe.Float8E4M3, safe.Float8E4M3, safe.Float16],
-		"E4M3 to float32":       test8[safe.Float8E4M3, safe.Float8E4M3, float32],
-		"E4M3":                  test8[safe.Float8E4M3, safe.Float8E4M3, safe.Float8E4M3],
-		"E5M2, E4M3 to float32": test8[safe.Float8E5M2, safe.Float8E4M3, float32],
-		"E4M3, E5M2 to E5M2":    test8[safe.Float8E4M3, safe.Float8E5M2, safe.Float8E5M2],
+		"E4M3 to BFloat16":      test8[dtype.Float8E4M3, dtype.Float8E4M3, dtype.BFloat16],
+		"E4M3 to Float16":       test8[dtype.Float8E4M3, dtype.Float8E4M3, dtype.Float16],
+		"E4M3 to float32":       test8[dtype.Float8E4M3, dtype.Float8E4M3, float32],
+		"E4M3":                  test8[dtype.Float8E4M3, dtype.Float8E4M3, dtype.Float8E4M3],
+		"E5M2, E4M3 to float32": test8[dtype.Float8E5M2, dtype.Float8E4M3, float32],
+		"E4M3, E5M2 to E5M2":    test8[dtype.Float8E4M3, dtype.Float8E5M2, dtype.Float8E5M2],
 	} {
 		t.Run(name, func(t *testing.T) { f(t, h, s) })
 	}
@@ -70,7 +71,7 @@ func testMatmul[A, B, D blas.Number](t *testing.T, h *blas.Handle, s *safe.Strea
 	switch any(*new(D)).(type) {
 	case int8:
 		alpha, beta = 0.125, 0 // results within the range
-	case safe.Float8E4M3, safe.Float8E5M2:
+	case dtype.Float8E4M3, dtype.Float8E5M2:
 		beta = 0
 	}
 	for _, byColumn := range []bool{false, true} {
@@ -86,7 +87,7 @@ func testMatmul[A, B, D blas.Number](t *testing.T, h *blas.Handle, s *safe.Strea
 			more = 0.5 // of rounding
 		}
 		switch any(*new(A)).(type) {
-		case safe.Float8E4M3, safe.Float8E5M2:
+		case dtype.Float8E4M3, dtype.Float8E5M2:
 			more = k * 0x1p-13 // tensor cores of compute capability 9.0 keep 14 bits of a sum
 		}
 		for i := range bound.data {
@@ -123,7 +124,7 @@ func TestCapability(t *testing.T) {
 	s := stream(t, x)
 	t.Cleanup(func() { simulated.Capability(0, 0) })
 	const n = 32
-	a, b, d := buffer(t, x, make([]safe.Float8E4M3, n*n)), buffer(t, x, make([]safe.Float8E4M3, n*n)), buffer(t, x, make([]float32, n*n))
+	a, b, d := buffer(t, x, make([]dtype.Float8E4M3, n*n)), buffer(t, x, make([]dtype.Float8E4M3, n*n)), buffer(t, x, make([]float32, n*n))
 	for _, c := range []struct {
 		major, minor int
 		float8       bool
@@ -171,10 +172,10 @@ func TestScales(t *testing.T) {
 	x := fp8(t)
 	h, s := handle(t, x, blas.Options{}), stream(t, x)
 	const m, n, k = 32, 48, 64
-	ones := func(n int, v float32) *safe.Buffer[safe.Float8E4M3] {
-		values := make([]safe.Float8E4M3, n)
+	ones := func(n int, v float32) *safe.Buffer[dtype.Float8E4M3] {
+		values := make([]dtype.Float8E4M3, n)
 		for i := range values {
-			values[i] = safe.NewFloat8E4M3(v)
+			values[i] = dtype.NewFloat8E4M3(v)
 		}
 		return buffer(t, x, values)
 	}
@@ -189,7 +190,7 @@ func TestScales(t *testing.T) {
 	assert.EqualValues(t, 32, download(t, o.AmaxD)[0])
 
 	wide := blas.Matrix[float32]{Buffer: buffer(t, x, make([]float32, m*n)), Rows: m, Cols: n, ByColumn: true}
-	bias := buffer(t, x, make([]safe.BFloat16, n))
+	bias := buffer(t, x, make([]dtype.BFloat16, n))
 	require.NoError(t, blas.Matmul(h, s, 1, a, b, 0, wide, blas.MatmulOptions{ScaleA: o.ScaleA}))
 	assert.EqualValues(t, 128, download(t, wide.Buffer)[17])
 	assert.ErrorContains(t, blas.Matmul(h, s, 1, a, b, 1, d, o), "must be 0 for a result of Float8E4M3")

@@ -9,8 +9,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/require"
 	gonum "gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/cblas128"
@@ -52,14 +52,14 @@ func narrow[T blas.Number](v complex128) (out T) {
 		*p = int8(real(v))
 	case *int32:
 		*p = int32(real(v))
-	case *safe.Float16:
-		*p = safe.NewFloat16(float32(real(v)))
-	case *safe.BFloat16:
-		*p = safe.NewBFloat16(float32(real(v)))
-	case *safe.Float8E4M3:
-		*p = safe.NewFloat8E4M3(float32(real(v)))
-	case *safe.Float8E5M2:
-		*p = safe.NewFloat8E5M2(float32(real(v)))
+	case *dtype.Float16:
+		*p = dtype.NewFloat16(float32(real(v)))
+	case *dtype.BFloat16:
+		*p = dtype.NewBFloat16(float32(real(v)))
+	case *dtype.Float8E4M3:
+		*p = dtype.NewFloat8E4M3(float32(real(v)))
+	case *dtype.Float8E5M2:
+		*p = dtype.NewFloat8E5M2(float32(real(v)))
 	}
 	return out
 }
@@ -78,13 +78,13 @@ func epsilon[T blas.Number]() (sum, result float64) {
 	switch any(*new(T)).(type) {
 	case float64, complex128:
 		return double, double
-	case safe.Float16:
+	case dtype.Float16:
 		return single, math.Ldexp(1, -10)
-	case safe.BFloat16:
+	case dtype.BFloat16:
 		return single, math.Ldexp(1, -7)
-	case safe.Float8E4M3:
+	case dtype.Float8E4M3:
 		return single, math.Ldexp(1, -3)
-	case safe.Float8E5M2:
+	case dtype.Float8E5M2:
 		return single, math.Ldexp(1, -2)
 	case int8, int32:
 		return single, 0

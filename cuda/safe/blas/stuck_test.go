@@ -21,7 +21,7 @@ import (
 func stuck(t *testing.T, x *safe.Context) (release func()) {
 	t.Helper()
 	wait := make(chan struct{})
-	_, err := stream(t, x).LaunchHostFunc(func() { <-wait }, safe.HostFuncOptions{})
+	_, err := stream(t, x).LaunchHostFunc(func() { <-wait })
 	require.NoError(t, err)
 	release = sync.OnceFunc(func() { close(wait) })
 	t.Cleanup(release)
@@ -58,7 +58,7 @@ func TestDroppedBesideStuck(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		g, err := stream(t, x).CaptureContext(ctx, safe.CaptureOptions{}, func() error { return nil })
+		g, err := stream(t, x).CaptureWith(ctx, safe.CaptureOptions{}, func() error { return nil })
 		require.NoError(t, errors.Join(err, g.Close()))
 		require.NoError(t, e.Close())
 		assert.Eventually(t, func() bool { return simulated.Live("exec") == 0 }, 10*time.Second, time.Millisecond)
@@ -89,7 +89,7 @@ func TestOpenBesideStuck(t *testing.T) {
 			require.Never(t, func() bool { return len(done) > 0 }, 20*time.Millisecond, time.Millisecond)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			g, err := s.CaptureContext(ctx, safe.CaptureOptions{}, func() error { return nil })
+			g, err := s.CaptureWith(ctx, safe.CaptureOptions{}, func() error { return nil })
 			require.NoError(t, errors.Join(err, g.Close()))
 			release()
 			require.NoError(t, <-done)

@@ -8,22 +8,23 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	lib "github.com/cudabind/cudabind/cuda/generated/librarytypes"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // Element is a type that all operations but [Matmul] take. Operations on Float16 and
 // BFloat16 compute in float32.
 type Element interface {
-	float32 | float64 | complex64 | complex128 | safe.Float16 | safe.BFloat16
+	float32 | float64 | complex64 | complex128 | dtype.Float16 | dtype.BFloat16
 }
 
 // Number is a type that matrices of [Matmul] may have.
 type Number interface {
-	Element | safe.Float8E4M3 | safe.Float8E5M2 | int8 | int32
+	Element | dtype.Float8E4M3 | dtype.Float8E5M2 | int8 | int32
 }
 
 // Real is the type of a norm: see [Nrm2To].
 type Real interface {
-	float32 | float64 | safe.Float16 | safe.BFloat16
+	float32 | float64 | dtype.Float16 | dtype.BFloat16
 }
 
 // Scalar is the type of a factor. It is rounded to the type that the operation computes in.
@@ -73,13 +74,13 @@ func kindOf[T Number]() *kind {
 		return kindComplex64
 	case complex128:
 		return kindComplex128
-	case safe.Float16:
+	case dtype.Float16:
 		return kindFloat16
-	case safe.BFloat16:
+	case dtype.BFloat16:
 		return kindBFloat16
-	case safe.Float8E4M3:
+	case dtype.Float8E4M3:
 		return kindFloat8E4M3
-	case safe.Float8E5M2:
+	case dtype.Float8E5M2:
 		return kindFloat8E5M2
 	case int8:
 		return kindInt8
@@ -94,13 +95,13 @@ func kindOfArray(a Array) *kind {
 		return kindFloat32
 	case *safe.Buffer[float64]:
 		return kindFloat64
-	case *safe.Buffer[safe.Float16]:
+	case *safe.Buffer[dtype.Float16]:
 		return kindFloat16
-	case *safe.Buffer[safe.BFloat16]:
+	case *safe.Buffer[dtype.BFloat16]:
 		return kindBFloat16
-	case *safe.Buffer[safe.Float8E4M3]:
+	case *safe.Buffer[dtype.Float8E4M3]:
 		return kindFloat8E4M3
-	case *safe.Buffer[safe.Float8E5M2]:
+	case *safe.Buffer[dtype.Float8E5M2]:
 		return kindFloat8E5M2
 	case *safe.Buffer[uint8]:
 		return kindUint8

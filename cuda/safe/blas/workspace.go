@@ -40,7 +40,7 @@ type workspace struct {
 
 func (w *workspaces) open(x *safe.Context, size, limit int) error {
 	w.x, w.size, w.limit = x, size, limit
-	pool, err := safe.NewPool(x, safe.PoolOptions{})
+	pool, err := safe.NewPool(x)
 	if errors.Is(err, safe.ErrNotSupported) {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 func inHostFunc(t *testing.T, s *safe.Stream, f func() error, free func()) error {
 	t.Helper()
 	done := make(chan error, 1)
-	_, err := s.LaunchHostFunc(func() { done <- f() }, safe.HostFuncOptions{})
+	_, err := s.LaunchHostFunc(func() { done <- f() })
 	require.NoError(t, err)
 	select {
 	case err := <-done:
@@ -37,7 +37,7 @@ func inHostFunc(t *testing.T, s *safe.Stream, f func() error, free func()) error
 func TestOperationInHostFunc(t *testing.T) {
 	needsDouble(t)
 	w := newRegistered(t, 100)
-	other, err := safe.NewStream(w.contexts[0], safe.StreamOptions{NonBlocking: true})
+	other, err := safe.NewStreamWith(w.contexts[0], safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	defer other.Close()
 	tell(t, &told.Busy, 1<<30)
@@ -76,7 +76,7 @@ func TestShutdownInHostFunc(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			begin, done := make(chan struct{}), make(chan error, 1)
-			_, err := w.streams[0].LaunchHostFunc(func() { <-begin; done <- shutdown(w, ctx) }, safe.HostFuncOptions{})
+			_, err := w.streams[0].LaunchHostFunc(func() { <-begin; done <- shutdown(w, ctx) })
 			require.NoError(t, err)
 			require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Sum) }))
 			close(begin)
@@ -93,7 +93,7 @@ func TestShutdownInHostFunc(t *testing.T) {
 // TestJoinInHostFunc: Join in a host function fails before the other ranks hear of this one.
 func TestJoinInHostFunc(t *testing.T) {
 	x := open(t, 1)[0]
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	defer s.Close()
 	o := Options{Size: 2, Rank: 1, Address: freeAddress(t)}

@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
-	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // Element is a type of numbers that NCCL reduces. The two formats of 8 bits need compute
 // capability 9.0. Operations that only move values take any type that a safe.Buffer has.
 type Element interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64 | float32 | float64 |
-		safe.Float16 | safe.BFloat16 | safe.Float8E4M3 | safe.Float8E5M2
+		dtype.Float16 | dtype.BFloat16 | dtype.Float8E4M3 | dtype.Float8E5M2
 }
 
 // anyBytes is the type of values that are moved only.
@@ -34,13 +34,13 @@ func elementOf[T Element]() nccl.NcclDataType_t {
 		return nccl.NcclUint64
 	case float32:
 		return nccl.NcclFloat32
-	case safe.Float16:
+	case dtype.Float16:
 		return nccl.NcclFloat16
-	case safe.BFloat16:
+	case dtype.BFloat16:
 		return nccl.NcclBfloat16
-	case safe.Float8E4M3:
+	case dtype.Float8E4M3:
 		return nccl.NcclFloat8e4m3
-	case safe.Float8E5M2:
+	case dtype.Float8E5M2:
 		return nccl.NcclFloat8e5m2
 	}
 	return nccl.NcclFloat64

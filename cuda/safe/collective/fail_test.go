@@ -34,7 +34,7 @@ func TestRefused(t *testing.T) {
 	b4, b5, b8, there := b(4), b(5), b(8), filled(t, w, 8, func(int, int) int32 { return 0 })[1]
 	gone := b(4)
 	require.NoError(t, gone.Close())
-	closedStream, err := safe.NewStream(x, safe.StreamOptions{})
+	closedStream, err := safe.NewStream(x)
 	require.NoError(t, err)
 	require.NoError(t, closedStream.Close())
 	low, err := b8.Slice(0, 4)

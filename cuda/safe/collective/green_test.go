@@ -23,7 +23,7 @@ func TestGreenContext(t *testing.T) {
 		g, err := safe.NewGreenContext(x, parts...)
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, g.Close()) })
-		s, err := g.NewStream(safe.StreamOptions{NonBlocking: true})
+		s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, s.Close()) })
 		w.streams[i] = s

@@ -21,7 +21,7 @@ func TestHostile(t *testing.T) {
 			x, err := safe.Open(0)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, x.Close()) })
-			s, err := safe.NewStream(x, safe.StreamOptions{})
+			s, err := safe.NewStream(x)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			b, err := safe.NewBuffer[float32](x, 8)
@@ -68,7 +68,7 @@ func TestNilArguments(t *testing.T) {
 	require.NoError(t, err)
 	defer comms.Close()
 	c := comms[0]
-	s, err := safe.NewStream(x, safe.StreamOptions{})
+	s, err := safe.NewStream(x)
 	require.NoError(t, err)
 	defer s.Close()
 	var none context.Context

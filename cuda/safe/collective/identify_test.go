@@ -18,10 +18,10 @@ import (
 func TestIdentifiedLast(t *testing.T) {
 	needsDouble(t)
 	x := open(t, 1)[0]
-	own, err := safe.NewContext(x.Device(), safe.ContextOptions{})
+	own, err := safe.NewContext(x.Device())
 	require.NoError(t, err)
 	defer own.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	defer s.Close()
 	used, err := net.Listen("tcp", "127.0.0.1:0")

@@ -136,7 +136,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{contexts: open(t, 2)}
 	for _, x := range w.contexts {
-		s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, s.Close()) })
 		w.streams = append(w.streams, s)

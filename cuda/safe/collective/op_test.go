@@ -11,6 +11,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,10 +80,10 @@ func TestElements(t *testing.T) {
 		"uint64":     ofType(number[uint64], nccl.NcclUint64),
 		"float32":    ofType(number[float32], nccl.NcclFloat32),
 		"float64":    ofType(number[float64], nccl.NcclFloat64),
-		"Float16":    ofType(safe.NewFloat16, nccl.NcclFloat16),
-		"BFloat16":   ofType(safe.NewBFloat16, nccl.NcclBfloat16),
-		"Float8E4M3": ofType(safe.NewFloat8E4M3, nccl.NcclFloat8e4m3),
-		"Float8E5M2": ofType(safe.NewFloat8E5M2, nccl.NcclFloat8e5m2),
+		"Float16":    ofType(dtype.NewFloat16, nccl.NcclFloat16),
+		"BFloat16":   ofType(dtype.NewBFloat16, nccl.NcclBfloat16),
+		"Float8E4M3": ofType(dtype.NewFloat8E4M3, nccl.NcclFloat8e4m3),
+		"Float8E5M2": ofType(dtype.NewFloat8E5M2, nccl.NcclFloat8e5m2),
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -273,7 +274,7 @@ func TestCapability(t *testing.T) {
 	}{{8, 0, false}, {8, 9, false}, {9, 0, true}, {10, 0, true}} {
 		control.Capability(c.major, c.minor)
 		w := newWorld(t)
-		b := filled(t, w, 4, func(int, int) safe.Float8E4M3 { return safe.NewFloat8E4M3(1) })
+		b := filled(t, w, 4, func(int, int) dtype.Float8E4M3 { return dtype.NewFloat8E4M3(1) })
 		reduced := w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, b[i], b[i], Sum) })
 		if c.reduces {
 			assert.NoError(t, reduced)

@@ -118,7 +118,7 @@ func TestRank(t *testing.T) {
 	x, err := safe.Open(o.LocalRank)
 	require.NoError(t, err)
 	defer x.Close()
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	defer s.Close()
 	b, err := safe.NewBuffer[float32](x, 1000)

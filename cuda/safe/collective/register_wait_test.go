@@ -71,7 +71,7 @@ func TestRegistrationWaits(t *testing.T) {
 			return func() { require.NoError(t, w.sum(1)) }
 		},
 		"a capture": func(t *testing.T, w *registered) func() {
-			s, err := safe.NewStream(w.contexts[0], safe.StreamOptions{NonBlocking: true})
+			s, err := safe.NewStreamWith(w.contexts[0], safe.StreamOptions{NonBlocking: true})
 			require.NoError(t, err)
 			begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 			go func() {

@@ -84,7 +84,7 @@ func (i *Image) load(op string, x *safe.Context, o safe.LoadOptions) (*safe.Modu
 		return nil, fail(op, fmt.Errorf("%w: LTO-IR cannot be loaded: link it with Link", safe.ErrInvalidArgument))
 	}
 	o.Names = i.Names
-	m, err := safe.Load(x, i.Code, o)
+	m, err := safe.LoadWith(x, i.Code, o)
 	if err != nil {
 		return nil, &Error{Op: op, Err: err, Hint: tooNew(err, i.Format)}
 	}

@@ -36,7 +36,7 @@ func launch(t *testing.T, x *safe.Context, m *safe.Module, kernel string, c safe
 	t.Helper()
 	k, err := m.Kernel(kernel)
 	require.NoError(t, err)
-	s, err := safe.NewStream(x, safe.StreamOptions{NonBlocking: true})
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	defer s.Close()
 	b, err := safe.NewBuffer[float32](x, n)

@@ -21,7 +21,7 @@ type include struct {
 // blanks may stand between the words of a directive. NVRTC takes a lone carriage return for one.
 const blanks = " \t\v\f\r"
 
-// longestName is that of a file: longer ones do not exist.
+// longestName is the limit of a file name on Linux.
 const longestName = 4096
 
 // scanner holds a text with its lines joined, and what is found in it.

@@ -16,8 +16,8 @@ type row struct {
 	usual  bool    // whether the figure is the median of the rounds, and not the fastest
 }
 
-// figure is that of all rounds. A machine disturbs a call, so that its cost is that of the fastest
-// round; waits and counts are distributions.
+// figure sums the rounds up: the fastest one for the cost of a call, which machines only make slower, and the median
+// for waits and counts.
 func (r row) figure(rounds []float64) float64 {
 	if r.usual {
 		return median(rounds)

@@ -30,16 +30,16 @@ func openSafe() *safely {
 	p := &safely{}
 	p.ctx = must(safe.Open(0))
 	p.stream = p.newStream()
-	p.event = must(safe.NewEvent(p.ctx, safe.EventOptions{DisableTiming: true}))
+	p.event = must(safe.NewEventWith(p.ctx, safe.EventOptions{DisableTiming: true}))
 	check(p.stream.Record(p.event))
-	module := must(safe.Load(p.ctx, kernels, safe.LoadOptions{}))
+	module := must(safe.Load(p.ctx, kernels))
 	for name, kernel := range map[string]**safe.Kernel{
 		"nothing": &p.nothing, "three": &p.three, "sixteen": &p.sixteen, "spin": &p.spin, "mulby": &p.mulby,
 	} {
 		*kernel = must(module.Kernel(name))
 	}
 	p.memory = must(safe.NewBuffer[byte](p.ctx, largest))
-	p.host = must(safe.NewPinned[byte](p.ctx, largest, safe.PinnedOptions{}))
+	p.host = must(safe.NewPinned[byte](p.ctx, largest))
 	floats := p.floats()
 	for i := range floats {
 		floats[i] = 1
@@ -53,7 +53,7 @@ func (p *safely) floats() []float32 {
 }
 
 func (p *safely) newStream() *safe.Stream {
-	return must(safe.NewStream(p.ctx, safe.StreamOptions{NonBlocking: true}))
+	return must(safe.NewStreamWith(p.ctx, safe.StreamOptions{NonBlocking: true}))
 }
 
 // ours is a contestant with these items.

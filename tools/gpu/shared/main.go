@@ -54,7 +54,7 @@ func newObjects() (*objects, error) {
 		return nil, err
 	}
 	o := &objects{}
-	if o.s, err = safe.NewStream(x, safe.StreamOptions{NonBlocking: true}); err != nil {
+	if o.s, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 		return nil, err
 	}
 	for _, b := range []**safe.Buffer[float32]{&o.a, &o.b} {

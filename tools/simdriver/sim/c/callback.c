@@ -7,16 +7,27 @@ struct worker {
 	void (*call)(struct item *i);
 };
 
+static bool calling; /* a function of the program's on the thread of host functions */
+
+void callbacks_await(void)
+{
+	while (calling && !sim.dead)
+		await_change();
+}
+
 static void host_call(struct item *i)
 {
 	CUresult code = i->spared ? OK : sim.dead;
 
+	calling = true;
 	pthread_mutex_unlock(&sim.lock);
 	if (i->work == STATUS)
 		i->status(i->stream, code, i->data);
 	else if (!code || i->work == DESTROY)
 		i->host(i->data);
 	pthread_mutex_lock(&sim.lock);
+	calling = false;
+	changed();
 }
 
 static struct worker hosts = {.last = &hosts.first, .pushed = PTHREAD_COND_INITIALIZER, .call = host_call};

@@ -28,6 +28,7 @@ static void begin(struct context *c, int device)
 void context_end(struct context *c)
 {
 	c->ending = true;
+	callbacks_await();
 	greens_end(c);
 	captures_leave(c);
 	context_wait(c);
@@ -119,6 +120,8 @@ struct context *context_retain(struct device *v)
 	while (c->ending) /* waits for its work just now */
 		await_change();
 	if (!c->alive)
+		callbacks_await();
+	if (!c->alive) /* another thread may have been faster */
 		begin(c, v - devices);
 	return c;
 }
@@ -209,6 +212,7 @@ static CUresult create(CUcontext *handle, unsigned flags, CUdevice d)
 		return INVALID_VALUE;
 	if (!device_get(d))
 		return INVALID_DEVICE;
+	callbacks_await();
 	c = calloc(1, sizeof *c);
 	c->handle = *handle = handle_new(CONTEXT, c);
 	c->flags = flags;

@@ -348,6 +348,8 @@ void elsewhere_push(struct item *i);
 /* elsewhere tells whether such a thread has an item. */
 bool elsewhere(const struct item *i);
 void elsewhere_start(void);
+/* callbacks_await waits until no host function runs: contexts of any device begin and end only then. */
+void callbacks_await(void);
 
 void events_end(struct context *c);
 

@@ -49,6 +49,9 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t h)
 	unsigned (*synchronize)(void) = driver_function("cuCtxSynchronize"); // as cuBLAS does
 	if (synchronize)
 		synchronize();
+	unsigned (*query)(void *) = driver_function("cuStreamQuery"); // it may use the handle's stream, which must be open
+	if (query && h->stream)
+		query(h->stream);
 	note("destroy", h, NULL, NULL, 0);
 	free(h);
 	return SUCCESS;
@@ -176,7 +179,7 @@ static unsigned factor(unsigned compute, unsigned type)
 static unsigned fits(const struct job *j)
 {
 	int64_t rowsx = j->opx ? j->k : j->m, rowsy = j->opy ? j->n : j->k;
-	return j->ldx >= rowsx && j->ldx > 0 && j->ldy >= rowsy && j->ldy > 0 && j->ldz >= j->m && j->ldz > 0;
+	return j->x && j->y && j->ldx >= rowsx && j->ldx > 0 && j->ldy >= rowsy && j->ldy > 0 && j->ldz >= j->m && j->ldz > 0;
 }
 
 cublasStatus_t cublasGemmEx_64(cublasHandle_t h, cublasOperation_t opx, cublasOperation_t opy, int64_t m, int64_t n, int64_t k, const void *alpha,

@@ -1,4 +1,6 @@
-package safe
+// Package dtype has the floating-point types of 8 and 16 bits that CUDA has and Go lacks, for values in device memory.
+// The packages safe, blas and collective know them.
+package dtype
 
 import (
 	"math"
@@ -70,14 +72,14 @@ func (f Float8E5M2) String() string { return decimal(f.Float32()) }
 
 func decimal(v float32) string { return strconv.FormatFloat(float64(v), 'g', -1, 32) }
 
-// SmallFloat is a floating-point number of 8 or 16 bits.
-type SmallFloat interface {
+// Float is the constraint of the types of this package.
+type Float interface {
 	Float16 | BFloat16 | Float8E4M3 | Float8E5M2
 	Float32() float32
 }
 
-// SmallFloats rounds every number of v: see [NewFloat16] and the like.
-func SmallFloats[T SmallFloat](v []float32) []T {
+// FromFloat32s rounds every number of v: see [NewFloat16] and the like.
+func FromFloat32s[T Float](v []float32) []T {
 	out := make([]T, len(v))
 	f := formatFor[T]()
 	for i := range v {
@@ -87,7 +89,7 @@ func SmallFloats[T SmallFloat](v []float32) []T {
 }
 
 // Float32s returns the numbers of v as float32s.
-func Float32s[T SmallFloat](v []T) []float32 {
+func Float32s[T Float](v []T) []float32 {
 	out := make([]float32, len(v))
 	for i := range v {
 		out[i] = v[i].Float32()
@@ -95,8 +97,8 @@ func Float32s[T SmallFloat](v []T) []float32 {
 	return out
 }
 
-// A smallFormat is a floating-point format: a sign bit, an exponent, a mantissa.
-type smallFormat struct {
+// A format is a floating-point format: a sign bit, an exponent, a mantissa.
+type format struct {
 	exponent, mantissa int    // bits
 	largest            uint32 // finite number, as bits
 	infinite           bool   // the next bits stand for infinity; all others for NaN
@@ -105,13 +107,13 @@ type smallFormat struct {
 }
 
 var (
-	half  = &smallFormat{exponent: 5, mantissa: 10, largest: 0x7bff, infinite: true, nan: 0x7e00}
-	brain = &smallFormat{exponent: 8, mantissa: 7, largest: 0x7f7f, infinite: true, nan: 0x7fc0}
-	e4m3  = &smallFormat{exponent: 4, mantissa: 3, largest: 0x7e, saturates: true, nan: 0x7f}
-	e5m2  = &smallFormat{exponent: 5, mantissa: 2, largest: 0x7b, infinite: true, saturates: true, nan: 0x7e}
+	half  = &format{exponent: 5, mantissa: 10, largest: 0x7bff, infinite: true, nan: 0x7e00}
+	brain = &format{exponent: 8, mantissa: 7, largest: 0x7f7f, infinite: true, nan: 0x7fc0}
+	e4m3  = &format{exponent: 4, mantissa: 3, largest: 0x7e, saturates: true, nan: 0x7f}
+	e5m2  = &format{exponent: 5, mantissa: 2, largest: 0x7b, infinite: true, saturates: true, nan: 0x7e}
 )
 
-func formatFor[T SmallFloat]() *smallFormat {
+func formatFor[T Float]() *format {
 	switch any(T(0)).(type) {
 	case Float16:
 		return half
@@ -123,7 +125,7 @@ func formatFor[T SmallFloat]() *smallFormat {
 	return e5m2
 }
 
-func (f *smallFormat) bias() int { return 1<<(f.exponent-1) - 1 }
+func (f *format) bias() int { return 1<<(f.exponent-1) - 1 }
 
 const (
 	bits32     = 23 // of a float32's mantissa
@@ -132,7 +134,7 @@ const (
 )
 
 // round returns the bits of the number nearest to v, the even one of two.
-func (f *smallFormat) round(v float32) uint32 {
+func (f *format) round(v float32) uint32 {
 	all := math.Float32bits(v)
 	sign, size := all>>31<<(f.exponent+f.mantissa), all&^(1<<31)
 	if size > infinity32 {
@@ -166,7 +168,7 @@ func (f *smallFormat) round(v float32) uint32 {
 }
 
 // float32 undoes round.
-func (f *smallFormat) float32(b uint32) float32 {
+func (f *format) float32(b uint32) float32 {
 	sign := b >> (f.exponent + f.mantissa) << 31
 	size := b & (1<<(f.exponent+f.mantissa) - 1)
 	exponent := int(size >> f.mantissa)

@@ -1,7 +1,7 @@
-// The small floating-point types, against a search for the nearest number. Runs without a
+// The types, against a search for the nearest number. Runs without a
 // driver.
 
-package safe_test
+package dtype_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"sort"
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -25,10 +25,10 @@ type smallType struct {
 }
 
 var smallTypes = []smallType{
-	{"Float16", 5, 10, true, false, func(v float32) uint32 { return uint32(safe.NewFloat16(v)) }, func(b uint32) float32 { return safe.Float16(b).Float32() }},
-	{"BFloat16", 8, 7, true, false, func(v float32) uint32 { return uint32(safe.NewBFloat16(v)) }, func(b uint32) float32 { return safe.BFloat16(b).Float32() }},
-	{"Float8E4M3", 4, 3, false, true, func(v float32) uint32 { return uint32(safe.NewFloat8E4M3(v)) }, func(b uint32) float32 { return safe.Float8E4M3(b).Float32() }},
-	{"Float8E5M2", 5, 2, true, true, func(v float32) uint32 { return uint32(safe.NewFloat8E5M2(v)) }, func(b uint32) float32 { return safe.Float8E5M2(b).Float32() }},
+	{"Float16", 5, 10, true, false, func(v float32) uint32 { return uint32(dtype.NewFloat16(v)) }, func(b uint32) float32 { return dtype.Float16(b).Float32() }},
+	{"BFloat16", 8, 7, true, false, func(v float32) uint32 { return uint32(dtype.NewBFloat16(v)) }, func(b uint32) float32 { return dtype.BFloat16(b).Float32() }},
+	{"Float8E4M3", 4, 3, false, true, func(v float32) uint32 { return uint32(dtype.NewFloat8E4M3(v)) }, func(b uint32) float32 { return dtype.Float8E4M3(b).Float32() }},
+	{"Float8E5M2", 5, 2, true, true, func(v float32) uint32 { return uint32(dtype.NewFloat8E5M2(v)) }, func(b uint32) float32 { return dtype.Float8E5M2(b).Float32() }},
 }
 
 // value returns the number of bits, by the definition of the format.
@@ -84,7 +84,7 @@ func (s smallType) nearest(finite []uint32, v float32) uint32 {
 	return finite[i]
 }
 
-func TestSmallFloats(t *testing.T) {
+func TestNearest(t *testing.T) {
 	for _, s := range smallTypes {
 		t.Run(s.name, func(t *testing.T) {
 			finite := s.finite()
@@ -127,26 +127,26 @@ func TestSmallFloats(t *testing.T) {
 	}
 }
 
-func TestSmallFloatLimits(t *testing.T) {
+func TestLimits(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, test := range []struct {
 		name      string
 		got, want any
 	}{
-		{"largest Float16", safe.NewFloat16(65519), safe.Float16(0x7bff)},
-		{"Float16 beyond", safe.NewFloat16(65520), safe.Float16(0x7c00)},
-		{"Float16 infinity", safe.NewFloat16(-inf).Float32(), -inf},
-		{"smallest Float16", safe.NewFloat16(5.9604645e-8), safe.Float16(1)},
-		{"half of it", safe.NewFloat16(2.9802322e-8), safe.Float16(0)},
-		{"BFloat16 beyond", safe.NewBFloat16(math.MaxFloat32), safe.BFloat16(0x7f80)},
-		{"E4M3 beyond", safe.NewFloat8E4M3(1e9).Float32(), float32(448)},
-		{"E4M3 infinity", safe.NewFloat8E4M3(-inf).Float32(), float32(-448)},
-		{"E5M2 beyond", safe.NewFloat8E5M2(1e9).Float32(), float32(57344)},
-		{"E5M2 infinity", safe.NewFloat8E5M2(inf).Float32(), float32(57344)},
-		{"negative zero", safe.NewFloat16(float32(math.Copysign(0, -1))), safe.Float16(0x8000)},
-		{"text", fmt.Sprint(safe.NewFloat16(1.5), safe.NewBFloat16(-2), safe.NewFloat8E4M3(448), safe.NewFloat8E5M2(nan)), "1.5 -2 448 NaN"},
-		{"slices", safe.Float32s(safe.SmallFloats[safe.BFloat16]([]float32{1, 2, 3})), []float32{1, 2, 3}},
-		{"no values", safe.SmallFloats[safe.Float8E4M3](nil), []safe.Float8E4M3{}},
+		{"largest Float16", dtype.NewFloat16(65519), dtype.Float16(0x7bff)},
+		{"Float16 beyond", dtype.NewFloat16(65520), dtype.Float16(0x7c00)},
+		{"Float16 infinity", dtype.NewFloat16(-inf).Float32(), -inf},
+		{"smallest Float16", dtype.NewFloat16(5.9604645e-8), dtype.Float16(1)},
+		{"half of it", dtype.NewFloat16(2.9802322e-8), dtype.Float16(0)},
+		{"BFloat16 beyond", dtype.NewBFloat16(math.MaxFloat32), dtype.BFloat16(0x7f80)},
+		{"E4M3 beyond", dtype.NewFloat8E4M3(1e9).Float32(), float32(448)},
+		{"E4M3 infinity", dtype.NewFloat8E4M3(-inf).Float32(), float32(-448)},
+		{"E5M2 beyond", dtype.NewFloat8E5M2(1e9).Float32(), float32(57344)},
+		{"E5M2 infinity", dtype.NewFloat8E5M2(inf).Float32(), float32(57344)},
+		{"negative zero", dtype.NewFloat16(float32(math.Copysign(0, -1))), dtype.Float16(0x8000)},
+		{"text", fmt.Sprint(dtype.NewFloat16(1.5), dtype.NewBFloat16(-2), dtype.NewFloat8E4M3(448), dtype.NewFloat8E5M2(nan)), "1.5 -2 448 NaN"},
+		{"slices", dtype.Float32s(dtype.FromFloat32s[dtype.BFloat16]([]float32{1, 2, 3})), []float32{1, 2, 3}},
+		{"no values", dtype.FromFloat32s[dtype.Float8E4M3](nil), []dtype.Float8E4M3{}},
 	} {
 		t.Run(test.name, func(t *testing.T) { assert.Equal(t, test.want, test.got) })
 	}
