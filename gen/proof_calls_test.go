@@ -217,6 +217,9 @@ func (p *proof) onlyTheModel(t *testing.T, pkg *types.Package) {
 	if len(p.api.Row.Library.Subdirs) > 0 {
 		known["Folders"] = true
 	}
+	if d := p.api.Status(); d != nil && d.Kind == model.Enum {
+		known["Status"] = true
+	}
 	for _, fn := range p.api.Funcs {
 		known[fn.Go] = true
 	}

@@ -109,7 +109,11 @@ func echoCalls(a *model.API) []echoCall {
 func newEchoCall(name string, fn *model.Func) echoCall {
 	c := echoCall{Go: name, Symbol: fn.Symbol, Target: fn.Go}
 	for _, param := range fn.Params {
-		c.Params = append(c.Params, goSpelling(param.Type))
+		field := goSpelling(param.Type)
+		if t := param.Type; t.Enum != nil && t.Size == 8 {
+			field += " `c:\"uint64\"`"
+		}
+		c.Params = append(c.Params, field)
 		c.Bare = append(c.Bare, onStack(param.Type))
 	}
 	switch r := fn.Result; {
@@ -125,6 +129,8 @@ func newEchoCall(name string, fn *model.Func) echoCall {
 
 func goSpelling(t *model.Type) string {
 	switch {
+	case t.Enum != nil:
+		return t.Enum.Go
 	case t.Go != "":
 		return t.Go
 	case t.Kind == model.Pointer && t.Elem.Kind == model.Void:

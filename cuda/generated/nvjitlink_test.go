@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/nvjitlink"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 )
@@ -28,9 +29,9 @@ func link(arch string, images map[string][]byte) (machine []byte, log string, er
 	defer runtime.UnlockOSThread()
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	options := []*byte{cString("-lto")}
+	options := []*byte{ffi.CString("-lto")}
 	if arch != "" {
-		options = append(options, cString("-arch="+arch))
+		options = append(options, ffi.CString("-arch="+arch))
 	}
 	for _, o := range options {
 		pin.Pin(o)
@@ -41,7 +42,7 @@ func link(arch string, images map[string][]byte) (machine []byte, log string, er
 	}
 	defer nvjitlink.NvJitLinkDestroy(&h)
 	for name, image := range images {
-		if err = nvjitlink.NvJitLinkAddData(h, nvjitlink.NVJITLINK_INPUT_LTOIR, unsafe.Pointer(&image[0]), uint64(len(image)), cString(name)); err != nil {
+		if err = nvjitlink.NvJitLinkAddData(h, nvjitlink.NVJITLINK_INPUT_LTOIR, unsafe.Pointer(&image[0]), uint64(len(image)), ffi.CString(name)); err != nil {
 			break
 		}
 	}

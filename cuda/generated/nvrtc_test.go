@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 )
@@ -40,8 +40,6 @@ func openNVRTC(t *testing.T, version string) (dir string) {
 	return dir
 }
 
-func cString(s string) *byte { return &append([]byte(s), 0)[0] }
-
 // compiled is what a compilation returned.
 type compiled struct {
 	err               error
@@ -52,18 +50,18 @@ type compiled struct {
 
 func compile(source, expression string, options ...string) (c compiled) {
 	var p nvrtc.NvrtcProgram
-	if c.err = nvrtc.NvrtcCreateProgram(&p, cString(source), cString("test.cu"), 0, nil, nil); c.err != nil {
+	if c.err = nvrtc.NvrtcCreateProgram(&p, ffi.CString(source), ffi.CString("test.cu"), 0, nil, nil); c.err != nil {
 		return c
 	}
 	if expression != "" {
-		if c.err = nvrtc.NvrtcAddNameExpression(p, cString(expression)); c.err != nil {
+		if c.err = nvrtc.NvrtcAddNameExpression(p, ffi.CString(expression)); c.err != nil {
 			return c
 		}
 	}
 	var pin runtime.Pinner
 	list := make([]*byte, len(options)+1)
 	for i, o := range options {
-		list[i] = cString(o)
+		list[i] = ffi.CString(o)
 		pin.Pin(list[i])
 	}
 	c.err = nvrtc.NvrtcCompileProgram(p, int32(len(options)), &list[0])
@@ -85,8 +83,8 @@ func compile(source, expression string, options ...string) (c compiled) {
 	c.lto = text(nvrtc.NvrtcGetLTOIRSize, nvrtc.NvrtcGetLTOIR)
 	if expression != "" && c.err == nil {
 		var lowered *byte
-		if c.err = nvrtc.NvrtcGetLoweredName(p, cString(expression), &lowered); c.err == nil {
-			c.lowered = goString(lowered)
+		if c.err = nvrtc.NvrtcGetLoweredName(p, ffi.CString(expression), &lowered); c.err == nil {
+			c.lowered = ffi.GoString(lowered)
 		}
 	}
 	c.destroyed = nvrtc.NvrtcDestroyProgram(&p)
@@ -170,13 +168,4 @@ func TestNoNVRTC(t *testing.T) {
 		assert.ErrorIs(t, err, errors.ErrUnsupported)
 		assert.ErrorContains(t, err, "nvidia-cuda-nvrtc")
 	})
-}
-
-// goString copies a C string that the library owns.
-func goString(p *byte) string {
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice(p, n))
 }

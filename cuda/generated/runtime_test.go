@@ -219,11 +219,11 @@ func TestMixing(t *testing.T) {
 	require.NoError(t, cudart13.CudaStreamCreate(&fromRuntime))
 	defer func() { assert.NoError(t, cudart13.CudaStreamDestroy(fromRuntime)) }()
 	var fromDriver driver.CUstream
-	require.NoError(t, driver.CuStreamCreate(&fromDriver, uint32(driver.CU_STREAM_NON_BLOCKING)))
+	require.NoError(t, driver.CuStreamCreate(&fromDriver, driver.CU_STREAM_NON_BLOCKING))
 	defer func() { assert.NoError(t, driver.CuStreamDestroy(fromDriver)) }()
 
 	var event driver.CUevent
-	require.NoError(t, driver.CuEventCreate(&event, uint32(driver.CU_EVENT_DISABLE_TIMING)))
+	require.NoError(t, driver.CuEventCreate(&event, driver.CU_EVENT_DISABLE_TIMING))
 	defer func() { assert.NoError(t, driver.CuEventDestroy(event)) }()
 	require.NoError(t, driver.CuEventRecord(event, driver.CUstream(fromRuntime)))
 	require.NoError(t, cudart13.CudaStreamWaitEvent(cudart13.CudaStream_t(fromDriver), cudart13.CudaEvent_t(event), 0))

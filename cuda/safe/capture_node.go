@@ -134,9 +134,9 @@ func (i *CaptureInfo) raw() []driver.CUgraphNode {
 func (s *streamCore) setDependencies(nodes []driver.CUgraphNode, data []driver.CUgraphEdgeData, flags driver.CUstreamUpdateCaptureDependencies_flags) error {
 	return s.ctx.withCurrent(func() error {
 		first, n := unsafe.SliceData(nodes), uint64(len(nodes))
-		err := driver.CuStreamUpdateCaptureDependencies_v2(s.raw, first, unsafe.SliceData(data), n, uint32(flags))
+		err := driver.CuStreamUpdateCaptureDependencies_v2(s.raw, first, unsafe.SliceData(data), n, flags)
 		if errors.Is(err, ErrNotSupported) && data == nil {
-			err = driver.CuStreamUpdateCaptureDependencies_v1(s.raw, first, n, uint32(flags))
+			err = driver.CuStreamUpdateCaptureDependencies_v1(s.raw, first, n, flags)
 		}
 		return err
 	})

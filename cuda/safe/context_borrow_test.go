@@ -18,7 +18,7 @@ import (
 // rawStream creates a non-blocking stream through package driver.
 func rawStream(t *testing.T, x *safe.Context) (s driver.CUstream) {
 	t.Helper()
-	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)) }))
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING) }))
 	return s
 }
 

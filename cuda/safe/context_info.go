@@ -18,9 +18,9 @@ func (x *Context) ID() (uint64, error) {
 
 // Flags returns the flags with which the context was created. Source: cuCtxGetFlags.
 func (x *Context) Flags() (driver.CUctx_flags, error) {
-	var flags uint32
+	var flags driver.CUctx_flags
 	err := x.do("Context.Flags", func() error { return driver.CuCtxGetFlags(&flags) })
-	return driver.CUctx_flags(flags), err
+	return flags, err
 }
 
 // Limit returns one of the context's limits, such as driver.CU_LIMIT_STACK_SIZE. Source:

@@ -41,7 +41,7 @@ func NewContextWith(d Device, o ContextOptions) (*Context, error) {
 	}
 	core := &contextCore{device: d, kind: createdContext}
 	err := reclaiming(func() error {
-		return inMode(op, CaptureRelaxed, func() error { return core.create(uint32(o.Flags)) })
+		return inMode(op, CaptureRelaxed, func() error { return core.create(o.Flags) })
 	})
 	if err != nil {
 		return nil, wrap(op, err)
@@ -51,7 +51,7 @@ func NewContextWith(d Device, o ContextOptions) (*Context, error) {
 
 // create creates the CUDA context, and restores the thread's current one. The goroutine
 // is locked to its thread.
-func (c *contextCore) create(flags uint32) error {
+func (c *contextCore) create(flags driver.CUctx_flags) error {
 	err := driver.CuCtxCreate_v4(&c.raw, nil, flags, c.device.raw)
 	if errors.Is(err, ErrNotSupported) { // before CUDA 12.5
 		err = driver.CuCtxCreate_v2(&c.raw, flags, c.device.raw)
@@ -83,7 +83,7 @@ func (c *contextCore) destroyCreated() error {
 // findPrimary finds out whether a borrowed context is its device's primary context, and keeps that from
 // being reset until leavePrimary.
 func (c *contextCore) findPrimary(op string) error {
-	var flags uint32
+	var flags driver.CUctx_flags
 	var active int32
 	if err := driver.CuDevicePrimaryCtxGetState(c.device.raw, &flags, &active); err != nil || active == 0 {
 		return err

@@ -1,9 +1,9 @@
 package safe
 
 import (
-	"bytes"
 	"fmt"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -85,7 +85,7 @@ func (d Device) Name() (string, error) {
 	if err := d.get("Device.Name", func() error { return driver.CuDeviceGetName(&name[0], int32(len(name)), d.raw) }); err != nil {
 		return "", err
 	}
-	return cString(name[:]), nil
+	return ffi.GoStringN(name[:]), nil
 }
 
 // get initializes CUDA, as the zero value of Device needs it, and calls ask.
@@ -94,12 +94,6 @@ func (d Device) get(op string, ask func() error) error {
 		return wrap(op, err)
 	}
 	return wrap(op, ask())
-}
-
-// cString returns the text before the first zero byte.
-func cString(b []byte) string {
-	text, _, _ := bytes.Cut(b, []byte{0})
-	return string(text)
 }
 
 // UUID identifies a GPU across processes and machines.
@@ -124,7 +118,7 @@ func (d Device) PCIAddress() (string, error) {
 	if err := d.get("Device.PCIAddress", func() error { return driver.CuDeviceGetPCIBusId(&address[0], int32(len(address)), d.raw) }); err != nil {
 		return "", err
 	}
-	return cString(address[:]), nil
+	return ffi.GoStringN(address[:]), nil
 }
 
 // TotalMemory returns the size of the device's memory in bytes. Source: cuDeviceTotalMem.
@@ -173,15 +167,14 @@ func (d Device) PeerAttribute(peer Device, attribute driver.CUdevice_P2PAttribut
 // PrimaryState returns whether the device's primary context is active, and the flags that
 // it has or will have. Source: cuDevicePrimaryCtxGetState.
 func (d Device) PrimaryState() (flags driver.CUctx_flags, active bool, err error) {
-	var raw uint32
 	var on int32
-	err = d.get("Device.PrimaryState", func() error { return driver.CuDevicePrimaryCtxGetState(d.raw, &raw, &on) })
-	return driver.CUctx_flags(raw), on != 0, err
+	err = d.get("Device.PrimaryState", func() error { return driver.CuDevicePrimaryCtxGetState(d.raw, &flags, &on) })
+	return flags, on != 0, err
 }
 
 // SetPrimaryFlags sets the flags of the device's primary context, which [Open] uses. Most
 // of them select how waits of the driver block the thread. Source:
 // cuDevicePrimaryCtxSetFlags.
 func (d Device) SetPrimaryFlags(flags driver.CUctx_flags) error {
-	return d.get("Device.SetPrimaryFlags", func() error { return driver.CuDevicePrimaryCtxSetFlags(d.raw, uint32(flags)) })
+	return d.get("Device.SetPrimaryFlags", func() error { return driver.CuDevicePrimaryCtxSetFlags(d.raw, flags) })
 }

@@ -184,7 +184,7 @@ func TestFactCapturingStream(t *testing.T) {
 		{"StreamQuery", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error { return driver.CuStreamQuery(w.s) }},
 		{"StreamSynchronize", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error { return driver.CuStreamSynchronize(w.s) }},
 		{"StreamGetFlags", "", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error {
-			var flags uint32
+			var flags driver.CUstream_flags
 			return driver.CuStreamGetFlags(w.s, &flags)
 		}},
 		{"StreamGetId", "cuStreamGetId", driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, func(w *facts) error {

@@ -83,7 +83,7 @@ func dies(t *testing.T, front func(*fault) error, notices bool) {
 	status, ran := make(chan int, 1), make(chan bool, 1)
 	require.NoError(t, w.x.WithCurrent(func() error {
 		return first(
-			func() error { return driver.CuStreamCreate(&w.pending, uint32(driver.CU_STREAM_NON_BLOCKING)) },
+			func() error { return driver.CuStreamCreate(&w.pending, driver.CU_STREAM_NON_BLOCKING) },
 			func() error { return driver.CuEventCreate(&w.event, 0) },
 			func() error { return driver.CuMemAlloc(&w.memory, factSize) },
 			func() error { return driver.CuMemsetD8(w.memory, 0, factSize) },

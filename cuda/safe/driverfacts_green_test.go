@@ -24,7 +24,7 @@ func rawGreen(t *testing.T, x *safe.Context) (g driver.CUgreenCtx) {
 	part := splitInto(t, 1)[0].Raw()
 	var desc driver.CUdevResourceDesc
 	require.NoError(t, driver.CuDevResourceGenerateDesc(&desc, &part, 1))
-	require.NoError(t, driver.CuGreenCtxCreate(&g, desc, x.Device().Raw(), uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM)))
+	require.NoError(t, driver.CuGreenCtxCreate(&g, desc, x.Device().Raw(), driver.CU_GREEN_CTX_DEFAULT_STREAM))
 	return g
 }
 
@@ -39,7 +39,7 @@ func TestFactGreenContext(t *testing.T) {
 	assert.NotEqual(t, x.Raw(), view)
 	var s driver.CUstream
 	assert.ErrorIs(t, driver.CuGreenCtxStreamCreate(&s, g, 0, 0), driver.CUDA_ERROR_INVALID_VALUE, "a blocking stream")
-	require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, driver.CU_STREAM_NON_BLOCKING, 0))
 	var green driver.CUgreenCtx
 	require.NoError(t, x.WithCurrent(func() error {
 		return first(
@@ -57,7 +57,7 @@ func TestFactGreenContext(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	require.NoError(t, driver.CuCtxPushCurrent(view))
 	now := current(t)
-	require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+	require.NoError(t, driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING))
 	require.NoError(t, driver.CuStreamGetGreenCtx(s, &green))
 	require.NoError(t, driver.CuStreamDestroy(s))
 	require.NoError(t, driver.CuCtxPopCurrent(&of))
@@ -88,7 +88,7 @@ func TestFactGreenCapture(t *testing.T) {
 			require.NoError(t, x.WithCurrent(func() error {
 				var s driver.CUstream
 				var graph driver.CUgraph
-				require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+				require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, driver.CU_STREAM_NON_BLOCKING, 0))
 				require.NoError(t, driver.CuStreamBeginCapture(s, relaxedMode))
 				err := safe.WithCaptureMode(safe.CaptureRelaxed, call)
 				assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
@@ -130,7 +130,7 @@ func TestFactGreenQueue(t *testing.T) {
 			w := newFacts(t)
 			g := rawGreen(t, w.x)
 			var raw driver.CUstream
-			require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+			require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g, driver.CU_STREAM_NON_BLOCKING, 0))
 			s, err := safe.BorrowStream(raw, w.x, nil)
 			require.NoError(t, err)
 			var e driver.CUevent

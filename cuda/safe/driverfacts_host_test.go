@@ -162,7 +162,7 @@ func TestFactInsideHostFunc(t *testing.T) {
 			var status driver.CUstreamCaptureStatus
 			return driver.CuStreamIsCapturing(w.other, &status)
 		}},
-		{"StreamGetFlags", 13000, nil, func(w *facts) error { var f uint32; return driver.CuStreamGetFlags(w.other, &f) }},
+		{"StreamGetFlags", 13000, nil, func(w *facts) error { var f driver.CUstream_flags; return driver.CuStreamGetFlags(w.other, &f) }},
 		{"StreamGetPriority", 13000, nil, func(w *facts) error { var p int32; return driver.CuStreamGetPriority(w.other, &p) }},
 		{"StreamGetCtx", 13000, nil, func(w *facts) error { var c driver.CUcontext; return driver.CuStreamGetCtx(w.other, &c) }},
 		{"StreamGetId", 13000, nil, func(w *facts) error { var id uint64; return driver.CuStreamGetId(w.other, &id) }},
@@ -317,7 +317,7 @@ func TestFactQueue(t *testing.T) {
 		}},
 		{"prefetches", true, func(t *testing.T, w *facts) func() error {
 			var p driver.CUdeviceptr
-			require.NoError(t, driver.CuMemAllocManaged(&p, 4096, uint32(driver.CU_MEM_ATTACH_GLOBAL)))
+			require.NoError(t, driver.CuMemAllocManaged(&p, 4096, driver.CU_MEM_ATTACH_GLOBAL))
 			t.Cleanup(func() { assert.NoError(t, w.x.WithCurrent(func() error { return driver.CuMemFree(p) })) })
 			return func() error { return driver.CuMemPrefetchAsync_v1(p, 4096, 0, w.s) }
 		}},
@@ -363,7 +363,7 @@ func TestFactQueue(t *testing.T) {
 }
 
 func rawEvent(t *testing.T, w *facts, flags driver.CUevent_flags) (e driver.CUevent) {
-	require.NoError(t, driver.CuEventCreate(&e, uint32(flags)))
+	require.NoError(t, driver.CuEventCreate(&e, flags))
 	t.Cleanup(func() { assert.NoError(t, w.x.WithCurrent(func() error { return driver.CuEventDestroy(e) })) })
 	return e
 }

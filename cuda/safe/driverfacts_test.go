@@ -48,8 +48,8 @@ func newFacts(t *testing.T) *facts {
 	}
 	require.NoError(t, w.x.WithCurrent(func() error {
 		return first(
-			func() error { return driver.CuStreamCreate(&w.s, uint32(driver.CU_STREAM_NON_BLOCKING)) },
-			func() error { return driver.CuStreamCreate(&w.other, uint32(driver.CU_STREAM_NON_BLOCKING)) },
+			func() error { return driver.CuStreamCreate(&w.s, driver.CU_STREAM_NON_BLOCKING) },
+			func() error { return driver.CuStreamCreate(&w.other, driver.CU_STREAM_NON_BLOCKING) },
 			func() error { return driver.CuStreamCreate(&w.blocking, 0) },
 			func() error { return driver.CuEventCreate(&w.fresh, 0) },
 			func() error { return driver.CuEventCreate(&w.recorded, 0) },
@@ -210,7 +210,7 @@ func TestFactNeedsNoCurrentContext(t *testing.T) {
 	}{
 		{"StreamQuery", func(w *facts) error { return driver.CuStreamQuery(w.other) }},
 		{"StreamSynchronize", func(w *facts) error { return driver.CuStreamSynchronize(w.other) }},
-		{"StreamGetFlags", func(w *facts) error { var f uint32; return driver.CuStreamGetFlags(w.other, &f) }},
+		{"StreamGetFlags", func(w *facts) error { var f driver.CUstream_flags; return driver.CuStreamGetFlags(w.other, &f) }},
 		{"StreamWaitEvent", func(w *facts) error { return driver.CuStreamWaitEvent(w.s, w.recorded, 0) }},
 		{"StreamDestroy", func(w *facts) error { return gone(&w.other, driver.CuStreamDestroy(w.other)) }},
 		{"EventQuery", func(w *facts) error { return driver.CuEventQuery(w.recorded) }},
@@ -240,12 +240,12 @@ func TestFactEvents(t *testing.T) {
 		assert.NoError(t, driver.CuEventSynchronize(w.fresh), "never recorded")
 		assert.NoError(t, driver.CuStreamWaitEvent(w.s, w.fresh, 0), "never recorded")
 		assert.NoError(t, driver.CuStreamSynchronize(w.s))
-		assert.ErrorIs(t, driver.CuEventRecordWithFlags(w.recorded, w.s, uint32(driver.CU_EVENT_RECORD_EXTERNAL)), driver.CUDA_ERROR_ILLEGAL_STATE)
-		assert.ErrorIs(t, driver.CuStreamWaitEvent(w.s, w.recorded, uint32(driver.CU_EVENT_WAIT_EXTERNAL)), driver.CUDA_ERROR_ILLEGAL_STATE)
+		assert.ErrorIs(t, driver.CuEventRecordWithFlags(w.recorded, w.s, driver.CU_EVENT_RECORD_EXTERNAL), driver.CUDA_ERROR_ILLEGAL_STATE)
+		assert.ErrorIs(t, driver.CuStreamWaitEvent(w.s, w.recorded, driver.CU_EVENT_WAIT_EXTERNAL), driver.CUDA_ERROR_ILLEGAL_STATE)
 
 		var none driver.CUevent
-		assert.ErrorIs(t, driver.CuEventCreate(&none, uint32(driver.CU_EVENT_INTERPROCESS)), driver.CUDA_ERROR_INVALID_VALUE)
-		assert.NoError(t, driver.CuEventCreate(&w.moreEvent, uint32(driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING)))
+		assert.ErrorIs(t, driver.CuEventCreate(&none, driver.CU_EVENT_INTERPROCESS), driver.CUDA_ERROR_INVALID_VALUE)
+		assert.NoError(t, driver.CuEventCreate(&w.moreEvent, driver.CU_EVENT_INTERPROCESS|driver.CU_EVENT_DISABLE_TIMING))
 		var handle driver.CUipcEventHandle
 		assert.NoError(t, driver.CuIpcGetEventHandle(&handle, w.moreEvent))
 		assert.ErrorIs(t, driver.CuIpcOpenEventHandle(&none, handle), driver.CUDA_ERROR_INVALID_CONTEXT, "by the process that made it")

@@ -206,7 +206,7 @@ func NewEventWith(x *Context, o EventOptions) (*Event, error) {
 	if o.Interprocess {
 		flags |= driver.CU_EVENT_INTERPROCESS
 	}
-	e, err := makeEvent(op, x, func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, uint32(flags)) })
+	e, err := makeEvent(op, x, func(raw *driver.CUevent) error { return driver.CuEventCreate(raw, flags) })
 	if err == nil {
 		e.core.untimed = o.DisableTiming
 	}

@@ -195,7 +195,7 @@ func TestBufferFromRawManaged(t *testing.T) {
 	s := stream(t, x)
 	var raw driver.CUdeviceptr
 	require.NoError(t, x.WithCurrent(func() error {
-		return driver.CuMemAllocManaged(&raw, 400, uint32(driver.CU_MEM_ATTACH_GLOBAL))
+		return driver.CuMemAllocManaged(&raw, 400, driver.CU_MEM_ATTACH_GLOBAL)
 	}))
 	b, err := safe.BufferFromRaw[float32](x, raw, 100)
 	require.NoError(t, err)

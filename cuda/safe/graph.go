@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -360,8 +361,7 @@ func (g *Graph) DOT(flags driver.CUgraphDebugDot_flags) (string, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "graph.dot")
-	path := append([]byte(file), 0)
-	err = g.do(op, func(c *graphCore) error { return driver.CuGraphDebugDotPrint(c.raw, &path[0], uint32(flags)) })
+	err = g.do(op, func(c *graphCore) error { return driver.CuGraphDebugDotPrint(c.raw, ffi.CString(file), flags) })
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -51,7 +52,7 @@ func (n Node) label() string {
 	if p, err := n.kernelParams(); err != nil || driver.CuFuncGetName(&name, p.Function) != nil {
 		return text
 	}
-	return text + " " + goString(name)
+	return text + " " + ffi.GoString(name)
 }
 
 // printed replaces what XML cannot contain: the name of a kernel may be any bytes.

@@ -53,7 +53,7 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 			return err
 		}
 		err := hostWaits.With(0, func() error { // for the primary context's work
-			return driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, uint32(driver.CU_GREEN_CTX_DEFAULT_STREAM))
+			return driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 		})
 		if err != nil {
 			return err
@@ -245,7 +245,7 @@ func (c *greenCore) newStream(op string, o StreamOptions) (*streamCore, error) {
 
 // createStream is cuGreenCtxStreamCreate, with the green context current.
 func (c *greenCore) createStream(s *streamCore) error {
-	const flags = uint32(driver.CU_STREAM_NON_BLOCKING)
+	const flags = driver.CU_STREAM_NON_BLOCKING
 	err := driver.CuGreenCtxStreamCreate(&s.raw, c.raw, flags, int32(s.priority))
 	if errors.Is(err, ErrNotSupported) {
 		var x driver.CUcontext

@@ -22,7 +22,7 @@ func TestGreenForeignStream(t *testing.T) {
 	x := open(t, 0)
 	g, e, z := green(t, x, splitInto(t, 1)...), event(t, x), buffer[uint32](t, x, 4)
 	var raw driver.CUstream
-	require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g.Raw(), uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g.Raw(), driver.CU_STREAM_NON_BLOCKING, 0))
 	s, err := safe.StreamFromRaw(raw, x)
 	require.NoError(t, err)
 	closing(t, s)

@@ -24,7 +24,7 @@ func TestSimGreenDestroyedFirst(t *testing.T) {
 	x := open(t, 0)
 	g := rawGreen(t, x)
 	var s driver.CUstream
-	require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&s, g, driver.CU_STREAM_NON_BLOCKING, 0))
 	require.NoError(t, driver.CuGreenCtxDestroy(g))
 	defer simulated.Reset()
 	query, destroy := driver.CuStreamQuery(s), driver.CuStreamDestroy(s)

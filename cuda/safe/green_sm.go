@@ -114,7 +114,7 @@ func (m SMResource) split(op string, o SplitOptions) (groups []SMResource, rest 
 	if least > m.Count() {
 		return nil, SMResource{}, refuse(op, ErrRange, "cannot make %d groups of at least %d from %v", o.Groups, least, m)
 	}
-	err = driver.CuDevSmResourceSplitByCount(nil, &possible, &m.raw, nil, uint32(o.Flags), uint32(least))
+	err = driver.CuDevSmResourceSplitByCount(nil, &possible, &m.raw, nil, o.Flags, uint32(least))
 	if err != nil {
 		return nil, SMResource{}, wrap(op, err)
 	}
@@ -125,7 +125,7 @@ func (m SMResource) split(op string, o SplitOptions) (groups []SMResource, rest 
 		possible = uint32(o.Groups)
 	}
 	raw, left := make([]driver.CUdevResource, possible), driver.CUdevResource{}
-	err = driver.CuDevSmResourceSplitByCount(unsafe.SliceData(raw), &possible, &m.raw, &left, uint32(o.Flags), uint32(least))
+	err = driver.CuDevSmResourceSplitByCount(unsafe.SliceData(raw), &possible, &m.raw, &left, o.Flags, uint32(least))
 	if err != nil {
 		return nil, SMResource{}, wrap(op, err)
 	}
@@ -177,7 +177,7 @@ func (m SMResource) SplitGroups(options ...SMGroupOptions) (groups []SMResource,
 		}
 		params[i] = driver.CU_DEV_SM_RESOURCE_GROUP_PARAMS{
 			SmCount: uint32(g.Count), CoscheduledSmCount: uint32(g.Coscheduled), PreferredCoscheduledSmCount: uint32(g.PreferredCoscheduled),
-			Flags: uint32(g.Flags), LocalityDomainId: g.LocalityDomain,
+			Flags: g.Flags, LocalityDomainId: g.LocalityDomain,
 		}
 	}
 	raw, left := make([]driver.CUdevResource, len(options)), driver.CUdevResource{}

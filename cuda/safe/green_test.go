@@ -382,7 +382,7 @@ func TestGreenBatchCopies(t *testing.T) {
 	x := open(t, 0)
 	g := green(t, x, splitInto(t, 1)...)
 	var raw driver.CUstream
-	require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g.Raw(), uint32(driver.CU_STREAM_NON_BLOCKING), 0))
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g.Raw(), driver.CU_STREAM_NON_BLOCKING, 0))
 	foreign, err := safe.StreamFromRaw(raw, x)
 	require.NoError(t, err)
 	closing(t, foreign)

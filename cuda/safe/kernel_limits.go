@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -51,7 +52,7 @@ func (k *Kernel) logged() string {
 	if driver.CuLogsDumpToMemory(nil, &text[0], &size, 0) != nil {
 		return ""
 	}
-	all, name := cString(text), "kernel "+k.name
+	all, name := ffi.GoStringN(text), "kernel "+k.name
 	at := strings.LastIndex(all, name+" ")
 	if at < 0 {
 		return ""

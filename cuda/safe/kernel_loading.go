@@ -1,8 +1,7 @@
 package safe
 
 import (
-	"unsafe"
-
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -67,7 +66,7 @@ func (m *Module) Kernels() ([]*Kernel, error) {
 			if err := driver.CuKernelGetName(&name, r); err != nil {
 				return err
 			}
-			k := &Kernel{module: m, name: goString(name)}
+			k := &Kernel{module: m, name: ffi.GoString(name)}
 			if err := driver.CuKernelGetFunction(&k.function, r); err != nil {
 				return err
 			}
@@ -82,13 +81,4 @@ func (m *Module) Kernels() ([]*Kernel, error) {
 		return nil, wrap(op, err)
 	}
 	return kernels, nil
-}
-
-// goString copies a C string.
-func goString(p *byte) string {
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice(p, n))
 }

@@ -59,7 +59,7 @@ func OpenIPCBuffer[T any](x *Context, h driver.CUipcMemHandle, n int) (*Buffer[T
 	b := &block{size: size, free: (*block).ipcClose}
 	err = b.allocate(c, func() error {
 		err := peerCopies.Exclusive(func() error { // the memory may be on another device
-			return driver.CuIpcOpenMemHandle(&b.address, h, uint32(driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+			return driver.CuIpcOpenMemHandle(&b.address, h, driver.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 		})
 		if err != nil {
 			return err

@@ -25,7 +25,7 @@ func NewManagedBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 	}
 	b := &block{size: size, host: unsafe.Pointer(&ofNothing), free: (*block).memFree}
 	err = b.allocate(c, b.unlessEmpty(func() error {
-		if err := driver.CuMemAllocManaged(&b.address, size, uint32(driver.CU_MEM_ATTACH_GLOBAL)); err != nil {
+		if err := driver.CuMemAllocManaged(&b.address, size, driver.CU_MEM_ATTACH_GLOBAL); err != nil {
 			return err
 		}
 		b.host = hostPointer(b.address)
@@ -107,6 +107,6 @@ func (b *Buffer[T]) AttachAsync(s *Stream, to driver.CUmemAttach_flags) error {
 	}
 	c.reveal()
 	return c.enqueueCurrent(op, 1, []*block{m}, "attaching memory cannot be captured", func() error {
-		return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, uint32(to))
+		return driver.CuStreamAttachMemAsync(c.raw, m.address, 0, to)
 	})
 }

@@ -29,7 +29,7 @@ func TestFactPoolNotices(t *testing.T) {
 		var s driver.CUstream
 		var m driver.CUdeviceptr
 		require.NoError(t, driver.CuMemPoolCreate(&p, &props))
-		require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+		require.NoError(t, driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING))
 		require.NoError(t, driver.CuMemAllocFromPoolAsync(&m, 1<<20, p, s))
 		require.NoError(t, driver.CuMemFreeAsync(m, s))
 		reserved := func() (n uint64) {
@@ -76,8 +76,8 @@ func TestFactPoolNoticesEvent(t *testing.T) {
 				var p driver.CUmemoryPool
 				var s, other driver.CUstream
 				var e driver.CUevent
-				require.NoError(t, errors.Join(driver.CuMemPoolCreate(&p, &props), driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)),
-					driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)), driver.CuStreamCreate(&other, uint32(driver.CU_STREAM_NON_BLOCKING))))
+				require.NoError(t, errors.Join(driver.CuMemPoolCreate(&p, &props), driver.CuEventCreate(&e, driver.CU_EVENT_DISABLE_TIMING),
+					driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING), driver.CuStreamCreate(&other, driver.CU_STREAM_NON_BLOCKING)))
 				var m [2]driver.CUdeviceptr
 				for i := range m {
 					require.NoError(t, driver.CuMemAllocFromPoolAsync(&m[i], 64<<20, p, s))

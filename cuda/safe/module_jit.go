@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -122,7 +123,7 @@ func (j *compiler) setBuffer(text []byte, buffer, size driver.CUjit_option) {
 // explain adds the compiler's error log to the error.
 func (j *compiler) explain(err error) error {
 	var e *Error
-	if text := strings.TrimSpace(cString(j.errors)); text != "" && errors.As(err, &e) {
+	if text := strings.TrimSpace(ffi.GoStringN(j.errors)); text != "" && errors.As(err, &e) {
 		e.Detail = text
 	}
 	return err
@@ -131,7 +132,7 @@ func (j *compiler) explain(err error) error {
 // setLog copies the messages so far to LoadOptions.Log.
 func (j *compiler) setLog() {
 	if j.log != nil {
-		*j.log = strings.TrimSpace(cString(j.infos))
+		*j.log = strings.TrimSpace(ffi.GoStringN(j.infos))
 	}
 }
 

@@ -223,10 +223,10 @@ func (s *streamCore) describe(op string) error {
 		if of != s.ctx.raw {
 			return refuse(op, ErrContextMismatch, "the stream belongs to context %#x, not to %#x", uintptr(of), uintptr(s.ctx.raw))
 		}
-		var flags uint32
+		var flags driver.CUstream_flags
 		var priority int32
 		err = errors.Join(driver.CuStreamGetFlags(s.raw, &flags), driver.CuStreamGetPriority(s.raw, &priority))
-		s.nonBlocking = driver.CUstream_flags(flags)&driver.CU_STREAM_NON_BLOCKING != 0
+		s.nonBlocking = flags&driver.CU_STREAM_NON_BLOCKING != 0
 		s.priority = int(priority)
 		s.onGreen = green != 0
 		s.ctx.shared.setGreen(s, green)

@@ -176,7 +176,7 @@ func (b *batch) enqueue(s driver.CUstream, o BatchCopyOptions) (failed uint64, e
 		a.SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_ANY
 	}
 	if o.PreferOverlap {
-		a.Flags = uint32(driver.CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
+		a.Flags = driver.CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE
 	}
 	failed = math.MaxUint64
 	var first uint64 // the attributes apply from this copy on: to all

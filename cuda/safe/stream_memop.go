@@ -272,19 +272,19 @@ func numberedAs(thing string, err error, i int) error {
 func (o *MemOp) enqueue(s driver.CUstream) error {
 	switch o.kind {
 	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_32:
-		return driver.CuStreamWaitValue32(s, o.address, uint32(o.value), uint32(o.until))
+		return driver.CuStreamWaitValue32(s, o.address, uint32(o.value), o.until)
 	case driver.CU_STREAM_MEM_OP_WAIT_VALUE_64:
-		return driver.CuStreamWaitValue64(s, o.address, o.value, uint32(o.until))
+		return driver.CuStreamWaitValue64(s, o.address, o.value, o.until)
 	case driver.CU_STREAM_MEM_OP_WRITE_VALUE_32:
-		return driver.CuStreamWriteValue32(s, o.address, uint32(o.value), uint32(driver.CU_STREAM_WRITE_VALUE_DEFAULT))
+		return driver.CuStreamWriteValue32(s, o.address, uint32(o.value), driver.CU_STREAM_WRITE_VALUE_DEFAULT)
 	}
-	return driver.CuStreamWriteValue64(s, o.address, o.value, uint32(driver.CU_STREAM_WRITE_VALUE_DEFAULT))
+	return driver.CuStreamWriteValue64(s, o.address, o.value, driver.CU_STREAM_WRITE_VALUE_DEFAULT)
 }
 
 // fill writes the operation in CUDA's form. Waits and writes have the same layout there;
 // the flags of a write are 0, as its until is.
 func (o *MemOp) fill(p *driver.CUstreamBatchMemOpParams) {
 	w := p.WaitValue()
-	w.Operation, w.Address, w.Flags = o.kind, o.address, uint32(o.until)
+	w.Operation, w.Address, w.Flags = o.kind, o.address, o.until
 	*w.Value64() = o.value
 }

@@ -226,7 +226,7 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 	if err != nil || *policy.SyncPolicy() != driver.CU_SYNC_POLICY_BLOCKING_SYNC {
 		return s.ctx.event()
 	}
-	flags := uint32(driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_BLOCKING_SYNC)
+	flags := driver.CU_EVENT_DISABLE_TIMING | driver.CU_EVENT_BLOCKING_SYNC
 	err = s.ctx.allocating(func() error { return driver.CuEventCreate(&e, flags) })
 	return e, func() {
 		_ = s.ctx.withCurrent(func() error { return driver.CuEventDestroy(e) })

@@ -76,7 +76,7 @@ func (p *eventPool) make() error {
 	const batch = 16
 	for range batch {
 		var e driver.CUevent
-		if err := driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)); err != nil {
+		if err := driver.CuEventCreate(&e, driver.CU_EVENT_DISABLE_TIMING); err != nil {
 			return err
 		}
 		p.put(e)
@@ -354,7 +354,7 @@ func (p *streamPool) get(c *contextCore) (driver.CUstream, error) {
 	}
 	p.mu.Unlock()
 	var s driver.CUstream
-	err := c.withCurrent(func() error { return driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)) })
+	err := c.withCurrent(func() error { return driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING) })
 	return s, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
@@ -71,10 +72,7 @@ func contents[T any](t *testing.T, b *safe.Buffer[T]) []T {
 }
 
 // address is a device address as C's functions take it. Go must not use it.
-func address[T any](b *safe.Buffer[T]) unsafe.Pointer {
-	raw := b.Raw()
-	return *(*unsafe.Pointer)(unsafe.Pointer(&raw))
-}
+func address[T any](b *safe.Buffer[T]) unsafe.Pointer { return ffi.Pointer(b.Raw()) }
 
 // timed runs enqueue ten times on s after it has run once, and returns the time of one.
 func timed(t *testing.T, s *safe.Stream, enqueue func() error) time.Duration {
@@ -263,9 +261,8 @@ func TestManagement(t *testing.T) {
 	x := open(t)
 	pci, err := x.Device().PCIAddress()
 	require.NoError(t, err)
-	id := append([]byte(pci), 0)
 	var device nvml.NvmlDevice_t
-	require.NoError(t, nvml.NvmlDeviceGetHandleByPciBusId(&id[0], &device))
+	require.NoError(t, nvml.NvmlDeviceGetHandleByPciBusId(ffi.CString(pci), &device))
 	var memory nvml.NvmlMemory_t
 	require.NoError(t, nvml.NvmlDeviceGetMemoryInfo(device, &memory))
 	var name [nvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE]byte

@@ -5,8 +5,8 @@ package tour
 import (
 	"errors"
 	"testing"
-	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
@@ -35,11 +35,8 @@ func multiply(blas cublas.CublasHandle_t, s *safe.Stream, n int, a, b, c *safe.B
 	}, a.Arg(), b.Arg(), c.Arg())
 }
 
-// onDevice returns the device address of b as C functions take it. Go must not use it.
-func onDevice(b *safe.Buffer[float32]) *float32 {
-	address := b.Raw()
-	return *(**float32)(unsafe.Pointer(&address))
-}
+// onDevice returns the device address of b as a function of C takes it. Go must not use it.
+func onDevice(b *safe.Buffer[float32]) *float32 { return (*float32)(ffi.Pointer(b.Raw())) }
 
 // sum enqueues the all-reduce of one buffer of each stream, in one group of NCCL.
 func sum(ranks []nccl.NcclComm_t, streams []*safe.Stream, buffers []*safe.Buffer[float32]) error {
@@ -50,7 +47,7 @@ func sum(ranks []nccl.NcclComm_t, streams []*safe.Stream, buffers []*safe.Buffer
 	return safe.EnqueueRaw(func() error {
 		err := nccl.NcclGroupStart()
 		for i, b := range buffers {
-			in := unsafe.Pointer(onDevice(b))
+			in := ffi.Pointer(b.Raw())
 			err = errors.Join(err, nccl.NcclAllReduce(in, in, uint64(b.Len()), nccl.NcclFloat32, nccl.NcclSum, ranks[i], streams[i].Raw()))
 		}
 		return errors.Join(err, nccl.NcclGroupEnd())

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cudart13"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -42,10 +43,8 @@ func fillTheirs(context driver.CUcontext, stream driver.CUstream, memory driver.
 func clearByRuntime(x *safe.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
 	defer runtime.KeepAlive(b)
 	defer runtime.KeepAlive(s)
-	address := b.Raw()
-	memory := *(*unsafe.Pointer)(unsafe.Pointer(&address)) // the runtime API takes pointers
 	return x.WithCurrent(func() error {
-		return cudart13.CudaMemsetAsync(memory, 0, b.Size(), cudart13.CudaStream_t(s.Raw()))
+		return cudart13.CudaMemsetAsync(ffi.Pointer(b.Raw()), 0, b.Size(), cudart13.CudaStream_t(s.Raw()))
 	})
 }
 
@@ -61,7 +60,7 @@ func inCapture(s *safe.Stream, library func() error) (*safe.Graph, error) {
 func theirs(t *testing.T, x *safe.Context, n int) (stream driver.CUstream, memory driver.CUdeviceptr) {
 	t.Helper()
 	require.NoError(t, x.WithCurrent(func() error {
-		return errors.Join(driver.CuStreamCreate(&stream, uint32(driver.CU_STREAM_NON_BLOCKING)), driver.CuMemAlloc(&memory, uint64(4*n)))
+		return errors.Join(driver.CuStreamCreate(&stream, driver.CU_STREAM_NON_BLOCKING), driver.CuMemAlloc(&memory, uint64(4*n)))
 	}))
 	t.Cleanup(func() {
 		require.NoError(t, x.WithCurrent(func() error { return errors.Join(driver.CuStreamDestroy(stream), driver.CuMemFree(memory)) }))

@@ -28,7 +28,7 @@ const published = "https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generate
 
 func newLinks(a, other *model.API, all map[string]*entry) *links {
 	l := &links{here: goNames(a), status: map[string]bool{}, there: map[string]bool{}, dangling: map[string]bool{}, chapters: map[string]bool{}, codes: map[string]string{}, twins: map[string]string{},
-		goNames: map[string]bool{"LibraryError": true, "SymbolError": true, "Open": true, "Library": true, "Find": true, "Missing": true}}
+		goNames: map[string]bool{"LibraryError": true, "SymbolError": true, "Open": true, "Library": true, "Find": true, "Missing": true, "Status": true}}
 	for _, g := range l.here {
 		l.goNames[g] = true
 	}

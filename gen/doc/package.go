@@ -122,6 +122,9 @@ func returns(a *model.API) string {
 	case a.Row.Example != "":
 		text += ": errors.Is(err, " + a.Row.Example + ")"
 	}
+	if d := a.Status(); d != nil && d.Kind == model.Enum {
+		text += ". [Status] returns the code in an error"
+	}
 	return text + ". Results that are no status come before the error."
 }
 

@@ -176,8 +176,12 @@ func (e *emitter) fn(f *jen.File, fn *model.Func) {
 	for i, p := range fn.Params {
 		pad(places[i])
 		params = append(params, jen.Id(p.Go).Add(goType(p.Type)))
-		fields = append(fields, jen.Id(p.Go).Add(goType(p.Type)))
-		values = append(values, jen.Id(p.Go).Op(":").Id(p.Go))
+		field, value := goType(p.Type), jen.Id(p.Go)
+		if t := p.Type; t.Enum != nil && t.Size != t.Enum.Size { // flags of 64 bits
+			field, value = jen.Id(t.Go), jen.Id(t.Go).Call(value)
+		}
+		fields = append(fields, jen.Id(p.Go).Add(field))
+		values = append(values, jen.Id(p.Go).Op(":").Add(value))
 		end = places[i] + p.Type.Size
 	}
 	pad(last)
@@ -252,6 +256,9 @@ func goType(t *model.Type) *jen.Statement {
 	}
 	if t.Kind == model.Named && t.Decl.Package != "" {
 		return jen.Qual(t.Decl.Package, t.Go)
+	}
+	if t.Enum != nil {
+		return jen.Id(t.Enum.Go)
 	}
 	return jen.Id(t.Go)
 }

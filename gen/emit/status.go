@@ -88,6 +88,16 @@ func (e *emitter) statusType(f *jen.File, d *model.Decl) {
 		jen.Return(jen.Lit("")),
 	)
 	boxes(f, d, boxed)
+	f.Comment("// Status returns the code in err, and 0 for nil. An error without a code, such as a [*LibraryError]")
+	f.Comment("// or a [*SymbolError], is not known: its code is one that the library never returns.")
+	f.Func().Id("Status").Params(jen.Err().Error()).Params(jen.Id("code").Id(d.Go), jen.Id("known").Bool()).Block(
+		jen.If(jen.Err().Op("==").Nil()).Block(jen.Return(jen.Lit(0), jen.True())),
+		jen.If(
+			jen.List(jen.Id("code"), jen.Id("known")).Op("=").Qual("errors", "AsType").Types(jen.Id(d.Go)).Call(jen.Err()),
+			jen.Id("known"),
+		).Block(jen.Return(jen.Id("code"), jen.True())),
+		jen.Return(jen.Op("^").Id(d.Go).Call(jen.Lit(0)), jen.False()),
+	)
 }
 
 // sparse is the code from which an array of all would be mostly empty.

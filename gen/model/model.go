@@ -223,6 +223,7 @@ type Type struct {
 	Size  int64
 	Align int64
 	Decl  *Decl // Named
+	Enum  *Decl // Basic: the enum whose values it holds, where C says a number and Go the enum
 	Fixed bool  // Basic: of this size on all systems, whatever C says
 }
 

@@ -25,7 +25,7 @@ func GoName(c string) string {
 var inBody = []string{"args", "call", "err", "goString", "nil", "ret", "status", "unsafe"}
 
 // ownNames are the names that every emitted package declares on its own account.
-var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing", "Open", "SymbolError"}
+var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing", "Open", "Status", "SymbolError"}
 
 // paramName is the Go name of a parameter. Names that mean something else in
 // the function's body get an underscore.

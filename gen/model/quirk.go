@@ -22,6 +22,9 @@ type quirk struct {
 // deviceCode is the place of a callback that is a function of the GPU's.
 const deviceCode = "the GPU, as device code"
 
+// theFlags is why a number holds the values of an enum.
+const theFlags = "the header's text lists the enum's values"
+
 var quirks = []quirk{
 	// Callback types: on which thread CUDA calls them. One that is called on the
 	// thread that is inside a raw call must not be Go code, since the raw entry
@@ -79,6 +82,74 @@ var quirks = []quirk{
 	{"cufft", "12.6", "", "cufftJITCallbackStoreR", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
 	{"cufft", "12.6", "", "cufftJITCallbackStoreD", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},
 
+	// Numbers that hold the values of an enum.
+	{"driver", "", "", "cuCtxCreate.flags", holds("CUctx_flags"), theFlags},
+	{"driver", "12.1", "", "cuCtxSetFlags.flags", holds("CUctx_flags"), theFlags},
+	{"driver", "", "", "cuCtxGetFlags.flags", holds("CUctx_flags"), theFlags},
+	{"driver", "", "", "cuDevicePrimaryCtxSetFlags.flags", holds("CUctx_flags"), theFlags},
+	{"driver", "", "", "cuDevicePrimaryCtxGetState.flags", holds("CUctx_flags"), theFlags},
+	{"driver", "", "", "cuGLCtxCreate.Flags", holds("CUctx_flags"), theFlags},
+	{"driver", "", "", "cuVDPAUCtxCreate.flags", holds("CUctx_flags"), theFlags},
+	{"driver", "", "", "cuEventCreate.Flags", holds("CUevent_flags"), theFlags},
+	{"driver", "", "", "cuEventCreateFromEGLSync.flags", holds("CUevent_flags"), theFlags},
+	{"driver", "", "", "cuEventRecordWithFlags.flags", holds("CUevent_record_flags"), theFlags},
+	{"driver", "", "", "cuStreamWaitEvent.Flags", holds("CUevent_wait_flags"), theFlags},
+	{"driver", "", "", "cuStreamCreate.Flags", holds("CUstream_flags"), theFlags},
+	{"driver", "", "", "cuStreamCreateWithPriority.flags", holds("CUstream_flags"), theFlags},
+	{"driver", "", "", "cuStreamGetFlags.flags", holds("CUstream_flags"), theFlags},
+	{"driver", "12.5", "", "cuGreenCtxStreamCreate.flags", holds("CUstream_flags"), theFlags},
+	{"driver", "", "", "cuStreamWaitValue32.flags", holds("CUstreamWaitValue_flags"), theFlags},
+	{"driver", "", "", "cuStreamWaitValue64.flags", holds("CUstreamWaitValue_flags"), theFlags},
+	{"driver", "", "", "cuStreamWriteValue32.flags", holds("CUstreamWriteValue_flags"), theFlags},
+	{"driver", "", "", "cuStreamWriteValue64.flags", holds("CUstreamWriteValue_flags"), theFlags},
+	{"driver", "", "", "cuMemAllocManaged.flags", holds("CUmemAttach_flags"), theFlags},
+	{"driver", "", "", "cuStreamAttachMemAsync.flags", holds("CUmemAttach_flags"), theFlags},
+	{"driver", "", "", "cuIpcOpenMemHandle.Flags", holds("CUipcMem_flags"), theFlags},
+	{"driver", "", "", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.flags", holds("CUoccupancy_flags"), theFlags},
+	{"driver", "", "", "cuOccupancyMaxPotentialBlockSizeWithFlags.flags", holds("CUoccupancy_flags"), theFlags},
+	{"driver", "", "", "cuStreamUpdateCaptureDependencies.flags", holds("CUstreamUpdateCaptureDependencies_flags"), theFlags},
+	{"driver", "", "", "cuGraphicsGLRegisterBuffer.Flags", holds("CUgraphicsRegisterFlags"), theFlags},
+	{"driver", "", "", "cuGraphicsGLRegisterImage.Flags", holds("CUgraphicsRegisterFlags"), theFlags},
+	{"driver", "", "", "cuGraphicsEGLRegisterImage.flags", holds("CUgraphicsRegisterFlags"), theFlags},
+	{"driver", "", "", "cuGraphicsVDPAURegisterOutputSurface.flags", holds("CUgraphicsRegisterFlags"), theFlags},
+	{"driver", "", "", "cuGraphicsVDPAURegisterVideoSurface.flags", holds("CUgraphicsRegisterFlags"), theFlags},
+	{"driver", "", "", "cuGraphicsResourceSetMapFlags.flags", holds("CUgraphicsMapResourceFlags"), theFlags},
+	{"driver", "", "", "cuGLSetBufferObjectMapFlags.Flags", holds("CUGLmap_flags"), theFlags},
+	{"driver", "", "", "cuEGLStreamConsumerConnectWithFlags.flags", holds("CUeglResourceLocationFlags"), theFlags},
+	{"driver", "", "", "cuGraphDebugDotPrint.flags", holds("CUgraphDebugDot_flags"), theFlags},
+	{"driver", "", "", "cuUserObjectCreate.flags", holds("CUuserObject_flags"), theFlags},
+	{"driver", "", "", "cuGraphRetainUserObject.flags", holds("CUuserObjectRetain_flags"), theFlags},
+	{"driver", "", "", "cuGraphInstantiateWithFlags.flags", holds("CUgraphInstantiate_flags"), theFlags},
+	{"driver", "", "", "cuGetProcAddress.flags", holds("CUdriverProcAddress_flags"), theFlags},
+	{"driver", "12.8", "", "cuMemGetHandleForAddressRange.flags", holds("CUmemRangeFlags"), theFlags},
+	{"driver", "12.4", "", "cuGreenCtxCreate.flags", holds("CUgreenCtxCreate_flags"), theFlags},
+	{"driver", "13.1", "", "cuDevSmResourceSplitByCount.flags", holds("CUdevSmResourceSplitByCount_flags"), theFlags},
+	{"driver", "13.1", "", "CU_DEV_SM_RESOURCE_GROUP_PARAMS.flags", holds("CUdevSmResourceGroup_flags"), theFlags},
+	{"driver", "12.8", "", "CUmemcpyAttributes_v1.flags", holds("CUmemcpyFlags"), theFlags},
+	{"runtime", "12.0", "", "cudaGraphInstantiate.flags", holds("cudaGraphInstantiateFlags"), theFlags},
+	{"driver", "", "", "CUstreamBatchMemOpParams_v1.waitValue.flags", holds("CUstreamWaitValue_flags"), theFlags},
+	{"driver", "", "", "CUstreamBatchMemOpParams_v1.writeValue.flags", holds("CUstreamWriteValue_flags"), theFlags},
+	{"driver", "", "", "CUstreamBatchMemOpParams_v1.memoryBarrier.flags", holds("CUstreamMemoryBarrier_flags"), theFlags},
+	{"runtime", "", "", "cudaGraphInstantiateWithFlags.flags", holds("cudaGraphInstantiateFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphDebugDotPrint.flags", holds("cudaGraphDebugDotFlags"), theFlags},
+	{"runtime", "", "", "cudaUserObjectCreate.flags", holds("cudaUserObjectFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphRetainUserObject.flags", holds("cudaUserObjectRetainFlags"), theFlags},
+	{"runtime", "", "", "cudaStreamUpdateCaptureDependencies.flags", holds("cudaStreamUpdateCaptureDependenciesFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphicsGLRegisterBuffer.flags", holds("cudaGraphicsRegisterFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphicsGLRegisterImage.flags", holds("cudaGraphicsRegisterFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphicsEGLRegisterImage.flags", holds("cudaGraphicsRegisterFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphicsVDPAURegisterOutputSurface.flags", holds("cudaGraphicsRegisterFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphicsVDPAURegisterVideoSurface.flags", holds("cudaGraphicsRegisterFlags"), theFlags},
+	{"runtime", "", "", "cudaGraphicsResourceSetMapFlags.flags", holds("cudaGraphicsMapFlags"), theFlags},
+	{"runtime", "", "", "cudaGLSetBufferObjectMapFlags.flags", holds("cudaGLMapFlags"), theFlags},
+	{"runtime", "", "", "cudaEGLStreamConsumerConnectWithFlags.flags", holds("cudaEglResourceLocationFlags"), theFlags},
+	{"runtime", "12.8", "", "struct cudaMemcpyAttributes.flags", holds("cudaMemcpyFlags"), theFlags},
+	{"runtime", "13.1", "", "cudaDevSmResourceSplitByCount.flags", holds("cudaDevSmResourceSplitByCount_flags"), theFlags},
+	{"runtime", "12.4", "", "cudaGraphConditionalHandleCreate.flags", holds("cudaGraphConditionalHandleFlags"), theFlags},
+	{"runtime", "", "", "cudaGetDriverEntryPoint.flags", holds("cudaGetDriverEntryPointFlags"), theFlags},
+	{"runtime", "12.5", "", "cudaGetDriverEntryPointByVersion.flags", holds("cudaGetDriverEntryPointFlags"), theFlags},
+	{"runtime", "13.1", "", "cudaDevSmResourceGroupParams.flags", holds("cudaDevSmResourceGroup_flags"), theFlags},
+
 	// Status types.
 	{"runtime", "", "", "cudaError_t", canonical, "the name by which programs know the type"},
 
@@ -106,6 +177,9 @@ func applyQuirks(a *API, opts Options) error {
 		}
 		errs = append(errs, q.unused(a))
 		gone = append(gone, row{API: q.api, From: a.Version, Quirk: "ignore", Name: q.name, Reason: "gone in CUDA " + a.Version})
+	}
+	if more := len(errs) - 10; more > 0 {
+		errs, gone = append(errs[:10], fmt.Errorf("and %d more quirks match nothing: is this the whole of NVIDIA's header?", more)), gone[:10]
 	}
 	if len(errs) > 0 {
 		errs = append(errs, advice(gone))
@@ -185,18 +259,44 @@ func opaque(a *API, name string) bool {
 		}
 	}
 	eachParam(a, name, func(_ *Func, p *Param) { number(p.Type) })
-	of, member, _ := strings.Cut(name, ".")
-	for _, d := range a.Decls {
-		if of != "*" && of != d.C {
-			continue
+	eachField(a, name, func(f *Field) { number(f.Type) })
+	return found
+}
+
+// holds makes a number, or what a pointer to numbers points to, the enum whose values it holds, so that its constants
+// fit. A pointer needs an enum of the number's size.
+func holds(enum string) func(*API, string) bool {
+	return func(a *API, name string) bool {
+		e := enumNamed(a, enum)
+		if e == nil {
+			return false
 		}
-		for _, f := range d.Fields {
-			if f.C == member {
-				number(f.Type)
+		found := false
+		mark := func(t *Type, size func(int64) bool) {
+			if t.Kind == Basic && size(t.Size) {
+				t.Enum, found = e, true
 			}
 		}
+		same := func(size int64) bool { return size == e.Size }
+		eachParam(a, name, func(_ *Func, p *Param) {
+			if p.Type.Kind == Pointer {
+				mark(p.Type.Elem, same)
+				return
+			}
+			mark(p.Type, func(size int64) bool { return size >= e.Size })
+		})
+		eachField(a, name, func(f *Field) { mark(f.Type, same) })
+		return found
 	}
-	return found
+}
+
+func enumNamed(a *API, name string) *Decl {
+	for _, d := range a.Decls {
+		if d.Kind == Enum && BareName(d.C) == name {
+			return d
+		}
+	}
+	return nil
 }
 
 // eachParam visits the parameters that "function.parameter" names, of every
@@ -212,6 +312,29 @@ func eachParam(a *API, name string, visit func(*Func, *Param)) {
 			if p.C == param {
 				visit(f, p)
 			}
+		}
+	}
+}
+
+// eachField visits the members that "record.member" names. Of a member that is a record "record.member.member" names one.
+func eachField(a *API, name string, visit func(*Field)) {
+	of, path, _ := strings.Cut(name, ".")
+	for _, d := range a.Decls {
+		if of == "*" || of == d.C {
+			d.eachField(path, visit)
+		}
+	}
+}
+
+func (d *Decl) eachField(path string, visit func(*Field)) {
+	member, inner, deeper := strings.Cut(path, ".")
+	for _, f := range d.Fields {
+		switch {
+		case f.C != member:
+		case !deeper:
+			visit(f)
+		case f.Type.Kind == Named:
+			f.Type.Decl.eachField(inner, visit)
 		}
 	}
 }

@@ -58,6 +58,39 @@ func TestQuirkTable(t *testing.T) {
 	}
 }
 
+func TestEnumQuirks(t *testing.T) {
+	number := func(size int64) *Type { return &Type{Kind: Basic, C: "unsigned", Go: "uint", Size: size} }
+	flags := &Decl{Kind: Enum, C: "enum CUflags", Size: 4}
+	inner := &Decl{Kind: Struct, C: "struct CUinner", Fields: []*Field{{C: "flags", Type: number(4)}}}
+	outer := &Decl{Kind: Struct, C: "CUouter", Fields: []*Field{{C: "in", Type: &Type{Kind: Named, Decl: inner}}, {C: "wide", Type: number(8)}}}
+	a := apiOf("cuTake")
+	a.Decls = []*Decl{flags, inner, outer}
+	a.Funcs[0].Params = []*Param{
+		param("flags", number(4)), param("wide", number(8)), param("narrow", number(2)),
+		param("out", pointer(number(4))), param("wideOut", pointer(number(8))), param("anything", pointer(nothing())),
+	}
+	for _, tt := range []struct {
+		name  string
+		at    *Type
+		found bool
+	}{
+		{"cuTake.flags", a.Funcs[0].Params[0].Type, true},
+		{"cuTake.wide", a.Funcs[0].Params[1].Type, true},
+		{"cuTake.narrow", a.Funcs[0].Params[2].Type, false},
+		{"cuTake.out", a.Funcs[0].Params[3].Type.Elem, true},
+		{"cuTake.wideOut", a.Funcs[0].Params[4].Type.Elem, false},
+		{"cuTake.anything", a.Funcs[0].Params[5].Type.Elem, false},
+		{"CUouter.in.flags", inner.Fields[0].Type, true},
+		{"CUouter.wide", outer.Fields[1].Type, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.found, holds("CUflags")(a, tt.name))
+			assert.Equal(t, tt.found, tt.at.Enum == flags)
+		})
+	}
+	assert.False(t, holds("CUgone")(a, "cuTake.flags"), "no such enum")
+}
+
 func TestCallbackQuirks(t *testing.T) {
 	host := &Decl{Kind: Callback, C: "CUhostFn", Result: nothing()}
 	fn := func() *Type { return &Type{Kind: Named, C: "CUhostFn", Decl: host} }

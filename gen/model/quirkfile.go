@@ -28,7 +28,7 @@ type row struct {
 	Thread  string `json:"thread,omitempty"`  // callback: where CUDA calls it
 	Go      bool   `json:"go,omitempty"`      // callback: it may be a Go function
 	Chapter string `json:"chapter,omitempty"` // group: where the function belongs
-	As      string `json:"as,omitempty"`      // rename: the name in Go
+	As      string `json:"as,omitempty"`      // rename: the name in Go; enum: the enum's name in C
 	Reason  string `json:"reason"`
 }
 
@@ -54,6 +54,12 @@ var kinds = map[string]func(row) (do func(*API, string) bool, err error){
 			return nil, errors.New(`"as" is no exported name of Go: what is the declaration to be called?`)
 		}
 		return rename(r.As), nil
+	},
+	"enum": func(r row) (func(*API, string) bool, error) {
+		if r.As == "" {
+			return nil, errors.New(`"as" is missing: of which enum does it hold the values?`)
+		}
+		return holds(r.As), nil
 	},
 	"ignore": func(row) (func(*API, string) bool, error) { return inTable, nil },
 }
@@ -114,7 +120,7 @@ func (r row) quirk(more []*Row) (Quirk, error) {
 	case RowOf(r.API) == nil && rowIn(more, r.API) == nil:
 		return Quirk{}, fmt.Errorf(`"api" is %q: it is %s`, r.API, strings.Join(APIs(), " or "))
 	case !known:
-		return Quirk{}, fmt.Errorf(`"quirk" is %q: it is callback, callingThread, group, ignore, opaque, rename or skip`, r.Quirk)
+		return Quirk{}, fmt.Errorf(`"quirk" is %q: it is callback, callingThread, enum, group, ignore, opaque, rename or skip`, r.Quirk)
 	case r.Name == "":
 		return Quirk{}, errors.New(`"name" is missing: which declaration is the quirk for?`)
 	case r.Reason == "":

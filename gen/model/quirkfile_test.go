@@ -39,12 +39,13 @@ func TestReadQuirksErrors(t *testing.T) {
 		{"no end", "[\n", "q.json:2: the array of quirks does not end"},
 		{"something after it", "[]\n[]", "q.json:2: something follows"},
 		{"API", `[{"api": "nvcuvid"}]`, `q.json:1: "api" is "nvcuvid": it is driver or runtime`},
-		{"kind", `[{"api": "driver", "quirk": "hide"}]`, `"quirk" is "hide": it is callback, callingThread, group, ignore, opaque, rename or skip`},
+		{"kind", `[{"api": "driver", "quirk": "hide"}]`, `"quirk" is "hide": it is callback, callingThread, enum, group, ignore, opaque, rename or skip`},
 		{"name", `[{"api": "driver", "quirk": "opaque"}]`, `"name" is missing`},
 		{"reason", `[{"api": "driver", "quirk": "opaque", "name": "*.x"}]`, `*.x: "reason" is missing`},
 		{"version", `[{"api": "driver", "quirk": "opaque", "name": "*.x", "reason": "r", "from": "13"}]`, `*.x: "from" and "to" are versions`},
 		{"thread", `[{"api": "driver", "quirk": "callback", "name": "CUx", "reason": "r"}]`, `CUx: "thread" is missing`},
 		{"Go name", `[{"api": "driver", "quirk": "rename", "name": "CUx", "as": "lower", "reason": "r"}]`, `CUx: "as" is no exported name of Go`},
+		{"enum", `[{"api": "driver", "quirk": "enum", "name": "cuX.flags", "reason": "r"}]`, `cuX.flags: "as" is missing`},
 		{"chapter", "[\n{\"api\": \"driver\", \"quirk\": \"group\",\n\"name\": \"cuX\", \"reason\": \"r\"}]", `q.json:2: cuX: "chapter" is missing`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

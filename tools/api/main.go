@@ -24,6 +24,7 @@ const module = "github.com/cudabind/cudabind"
 
 // public are the packages that programs may depend on.
 var public = []string{
+	"cuda/ffi",
 	"cuda/generated/cublas",
 	"cuda/generated/cublaslt",
 	"cuda/generated/cudart12",

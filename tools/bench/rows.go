@@ -153,7 +153,7 @@ func objects(g *gpu) []row {
 			c: loop(cloop.CreateDestroy, g.fn("cuStreamCreate"), g.fn("cuStreamDestroy_v2"), uintptr(driver.CU_STREAM_NON_BLOCKING)),
 			raw: times(func() error {
 				var s driver.CUstream
-				if err := driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)); err != nil {
+				if err := driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING); err != nil {
 					return err
 				}
 				return driver.CuStreamDestroy(s)

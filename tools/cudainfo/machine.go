@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -84,7 +85,7 @@ func describe(ordinal int32) (device, error) {
 	if err := driver.CuDeviceGetName(&name[0], int32(len(name)), dev); err != nil {
 		return d, err
 	}
-	d.Name = text(name[:])
+	d.Name = ffi.GoStringN(name[:])
 	var id driver.CUuuid
 	if err := driver.CuDeviceGetUuid(&id, dev); err != nil {
 		return d, err
@@ -98,7 +99,7 @@ func describe(ordinal int32) (device, error) {
 	if err := driver.CuDeviceGetPCIBusId(&pci[0], int32(len(pci)), dev); err != nil {
 		return d, err
 	}
-	d.PCI = text(pci[:])
+	d.PCI = ffi.GoStringN(pci[:])
 	var major, minor, integrated, pools int32
 	for attribute, to := range map[driver.CUdevice_attribute]*int32{
 		driver.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: &major,
@@ -116,14 +117,4 @@ func describe(ordinal int32) (device, error) {
 	d.Capability = fmt.Sprintf("%d.%d", major, minor)
 	d.Integrated, d.MemoryPools = integrated != 0, pools != 0
 	return d, nil
-}
-
-// text is the string that ends at the first zero byte.
-func text(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
 }

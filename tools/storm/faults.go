@@ -85,7 +85,7 @@ func (o *own) across() error {
 func (t *task) raw(f func(raw driver.CUstream, s *safe.Stream) error) error {
 	x := t.device().x
 	var raw driver.CUstream
-	err := x.WithCurrent(func() error { return driver.CuStreamCreate(&raw, uint32(driver.CU_STREAM_NON_BLOCKING)) })
+	err := x.WithCurrent(func() error { return driver.CuStreamCreate(&raw, driver.CU_STREAM_NON_BLOCKING) })
 	if err != nil {
 		return failf(wrong, "raw: %v", err)
 	}

@@ -69,9 +69,9 @@
 // # Errors
 //
 // Functions return nil on success and otherwise the status code itself, which is an error:
-// errors.Is(err, CUBLAS_STATUS_NOT_SUPPORTED). Results that are no status come before the error. A
-// call may also return [CUBLAS_STATUS_EXECUTION_FAILED] for earlier work that failed on the device;
-// after a fault every call of the process fails.
+// errors.Is(err, CUBLAS_STATUS_NOT_SUPPORTED). [Status] returns the code in an error. Results that
+// are no status come before the error. A call may also return [CUBLAS_STATUS_EXECUTION_FAILED] for
+// earlier work that failed on the device; after a fault every call of the process fails.
 //
 // A function that the installed library lacks returns a [*SymbolError], and where there is no
 // library every function returns a [*LibraryError]. Both match [errors.ErrUnsupported], as do the

@@ -32,9 +32,10 @@
 // # Errors
 //
 // Functions return nil on success and otherwise the status code itself, which is an error:
-// errors.Is(err, CudaErrorMemoryAllocation). Results that are no status come before the error. A
-// call may also return the error of earlier work, which fails on the device after the call that
-// began it has returned; after a fault every call of the process fails.
+// errors.Is(err, CudaErrorMemoryAllocation). [Status] returns the code in an error. Results that
+// are no status come before the error. A call may also return the error of earlier work, which
+// fails on the device after the call that began it has returned; after a fault every call of the
+// process fails.
 //
 // A function that the installed library lacks returns a [*SymbolError], and where there is no
 // library every function returns a [*LibraryError]. Both match [errors.ErrUnsupported], as do the

@@ -14,7 +14,7 @@ import "unsafe"
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER__ENTRY__POINT.html.
-func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
+func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags CudaGetDriverEntryPointFlags, driverStatus *CudaDriverEntryPointQueryResult) error {
 	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
@@ -22,7 +22,7 @@ func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags u
 		driverStatus *CudaDriverEntryPointQueryResult
 		_            [4]uint64
 		ret          CudaError_t
-	}{symbol: symbol, funcPtr: funcPtr, flags: flags, driverStatus: driverStatus}
+	}{symbol: symbol, funcPtr: funcPtr, flags: uint64(flags), driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPoint_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func CudaGetDriverEntryPoint_ptsz(symbol *byte, funcPtr *unsafe.Pointer, flags u
 //
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER__ENTRY__POINT.html.
-func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer, cudaVersion uint32, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
+func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer, cudaVersion uint32, flags CudaGetDriverEntryPointFlags, driverStatus *CudaDriverEntryPointQueryResult) error {
 	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
@@ -49,7 +49,7 @@ func CudaGetDriverEntryPointByVersion_ptsz(symbol *byte, funcPtr *unsafe.Pointer
 		driverStatus *CudaDriverEntryPointQueryResult
 		_            [3]uint64
 		ret          CudaError_t
-	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: flags, driverStatus: driverStatus}
+	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: uint64(flags), driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPointByVersion_ptsz, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func CudaGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CudaUUID_
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER__ENTRY__POINT.html.
 //
 // [cuGetProcAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGetProcAddress
-func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
+func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags CudaGetDriverEntryPointFlags, driverStatus *CudaDriverEntryPointQueryResult) error {
 	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
@@ -113,7 +113,7 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64
 		driverStatus *CudaDriverEntryPointQueryResult
 		_            [4]uint64
 		ret          CudaError_t
-	}{symbol: symbol, funcPtr: funcPtr, flags: flags, driverStatus: driverStatus}
+	}{symbol: symbol, funcPtr: funcPtr, flags: uint64(flags), driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPoint, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func CudaGetDriverEntryPoint(symbol *byte, funcPtr *unsafe.Pointer, flags uint64
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER__ENTRY__POINT.html.
 //
 // [cuGetProcAddress]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGetProcAddress
-func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cudaVersion uint32, flags uint64, driverStatus *CudaDriverEntryPointQueryResult) error {
+func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cudaVersion uint32, flags CudaGetDriverEntryPointFlags, driverStatus *CudaDriverEntryPointQueryResult) error {
 	args := &struct {
 		symbol       *byte
 		funcPtr      *unsafe.Pointer
@@ -162,7 +162,7 @@ func CudaGetDriverEntryPointByVersion(symbol *byte, funcPtr *unsafe.Pointer, cud
 		driverStatus *CudaDriverEntryPointQueryResult
 		_            [3]uint64
 		ret          CudaError_t
-	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: flags, driverStatus: driverStatus}
+	}{symbol: symbol, funcPtr: funcPtr, cudaVersion: cudaVersion, flags: uint64(flags), driverStatus: driverStatus}
 	if err := call(symCudaGetDriverEntryPointByVersion, unsafe.Pointer(args)); err != nil {
 		return err
 	}

@@ -2822,14 +2822,14 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 //
 // [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
-func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
+func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags CudaGraphInstantiateFlags) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
 		_          [5]uint64
 		ret        CudaError_t
-	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
+	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
 	if err := call(symCudaGraphInstantiate, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -2907,14 +2907,14 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 //
 // [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
-func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags uint64) error {
+func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags CudaGraphInstantiateFlags) error {
 	args := &struct {
 		pGraphExec *CudaGraphExec_t
 		graph      CudaGraph_t
 		flags      uint64
 		_          [5]uint64
 		ret        CudaError_t
-	}{pGraphExec: pGraphExec, graph: graph, flags: flags}
+	}{pGraphExec: pGraphExec, graph: graph, flags: uint64(flags)}
 	if err := call(symCudaGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -4023,11 +4023,11 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Graph.DOT]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.DOT
-func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
+func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags CudaGraphDebugDotFlags) error {
 	args := &struct {
 		graph CudaGraph_t
 		path  *byte
-		flags uint32
+		flags CudaGraphDebugDotFlags
 		_     [4]byte
 		_     [5]uint64
 		ret   CudaError_t
@@ -4087,14 +4087,14 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags uint32) error {
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy CudaHostFn_t, initialRefcount uint32, flags uint32) error {
+func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy CudaHostFn_t, initialRefcount uint32, flags CudaUserObjectFlags) error {
 	args := &struct {
 		object_out      *CudaUserObject_t
 		ptr             uintptr
 		destroy         CudaHostFn_t
 		initialRefcount uint32
 		_               [4]byte
-		flags           uint32
+		flags           CudaUserObjectFlags
 		_               [4]byte
 		_               [3]uint64
 		ret             CudaError_t
@@ -4227,13 +4227,13 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
 // [safe.Graph.OnRelease]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.OnRelease
-func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32, flags uint32) error {
+func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count uint32, flags CudaUserObjectRetainFlags) error {
 	args := &struct {
 		graph  CudaGraph_t
 		object CudaUserObject_t
 		count  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CudaUserObjectRetainFlags
 		_      [4]byte
 		_      [4]uint64
 		ret    CudaError_t
@@ -4563,13 +4563,13 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 //
 // [cuGraphAddNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphAddNode
 // [safe.Graph.NewCondition]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.NewCondition
-func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags uint32) error {
+func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, graph CudaGraph_t, defaultLaunchValue uint32, flags CudaGraphConditionalHandleFlags) error {
 	args := &struct {
 		pHandle_out        *CudaGraphConditionalHandle
 		graph              CudaGraph_t
 		defaultLaunchValue uint32
 		_                  [4]byte
-		flags              uint32
+		flags              CudaGraphConditionalHandleFlags
 		_                  [4]byte
 		_                  [4]uint64
 		ret                CudaError_t

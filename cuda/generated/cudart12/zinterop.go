@@ -70,10 +70,10 @@ func CudaGraphicsUnregisterResource(resource CudaGraphicsResource_t) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__INTEROP.html.
 //
 // [cuGraphicsResourceSetMapFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsResourceSetMapFlags
-func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags uint32) error {
+func CudaGraphicsResourceSetMapFlags(resource CudaGraphicsResource_t, flags CudaGraphicsMapFlags) error {
 	args := &struct {
 		resource CudaGraphicsResource_t
-		flags    uint32
+		flags    CudaGraphicsMapFlags
 		_        [4]byte
 		_        [6]uint64
 		ret      CudaError_t

@@ -93,14 +93,14 @@ func CudaGLGetDevices(pCudaDeviceCount *uint32, pCudaDevices *int32, cudaDeviceC
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OPENGL.html.
 //
 // [cuGraphicsGLRegisterImage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsGLRegisterImage
-func CudaGraphicsGLRegisterImage(resource *CudaGraphicsResource_t, image uint32, target uint32, flags uint32) error {
+func CudaGraphicsGLRegisterImage(resource *CudaGraphicsResource_t, image uint32, target uint32, flags CudaGraphicsRegisterFlags) error {
 	args := &struct {
 		resource *CudaGraphicsResource_t
 		image    uint32
 		_        [4]byte
 		target   uint32
 		_        [4]byte
-		flags    uint32
+		flags    CudaGraphicsRegisterFlags
 		_        [4]byte
 		_        [4]uint64
 		ret      CudaError_t
@@ -148,12 +148,12 @@ func CudaGraphicsGLRegisterImage(resource *CudaGraphicsResource_t, image uint32,
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OPENGL.html.
 //
 // [cuGraphicsGLRegisterBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsGLRegisterBuffer
-func CudaGraphicsGLRegisterBuffer(resource *CudaGraphicsResource_t, buffer uint32, flags uint32) error {
+func CudaGraphicsGLRegisterBuffer(resource *CudaGraphicsResource_t, buffer uint32, flags CudaGraphicsRegisterFlags) error {
 	args := &struct {
 		resource *CudaGraphicsResource_t
 		buffer   uint32
 		_        [4]byte
-		flags    uint32
+		flags    CudaGraphicsRegisterFlags
 		_        [4]byte
 		_        [5]uint64
 		ret      CudaError_t

@@ -801,12 +801,12 @@ func CudaStreamGetCaptureInfo_v3_ptsz(stream CudaStream_t, captureStatus_out *Cu
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies *CudaGraphNode_t, numDependencies uint64, flags uint32) error {
+func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies *CudaGraphNode_t, numDependencies uint64, flags CudaStreamUpdateCaptureDependenciesFlags) error {
 	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		numDependencies uint64
-		flags           uint32
+		flags           CudaStreamUpdateCaptureDependenciesFlags
 		_               [4]byte
 		_               [4]uint64
 		ret             CudaError_t
@@ -827,13 +827,13 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags uint32) error {
+func CudaStreamUpdateCaptureDependencies_v2_ptsz(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags CudaStreamUpdateCaptureDependenciesFlags) error {
 	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
-		flags           uint32
+		flags           CudaStreamUpdateCaptureDependenciesFlags
 		_               [4]byte
 		_               [3]uint64
 		ret             CudaError_t
@@ -1848,12 +1848,12 @@ func CudaStreamGetCaptureInfo_v3(stream CudaStream_t, captureStatus_out *CudaStr
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [safe.Stream.UpdateCaptureDependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.UpdateCaptureDependencies
-func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *CudaGraphNode_t, numDependencies uint64, flags uint32) error {
+func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *CudaGraphNode_t, numDependencies uint64, flags CudaStreamUpdateCaptureDependenciesFlags) error {
 	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		numDependencies uint64
-		flags           uint32
+		flags           CudaStreamUpdateCaptureDependenciesFlags
 		_               [4]byte
 		_               [4]uint64
 		ret             CudaError_t
@@ -1877,13 +1877,13 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-func CudaStreamUpdateCaptureDependencies_v2(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags uint32) error {
+func CudaStreamUpdateCaptureDependencies_v2(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags CudaStreamUpdateCaptureDependenciesFlags) error {
 	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
-		flags           uint32
+		flags           CudaStreamUpdateCaptureDependenciesFlags
 		_               [4]byte
 		_               [3]uint64
 		ret             CudaError_t

@@ -1050,7 +1050,7 @@ type CudaMemcpyAttributes struct {
 	// The same for the destination.
 	DstLocHint CudaMemLocation
 	// 0 or a wish of [CudaMemcpyFlags].
-	Flags uint32
+	Flags CudaMemcpyFlags
 }
 
 // CudaOffset3D is a place in an array, in elements.

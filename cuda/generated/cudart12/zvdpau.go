@@ -122,12 +122,12 @@ func CudaVDPAUSetVDPAUDevice(device int32, vdpDevice uint32, vdpGetProcAddress u
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__VDPAU.html.
 //
 // [cuGraphicsVDPAURegisterVideoSurface]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsVDPAURegisterVideoSurface
-func CudaGraphicsVDPAURegisterVideoSurface(resource *CudaGraphicsResource_t, vdpSurface uint32, flags uint32) error {
+func CudaGraphicsVDPAURegisterVideoSurface(resource *CudaGraphicsResource_t, vdpSurface uint32, flags CudaGraphicsRegisterFlags) error {
 	args := &struct {
 		resource   *CudaGraphicsResource_t
 		vdpSurface uint32
 		_          [4]byte
-		flags      uint32
+		flags      CudaGraphicsRegisterFlags
 		_          [4]byte
 		_          [5]uint64
 		ret        CudaError_t
@@ -171,12 +171,12 @@ func CudaGraphicsVDPAURegisterVideoSurface(resource *CudaGraphicsResource_t, vdp
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__VDPAU.html.
 //
 // [cuGraphicsVDPAURegisterOutputSurface]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsVDPAURegisterOutputSurface
-func CudaGraphicsVDPAURegisterOutputSurface(resource *CudaGraphicsResource_t, vdpSurface uint32, flags uint32) error {
+func CudaGraphicsVDPAURegisterOutputSurface(resource *CudaGraphicsResource_t, vdpSurface uint32, flags CudaGraphicsRegisterFlags) error {
 	args := &struct {
 		resource   *CudaGraphicsResource_t
 		vdpSurface uint32
 		_          [4]byte
-		flags      uint32
+		flags      CudaGraphicsRegisterFlags
 		_          [4]byte
 		_          [5]uint64
 		ret        CudaError_t

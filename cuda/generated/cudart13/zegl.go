@@ -35,11 +35,11 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
 //
 // [cuGraphicsEGLRegisterImage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuGraphicsEGLRegisterImage
-func CudaGraphicsEGLRegisterImage(pCudaResource *CudaGraphicsResource_t, image uintptr, flags uint32) error {
+func CudaGraphicsEGLRegisterImage(pCudaResource *CudaGraphicsResource_t, image uintptr, flags CudaGraphicsRegisterFlags) error {
 	args := &struct {
 		pCudaResource *CudaGraphicsResource_t
 		image         uintptr
-		flags         uint32
+		flags         CudaGraphicsRegisterFlags
 		_             [4]byte
 		_             [5]uint64
 		ret           CudaError_t
@@ -120,11 +120,11 @@ func CudaEGLStreamConsumerConnect(conn *CudaEglStreamConnection, eglStream uintp
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EGL.html.
 //
 // [cuEGLStreamConsumerConnectWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuEGLStreamConsumerConnectWithFlags
-func CudaEGLStreamConsumerConnectWithFlags(conn *CudaEglStreamConnection, eglStream uintptr, flags uint32) error {
+func CudaEGLStreamConsumerConnectWithFlags(conn *CudaEglStreamConnection, eglStream uintptr, flags CudaEglResourceLocationFlags) error {
 	args := &struct {
 		conn      *CudaEglStreamConnection
 		eglStream uintptr
-		flags     uint32
+		flags     CudaEglResourceLocationFlags
 		_         [4]byte
 		_         [5]uint64
 		ret       CudaError_t

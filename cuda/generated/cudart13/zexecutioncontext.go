@@ -106,13 +106,13 @@ func CudaDeviceGetDevResource(device int32, resource *CudaDevResource, type_ Cud
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION__CONTEXT.html.
 //
 // [cuDevSmResourceSplitByCount]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDevSmResourceSplitByCount
-func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, input *CudaDevResource, remaining *CudaDevResource, flags uint32, minCount uint32) error {
+func CudaDevSmResourceSplitByCount(result *CudaDevResource, nbGroups *uint32, input *CudaDevResource, remaining *CudaDevResource, flags CudaDevSmResourceSplitByCount_flags, minCount uint32) error {
 	args := &struct {
 		result    *CudaDevResource
 		nbGroups  *uint32
 		input     *CudaDevResource
 		remaining *CudaDevResource
-		flags     uint32
+		flags     CudaDevSmResourceSplitByCount_flags
 		_         [4]byte
 		minCount  uint32
 		_         [4]byte

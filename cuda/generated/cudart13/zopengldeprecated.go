@@ -223,11 +223,11 @@ func CudaGLUnregisterBufferObject(bufObj uint32) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OPENGL__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
-func CudaGLSetBufferObjectMapFlags(bufObj uint32, flags uint32) error {
+func CudaGLSetBufferObjectMapFlags(bufObj uint32, flags CudaGLMapFlags) error {
 	args := &struct {
 		bufObj uint32
 		_      [4]byte
-		flags  uint32
+		flags  CudaGLMapFlags
 		_      [4]byte
 		_      [6]uint64
 		ret    CudaError_t

@@ -459,3 +459,15 @@ func status(v CudaError_t) error {
 	}
 	return v
 }
+
+// Status returns the code in err, and 0 for nil. An error without a code, such as a [*LibraryError]
+// or a [*SymbolError], is not known: its code is one that the library never returns.
+func Status(err error) (code CudaError_t, known bool) {
+	if err == nil {
+		return 0, true
+	}
+	if code, known = errors.AsType[CudaError_t](err); known {
+		return code, true
+	}
+	return ^CudaError_t(0), false
+}

@@ -806,13 +806,13 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags uint32) error {
+func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags CudaStreamUpdateCaptureDependenciesFlags) error {
 	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
-		flags           uint32
+		flags           CudaStreamUpdateCaptureDependenciesFlags
 		_               [4]byte
 		_               [3]uint64
 		ret             CudaError_t
@@ -1792,13 +1792,13 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [safe.Stream.UpdateCaptureDependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.UpdateCaptureDependencies
-func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags uint32) error {
+func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *CudaGraphNode_t, dependencyData *CudaGraphEdgeData, numDependencies uint64, flags CudaStreamUpdateCaptureDependenciesFlags) error {
 	args := &struct {
 		stream          CudaStream_t
 		dependencies    *CudaGraphNode_t
 		dependencyData  *CudaGraphEdgeData
 		numDependencies uint64
-		flags           uint32
+		flags           CudaStreamUpdateCaptureDependenciesFlags
 		_               [4]byte
 		_               [3]uint64
 		ret             CudaError_t

@@ -1364,7 +1364,7 @@ type CudaMemcpyAttributes struct {
 	// The same for the destination.
 	DstLocHint CudaMemLocation
 	// 0 or a wish of [CudaMemcpyFlags].
-	Flags uint32
+	Flags CudaMemcpyFlags
 }
 
 // CudaOffset3D is a place in an array, in elements.
@@ -2023,7 +2023,7 @@ type CudaDevSmResourceGroupParams struct {
 	// coscheduledSmCount.
 	PreferredCoscheduledSmCount uint32
 	// Of [CudaDevSmResourceGroup_flags].
-	Flags uint32
+	Flags CudaDevSmResourceGroup_flags
 	// The domain, if the flags ask for one.
 	LocalityDomainId uint32
 	// Zero.

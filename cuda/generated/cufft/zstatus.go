@@ -96,3 +96,15 @@ func status(v CufftResult) error {
 	}
 	return v
 }
+
+// Status returns the code in err, and 0 for nil. An error without a code, such as a [*LibraryError]
+// or a [*SymbolError], is not known: its code is one that the library never returns.
+func Status(err error) (code CufftResult, known bool) {
+	if err == nil {
+		return 0, true
+	}
+	if code, known = errors.AsType[CufftResult](err); known {
+		return code, true
+	}
+	return ^CufftResult(0), false
+}

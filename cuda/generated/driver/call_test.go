@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,7 +43,7 @@ func TestArguments(t *testing.T) {
 			{"a short", func() error { return driver.CuMemsetD16(0x10, 60000, 1<<35) }, "0x10 60000 34359738368"},
 			{"a string", func() error {
 				var function driver.CUfunction
-				err := driver.CuModuleGetFunction(&function, 0x100, cString("saxpy"))
+				err := driver.CuModuleGetFunction(&function, 0x100, ffi.CString("saxpy"))
 				assert.EqualValues(t, 0x105, function)
 				return err
 			}, "0x100 saxpy"},
@@ -103,7 +104,7 @@ func TestResults(t *testing.T) {
 	onFake(t, func(t *testing.T) {
 		var name *byte
 		require.NoError(t, driver.CuGetErrorName(driver.CUDA_ERROR_OUT_OF_MEMORY, &name))
-		assert.Equal(t, driver.CUDA_ERROR_OUT_OF_MEMORY.String(), goString(name))
+		assert.Equal(t, driver.CUDA_ERROR_OUT_OF_MEMORY.String(), ffi.GoString(name))
 		assert.Equal(t, driver.CUDA_ERROR_INVALID_VALUE, driver.CuGetErrorName(4242, &name))
 		assert.Nil(t, name)
 
@@ -232,11 +233,11 @@ func firstCall(i int) firstResult {
 	case 4:
 		err = driver.CuCtxGetDevice((*driver.CUdevice)(&out))
 	case 5:
-		err = driver.CuCtxGetFlags((*uint32)(unsafe.Pointer(&out)))
+		err = driver.CuCtxGetFlags((*driver.CUctx_flags)(unsafe.Pointer(&out)))
 	case 6:
 		err = driver.CuCtxGetApiVersion(0, (*uint32)(unsafe.Pointer(&out)))
 	case 7:
-		err = driver.CuStreamGetFlags(1, (*uint32)(unsafe.Pointer(&out)))
+		err = driver.CuStreamGetFlags(1, (*driver.CUstream_flags)(unsafe.Pointer(&out)))
 	case 8:
 		err = driver.CuStreamGetPriority(2, &out)
 	}

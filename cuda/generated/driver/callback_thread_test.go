@@ -30,7 +30,7 @@ func TestCallbackOnCallingThread(t *testing.T) {
 		assert.EqualValues(t, 77, grid)
 
 		var object driver.CUuserObject
-		require.NoError(t, driver.CuUserObjectCreate(&object, 42, driver.CUhostFn(drivertest.Destructor()), 1, uint32(driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)))
+		require.NoError(t, driver.CuUserObjectCreate(&object, 42, driver.CUhostFn(drivertest.Destructor()), 1, driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
 		assert.Equal(t, 42, drivertest.Destroyed())
 	})
 }

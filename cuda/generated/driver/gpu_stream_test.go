@@ -19,9 +19,9 @@ func TestGPUStreams(t *testing.T) {
 	gpu(t)
 	for _, flags := range []driver.CUstream_flags{driver.CU_STREAM_DEFAULT, driver.CU_STREAM_NON_BLOCKING} {
 		stream := newStream(t, flags)
-		var got uint32
+		var got driver.CUstream_flags
 		require.NoError(t, driver.CuStreamGetFlags(stream, &got))
-		assert.EqualValues(t, flags, got)
+		assert.Equal(t, flags, got)
 		assert.NoError(t, driver.CuStreamQuery(stream), "an idle stream is done")
 		assert.NoError(t, driver.CuStreamSynchronize(stream))
 	}
@@ -36,7 +36,7 @@ func TestGPUStreams(t *testing.T) {
 	assert.LessOrEqual(t, greatest, least)
 	for priority := greatest; priority <= least; priority++ {
 		var stream driver.CUstream
-		require.NoError(t, driver.CuStreamCreateWithPriority(&stream, uint32(driver.CU_STREAM_NON_BLOCKING), priority))
+		require.NoError(t, driver.CuStreamCreateWithPriority(&stream, driver.CU_STREAM_NON_BLOCKING, priority))
 		var got int32
 		assert.NoError(t, driver.CuStreamGetPriority(stream, &got))
 		assert.Equal(t, priority, got)
@@ -117,8 +117,8 @@ func TestGPUGraph(t *testing.T) {
 
 	before := drivertest.Destroyed()
 	var object driver.CUuserObject
-	require.NoError(t, driver.CuUserObjectCreate(&object, 42, driver.CUhostFn(drivertest.Destructor()), 1, uint32(driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)))
-	require.NoError(t, driver.CuGraphRetainUserObject(graph, object, 1, uint32(driver.CU_GRAPH_USER_OBJECT_MOVE)))
+	require.NoError(t, driver.CuUserObjectCreate(&object, 42, driver.CUhostFn(drivertest.Destructor()), 1, driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
+	require.NoError(t, driver.CuGraphRetainUserObject(graph, object, 1, driver.CU_GRAPH_USER_OBJECT_MOVE))
 	var exec driver.CUgraphExec
 	require.NoError(t, driver.CuGraphInstantiate(&exec, graph, 0))
 	require.NoError(t, driver.CuGraphDestroy(graph))

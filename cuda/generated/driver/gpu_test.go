@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/stretchr/testify/assert"
@@ -50,7 +51,7 @@ func gpu(tb testing.TB) driver.CUdevice {
 func newStream(tb testing.TB, flags driver.CUstream_flags) driver.CUstream {
 	tb.Helper()
 	var stream driver.CUstream
-	require.NoError(tb, driver.CuStreamCreate(&stream, uint32(flags)))
+	require.NoError(tb, driver.CuStreamCreate(&stream, flags))
 	tb.Cleanup(func() { assert.NoError(tb, driver.CuStreamDestroy(stream)) })
 	return stream
 }
@@ -58,7 +59,7 @@ func newStream(tb testing.TB, flags driver.CUstream_flags) driver.CUstream {
 func newEvent(tb testing.TB) driver.CUevent {
 	tb.Helper()
 	var event driver.CUevent
-	require.NoError(tb, driver.CuEventCreate(&event, uint32(driver.CU_EVENT_DEFAULT)))
+	require.NoError(tb, driver.CuEventCreate(&event, driver.CU_EVENT_DEFAULT))
 	tb.Cleanup(func() { assert.NoError(tb, driver.CuEventDestroy(event)) })
 	return event
 }
@@ -67,10 +68,10 @@ func newEvent(tb testing.TB) driver.CUevent {
 func kernel(tb testing.TB, name string) driver.CUfunction {
 	tb.Helper()
 	var module driver.CUmodule
-	require.NoError(tb, driver.CuModuleLoadData(&module, unsafe.Pointer(cString(kernels))))
+	require.NoError(tb, driver.CuModuleLoadData(&module, unsafe.Pointer(ffi.CString(kernels))))
 	tb.Cleanup(func() { assert.NoError(tb, driver.CuModuleUnload(module)) })
 	var function driver.CUfunction
-	require.NoError(tb, driver.CuModuleGetFunction(&function, module, cString(name)))
+	require.NoError(tb, driver.CuModuleGetFunction(&function, module, ffi.CString(name)))
 	return function
 }
 
@@ -170,13 +171,13 @@ func TestGPUErrors(t *testing.T) {
 	var device driver.CUdevice
 	assert.ErrorIs(t, driver.CuDeviceGet(&device, 1000), driver.CUDA_ERROR_INVALID_DEVICE)
 	var module driver.CUmodule
-	assert.Contains(t, []error{driver.CUDA_ERROR_INVALID_IMAGE, driver.CUDA_ERROR_INVALID_PTX}, driver.CuModuleLoadData(&module, unsafe.Pointer(cString("no PTX"))))
+	assert.Contains(t, []error{driver.CUDA_ERROR_INVALID_IMAGE, driver.CUDA_ERROR_INVALID_PTX}, driver.CuModuleLoadData(&module, unsafe.Pointer(ffi.CString("no PTX"))))
 	stream := newStream(t, driver.CU_STREAM_NON_BLOCKING)
 	assert.ErrorIs(t, driver.CuLaunchKernel(kernel(t, "nothing"), 1, 1, 1, 4096, 1, 1, 0, stream, nil, nil), driver.CUDA_ERROR_INVALID_VALUE)
 
 	var name *byte
 	require.NoError(t, driver.CuGetErrorName(driver.CUDA_ERROR_NOT_READY, &name))
-	assert.Equal(t, driver.CUDA_ERROR_NOT_READY.String(), goString(name))
+	assert.Equal(t, driver.CUDA_ERROR_NOT_READY.String(), ffi.GoString(name))
 }
 
 // TestGPUOccupancy has the driver call a C function back.
@@ -203,7 +204,7 @@ func TestGPUStructByValue(t *testing.T) {
 		t.Skip(err)
 	}
 	var memory driver.CUdeviceptr
-	require.NoError(t, driver.CuMemAllocManaged(&memory, 4096, uint32(driver.CU_MEM_ATTACH_GLOBAL)))
+	require.NoError(t, driver.CuMemAllocManaged(&memory, 4096, driver.CU_MEM_ATTACH_GLOBAL))
 	defer func() { assert.NoError(t, driver.CuMemFree(memory)) }()
 	for _, place := range []struct {
 		location driver.CUmemLocation

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/internal/command"
@@ -111,19 +111,5 @@ func said(t *testing.T) string {
 	t.Helper()
 	var text *byte
 	require.NoError(t, driver.CuGetErrorString(driver.CUDA_SUCCESS, &text))
-	return goString(text)
+	return ffi.GoString(text)
 }
-
-func goString(p *byte) string {
-	if p == nil {
-		return ""
-	}
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice(p, n))
-}
-
-// cString is text as C wants it.
-func cString(text string) *byte { return unsafe.StringData(text + "\x00") }

@@ -2,9 +2,11 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -13,6 +15,29 @@ func TestStatusText(t *testing.T) {
 	assert.ErrorContains(t, driver.CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY")
 	assert.Equal(t, "CUresult(4242)", driver.CUresult(4242).String())
 	assert.EqualError(t, driver.CUresult(4242), "CUresult(4242)")
+}
+
+func TestStatus(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		err   error
+		code  driver.CUresult
+		known bool
+	}{
+		{"success", nil, driver.CUDA_SUCCESS, true},
+		{"a code", driver.CUDA_ERROR_NOT_READY, driver.CUDA_ERROR_NOT_READY, true},
+		{"a code in an error", fmt.Errorf("copying: %w", driver.CUDA_ERROR_NOT_READY), driver.CUDA_ERROR_NOT_READY, true},
+		{"a code of a newer driver", driver.CUresult(4242), 4242, true},
+		{"a missing function", &driver.SymbolError{Symbol: "cuNew"}, ^driver.CUresult(0), false},
+		{"a missing library", &driver.LibraryError{Library: "libcuda.so.1"}, ^driver.CUresult(0), false},
+		{"an error of another library", nvrtc.NVRTC_ERROR_COMPILATION, ^driver.CUresult(0), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, known := driver.Status(test.err)
+			assert.Equal(t, test.code, code)
+			assert.Equal(t, test.known, known)
+		})
+	}
 }
 
 func TestStatusNotSupported(t *testing.T) {

@@ -50,7 +50,7 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [safe.NewContext]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewContext
-func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint32, dev CUdevice) error {
+func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags CUctx_flags, dev CUdevice) error {
 	return CuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)
 }
 
@@ -63,11 +63,11 @@ func CuCtxCreate(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint
 //
 // Since CUDA 12.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
-func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags uint32, dev CUdevice) error {
+func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx            *CUcontext
 		ctxCreateParams *CUctxCreateParams
-		flags           uint32
+		flags           CUctx_flags
 		_               [4]byte
 		dev             CUdevice
 		_               [4]byte
@@ -419,9 +419,9 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 // [safe.Context.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Flags
-func CuCtxGetFlags(flags *uint32) error {
+func CuCtxGetFlags(flags *CUctx_flags) error {
 	args := &struct {
-		flags *uint32
+		flags *CUctx_flags
 		_     [7]uint64
 		ret   CUresult
 	}{flags: flags}
@@ -454,9 +454,9 @@ func CuCtxGetFlags(flags *uint32) error {
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
-func CuCtxSetFlags(flags uint32) error {
+func CuCtxSetFlags(flags CUctx_flags) error {
 	args := &struct {
-		flags uint32
+		flags CUctx_flags
 		_     [4]byte
 		_     [7]uint64
 		ret   CUresult
@@ -1037,10 +1037,10 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 //
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
-func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
+func CuCtxCreate_v1(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
-		flags uint32
+		flags CUctx_flags
 		_     [4]byte
 		dev   CUdevice
 		_     [4]byte
@@ -1081,10 +1081,10 @@ func CuCtxCreate_v1(pctx *CUcontext, flags uint32, dev CUdevice) error {
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
-func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
+func CuCtxCreate_v2(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
-		flags uint32
+		flags CUctx_flags
 		_     [4]byte
 		dev   CUdevice
 		_     [4]byte
@@ -1127,13 +1127,13 @@ func CuCtxCreate_v2(pctx *CUcontext, flags uint32, dev CUdevice) error {
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
-func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams int32, flags uint32, dev CUdevice) error {
+func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams int32, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx        *CUcontext
 		paramsArray *CUexecAffinityParam
 		numParams   int32
 		_           [4]byte
-		flags       uint32
+		flags       CUctx_flags
 		_           [4]byte
 		dev         CUdevice
 		_           [4]byte

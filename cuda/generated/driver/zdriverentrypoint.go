@@ -38,7 +38,7 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
 //
 // [cudaGetDriverEntryPointByVersion]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDriverEntryPointByVersion
-func CuGetProcAddress(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64, symbolStatus *CUdriverProcAddressQueryResult) error {
+func CuGetProcAddress(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags CUdriverProcAddress_flags, symbolStatus *CUdriverProcAddressQueryResult) error {
 	return CuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus)
 }
 
@@ -51,7 +51,7 @@ func CuGetProcAddress(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flag
 //
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
-func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64, symbolStatus *CUdriverProcAddressQueryResult) error {
+func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags CUdriverProcAddress_flags, symbolStatus *CUdriverProcAddressQueryResult) error {
 	args := &struct {
 		symbol       *byte
 		pfn          *unsafe.Pointer
@@ -61,7 +61,7 @@ func CuGetProcAddress_v2(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		symbolStatus *CUdriverProcAddressQueryResult
 		_            [3]uint64
 		ret          CUresult
-	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: flags, symbolStatus: symbolStatus}
+	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: uint64(flags), symbolStatus: symbolStatus}
 	if err := call(symCuGetProcAddress_v2, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func CuGetExportTable(ppExportTable *unsafe.Pointer, pExportTableId *CUuuid) err
 //
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DRIVER__ENTRY__POINT.html.
-func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags uint64) error {
+func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, flags CUdriverProcAddress_flags) error {
 	args := &struct {
 		symbol      *byte
 		pfn         *unsafe.Pointer
@@ -113,7 +113,7 @@ func CuGetProcAddress_v1(symbol *byte, pfn *unsafe.Pointer, cudaVersion int32, f
 		flags       uint64
 		_           [4]uint64
 		ret         CUresult
-	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: flags}
+	}{symbol: symbol, pfn: pfn, cudaVersion: cudaVersion, flags: uint64(flags)}
 	if err := call(symCuGetProcAddress_v1, unsafe.Pointer(args)); err != nil {
 		return err
 	}

@@ -34,11 +34,11 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EGL.html.
 //
 // [cudaGraphicsEGLRegisterImage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsEGLRegisterImage
-func CuGraphicsEGLRegisterImage(pCudaResource *CUgraphicsResource, image uintptr, flags uint32) error {
+func CuGraphicsEGLRegisterImage(pCudaResource *CUgraphicsResource, image uintptr, flags CUgraphicsRegisterFlags) error {
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		image         uintptr
-		flags         uint32
+		flags         CUgraphicsRegisterFlags
 		_             [4]byte
 		_             [5]uint64
 		ret           CUresult
@@ -116,11 +116,11 @@ func CuEGLStreamConsumerConnect(conn *CUeglStreamConnection, stream uintptr) err
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EGL.html.
 //
 // [cudaEGLStreamConsumerConnectWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEGLStreamConsumerConnectWithFlags
-func CuEGLStreamConsumerConnectWithFlags(conn *CUeglStreamConnection, stream uintptr, flags uint32) error {
+func CuEGLStreamConsumerConnectWithFlags(conn *CUeglStreamConnection, stream uintptr, flags CUeglResourceLocationFlags) error {
 	args := &struct {
 		conn   *CUeglStreamConnection
 		stream uintptr
-		flags  uint32
+		flags  CUeglResourceLocationFlags
 		_      [4]byte
 		_      [5]uint64
 		ret    CUresult
@@ -526,11 +526,11 @@ func CuGraphicsResourceGetMappedEglFrame(eglFrame *CUeglFrame, resource CUgraphi
 //
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EGL.html.
-func CuEventCreateFromEGLSync(phEvent *CUevent, eglSync uintptr, flags uint32) error {
+func CuEventCreateFromEGLSync(phEvent *CUevent, eglSync uintptr, flags CUevent_flags) error {
 	args := &struct {
 		phEvent *CUevent
 		eglSync uintptr
-		flags   uint32
+		flags   CUevent_flags
 		_       [4]byte
 		_       [5]uint64
 		ret     CUresult

@@ -43,10 +43,10 @@ import "unsafe"
 // [cudaEventCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreate
 // [cudaEventCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventCreateWithFlags
 // [safe.NewEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewEvent
-func CuEventCreate(phEvent *CUevent, Flags uint32) error {
+func CuEventCreate(phEvent *CUevent, Flags CUevent_flags) error {
 	args := &struct {
 		phEvent *CUevent
-		Flags   uint32
+		Flags   CUevent_flags
 		_       [4]byte
 		_       [6]uint64
 		ret     CUresult
@@ -90,11 +90,11 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EVENT.html.
-func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags uint32) error {
+func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags CUevent_record_flags) error {
 	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
-		flags   uint32
+		flags   CUevent_record_flags
 		_       [4]byte
 		_       [5]uint64
 		ret     CUresult
@@ -485,11 +485,11 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 //
 // [cudaEventRecord]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaEventRecord
 // [safe.Stream.RecordExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.RecordExternal
-func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags uint32) error {
+func CuEventRecordWithFlags(hEvent CUevent, hStream CUstream, flags CUevent_record_flags) error {
 	args := &struct {
 		hEvent  CUevent
 		hStream CUstream
-		flags   uint32
+		flags   CUevent_record_flags
 		_       [4]byte
 		_       [5]uint64
 		ret     CUresult

@@ -38,12 +38,12 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GL.html.
 //
 // [cudaGraphicsGLRegisterBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsGLRegisterBuffer
-func CuGraphicsGLRegisterBuffer(pCudaResource *CUgraphicsResource, buffer uint32, Flags uint32) error {
+func CuGraphicsGLRegisterBuffer(pCudaResource *CUgraphicsResource, buffer uint32, Flags CUgraphicsRegisterFlags) error {
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		buffer        uint32
 		_             [4]byte
-		Flags         uint32
+		Flags         CUgraphicsRegisterFlags
 		_             [4]byte
 		_             [5]uint64
 		ret           CUresult
@@ -90,14 +90,14 @@ func CuGraphicsGLRegisterBuffer(pCudaResource *CUgraphicsResource, buffer uint32
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GL.html.
 //
 // [cudaGraphicsGLRegisterImage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsGLRegisterImage
-func CuGraphicsGLRegisterImage(pCudaResource *CUgraphicsResource, image uint32, target uint32, Flags uint32) error {
+func CuGraphicsGLRegisterImage(pCudaResource *CUgraphicsResource, image uint32, target uint32, Flags CUgraphicsRegisterFlags) error {
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		image         uint32
 		_             [4]byte
 		target        uint32
 		_             [4]byte
-		Flags         uint32
+		Flags         CUgraphicsRegisterFlags
 		_             [4]byte
 		_             [4]uint64
 		ret           CUresult

@@ -35,7 +35,7 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GL__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
-func CuGLCtxCreate(pCtx *CUcontext, Flags uint32, device CUdevice) error {
+func CuGLCtxCreate(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error {
 	return CuGLCtxCreate_v2(pCtx, Flags, device)
 }
 
@@ -50,10 +50,10 @@ func CuGLCtxCreate(pCtx *CUcontext, Flags uint32, device CUdevice) error {
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GL__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
-func CuGLCtxCreate_v2(pCtx *CUcontext, Flags uint32, device CUdevice) error {
+func CuGLCtxCreate_v2(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error {
 	args := &struct {
 		pCtx   *CUcontext
-		Flags  uint32
+		Flags  CUctx_flags
 		_      [4]byte
 		device CUdevice
 		_      [4]byte
@@ -271,11 +271,11 @@ func CuGLUnregisterBufferObject(buffer uint32) error {
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GL__DEPRECATED.html.
 //
 // Deprecated: NVIDIA marks it as deprecated in CUDA 13.5.
-func CuGLSetBufferObjectMapFlags(buffer uint32, Flags uint32) error {
+func CuGLSetBufferObjectMapFlags(buffer uint32, Flags CUGLmap_flags) error {
 	args := &struct {
 		buffer uint32
 		_      [4]byte
-		Flags  uint32
+		Flags  CUGLmap_flags
 		_      [4]byte
 		_      [6]uint64
 		ret    CUresult
@@ -495,10 +495,10 @@ func CuGLMapBufferObjectAsync_v2(dptr *CUdeviceptr, size *uint64, buffer uint32,
 //
 // Since CUDA 2.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GL__DEPRECATED.html.
-func CuGLCtxCreate_v1(pCtx *CUcontext, Flags uint32, device CUdevice) error {
+func CuGLCtxCreate_v1(pCtx *CUcontext, Flags CUctx_flags, device CUdevice) error {
 	args := &struct {
 		pCtx   *CUcontext
-		Flags  uint32
+		Flags  CUctx_flags
 		_      [4]byte
 		device CUdevice
 		_      [4]byte

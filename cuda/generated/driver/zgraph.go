@@ -2759,7 +2759,7 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.Instantiate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Instantiate
-func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
+func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags CUgraphInstantiate_flags) error {
 	return CuGraphInstantiateWithFlags(phGraphExec, hGraph, flags)
 }
 
@@ -2834,14 +2834,14 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) 
 //
 // [safe.Graph.InstantiateWith]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.InstantiateWith
 // [safe.Stream.CaptureExecutable]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CaptureExecutable
-func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags uint64) error {
+func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags CUgraphInstantiate_flags) error {
 	args := &struct {
 		phGraphExec *CUgraphExec
 		hGraph      CUgraph
 		flags       uint64
 		_           [5]uint64
 		ret         CUresult
-	}{phGraphExec: phGraphExec, hGraph: hGraph, flags: flags}
+	}{phGraphExec: phGraphExec, hGraph: hGraph, flags: uint64(flags)}
 	if err := call(symCuGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -3911,11 +3911,11 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.DOT]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.DOT
-func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
+func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags CUgraphDebugDot_flags) error {
 	args := &struct {
 		hGraph CUgraph
 		path   *byte
-		flags  uint32
+		flags  CUgraphDebugDot_flags
 		_      [4]byte
 		_      [5]uint64
 		ret    CUresult
@@ -3975,14 +3975,14 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags uint32) error {
 //
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn, initialRefcount uint32, flags uint32) error {
+func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn, initialRefcount uint32, flags CUuserObject_flags) error {
 	args := &struct {
 		object_out      *CUuserObject
 		ptr             uintptr
 		destroy         CUhostFn
 		initialRefcount uint32
 		_               [4]byte
-		flags           uint32
+		flags           CUuserObject_flags
 		_               [4]byte
 		_               [3]uint64
 		ret             CUresult
@@ -4115,13 +4115,13 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 //
 // [safe.Graph.OnRelease]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.OnRelease
-func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, flags uint32) error {
+func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, flags CUuserObjectRetain_flags) error {
 	args := &struct {
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUuserObjectRetain_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult

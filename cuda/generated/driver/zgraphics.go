@@ -201,7 +201,7 @@ func CuGraphicsResourceGetMappedPointer_v2(pDevPtr *CUdeviceptr, pSize *uint64, 
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
 //
 // [cudaGraphicsResourceSetMapFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsResourceSetMapFlags
-func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags uint32) error {
+func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags CUgraphicsMapResourceFlags) error {
 	return CuGraphicsResourceSetMapFlags_v2(resource, flags)
 }
 
@@ -214,10 +214,10 @@ func CuGraphicsResourceSetMapFlags(resource CUgraphicsResource, flags uint32) er
 //
 // Since CUDA 6.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
-func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags uint32) error {
+func CuGraphicsResourceSetMapFlags_v2(resource CUgraphicsResource, flags CUgraphicsMapResourceFlags) error {
 	args := &struct {
 		resource CUgraphicsResource
-		flags    uint32
+		flags    CUgraphicsMapResourceFlags
 		_        [4]byte
 		_        [6]uint64
 		ret      CUresult
@@ -287,10 +287,10 @@ func CuGraphicsUnmapResources_ptsz(count uint32, resources *CUgraphicsResource, 
 //
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPHICS.html.
-func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags uint32) error {
+func CuGraphicsResourceSetMapFlags_v1(resource CUgraphicsResource, flags CUgraphicsMapResourceFlags) error {
 	args := &struct {
 		resource CUgraphicsResource
-		flags    uint32
+		flags    CUgraphicsMapResourceFlags
 		_        [4]byte
 		_        [6]uint64
 		ret      CUresult

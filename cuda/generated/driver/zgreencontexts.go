@@ -51,13 +51,13 @@ import "unsafe"
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
 //
 // [safe.NewGreenContext]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewGreenContext
-func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, flags uint32) error {
+func CuGreenCtxCreate(phCtx *CUgreenCtx, desc CUdevResourceDesc, dev CUdevice, flags CUgreenCtxCreate_flags) error {
 	args := &struct {
 		phCtx *CUgreenCtx
 		desc  CUdevResourceDesc
 		dev   CUdevice
 		_     [4]byte
-		flags uint32
+		flags CUgreenCtxCreate_flags
 		_     [4]byte
 		_     [4]uint64
 		ret   CUresult
@@ -363,13 +363,13 @@ func CuGreenCtxGetDevResource(hCtx CUgreenCtx, resource *CUdevResource, type_ CU
 //
 // [safe.Device.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Split
 // [safe.SMResource.Split]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#SMResource.Split
-func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input *CUdevResource, remainder *CUdevResource, flags uint32, minCount uint32) error {
+func CuDevSmResourceSplitByCount(result *CUdevResource, nbGroups *uint32, input *CUdevResource, remainder *CUdevResource, flags CUdevSmResourceSplitByCount_flags, minCount uint32) error {
 	args := &struct {
 		result    *CUdevResource
 		nbGroups  *uint32
 		input     *CUdevResource
 		remainder *CUdevResource
-		flags     uint32
+		flags     CUdevSmResourceSplitByCount_flags
 		_         [4]byte
 		minCount  uint32
 		_         [4]byte
@@ -682,11 +682,11 @@ func CuStreamGetGreenCtx(hStream CUstream, phCtx *CUgreenCtx) error {
 //
 // [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
 // [safe.GreenContext.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.NewStream
-func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags uint32, priority int32) error {
+func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags CUstream_flags, priority int32) error {
 	args := &struct {
 		phStream *CUstream
 		greenCtx CUgreenCtx
-		flags    uint32
+		flags    CUstream_flags
 		_        [4]byte
 		priority int32
 		_        [4]byte

@@ -737,11 +737,11 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 //
 // [cudaMallocManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMallocManaged
 // [safe.NewManagedBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewManagedBuffer
-func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
+func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags CUmemAttach_flags) error {
 	args := &struct {
 		dptr     *CUdeviceptr
 		bytesize uint64
-		flags    uint32
+		flags    CUmemAttach_flags
 		_        [4]byte
 		_        [5]uint64
 		ret      CUresult
@@ -1102,7 +1102,7 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 //
 // [cudaIpcOpenMemHandle]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaIpcOpenMemHandle
 // [safe.OpenIPCBuffer]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#OpenIPCBuffer
-func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
+func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUipcMem_flags) error {
 	return CuIpcOpenMemHandle_v2(pdptr, handle, Flags)
 }
 
@@ -1114,11 +1114,11 @@ func CuIpcOpenMemHandle(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32)
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
-func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
+func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUipcMem_flags) error {
 	args := &struct {
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
-		Flags  uint32
+		Flags  CUipcMem_flags
 		_      [4]byte
 		ret    CUresult
 	}{pdptr: pdptr, handle: handle, Flags: Flags}
@@ -2914,7 +2914,7 @@ func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
-func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size uint64, handleType CUmemRangeHandleType, flags uint64) error {
+func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size uint64, handleType CUmemRangeHandleType, flags CUmemRangeFlags) error {
 	args := &struct {
 		handle     unsafe.Pointer
 		dptr       CUdeviceptr
@@ -2924,7 +2924,7 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 		flags      uint64
 		_          [3]uint64
 		ret        CUresult
-	}{handle: handle, dptr: dptr, size: size, handleType: handleType, flags: flags}
+	}{handle: handle, dptr: dptr, size: size, handleType: handleType, flags: uint64(flags)}
 	if err := call(symCuMemGetHandleForAddressRange, unsafe.Pointer(args)); err != nil {
 		return err
 	}
@@ -6617,11 +6617,11 @@ func CuMemsetD2D32Async(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width
 //
 // Since CUDA 4.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
-func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint32) error {
+func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUipcMem_flags) error {
 	args := &struct {
 		pdptr  *CUdeviceptr
 		handle CUipcMemHandle
-		Flags  uint32
+		Flags  CUipcMem_flags
 		_      [4]byte
 		ret    CUresult
 	}{pdptr: pdptr, handle: handle, Flags: Flags}

@@ -14,13 +14,13 @@ import "unsafe"
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -41,12 +41,12 @@ func CuStreamWaitValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -66,13 +66,13 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -92,12 +92,12 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWriteValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -143,13 +143,13 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -168,13 +168,13 @@ func CuStreamWriteValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fl
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -193,12 +193,12 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 //
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -217,12 +217,12 @@ func CuStreamWriteValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, fl
 //
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWaitValue64_v1(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -268,13 +268,13 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -294,13 +294,13 @@ func CuStreamWriteValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, 
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -320,12 +320,12 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 //
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -345,12 +345,12 @@ func CuStreamWriteValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, 
 //
 // Since CUDA 9.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWaitValue64_ptsz(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -428,7 +428,7 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 //
 // [safe.WriteValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WriteValue
-func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWriteValue_flags) error {
 	return CuStreamWriteValue32_v2(stream, addr, value, flags)
 }
 
@@ -440,13 +440,13 @@ func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -505,7 +505,7 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 //
 // [safe.WaitValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitValue
-func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWaitValue_flags) error {
 	return CuStreamWaitValue32_v2(stream, addr, value, flags)
 }
 
@@ -517,13 +517,13 @@ func CuStreamWaitValue32(stream CUstream, addr CUdeviceptr, value uint32, flags 
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags uint32) error {
+func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint32
 		_      [4]byte
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -568,7 +568,7 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 //
 // [safe.WriteValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WriteValue
-func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWriteValue_flags) error {
 	return CuStreamWriteValue64_v2(stream, addr, value, flags)
 }
 
@@ -580,12 +580,12 @@ func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWriteValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWriteValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult
@@ -630,7 +630,7 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 //
 // [safe.WaitValue]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#WaitValue
-func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWaitValue_flags) error {
 	return CuStreamWaitValue64_v2(stream, addr, value, flags)
 }
 
@@ -642,12 +642,12 @@ func CuStreamWaitValue64(stream CUstream, addr CUdeviceptr, value uint64, flags 
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
-func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags uint32) error {
+func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, flags CUstreamWaitValue_flags) error {
 	args := &struct {
 		stream CUstream
 		addr   CUdeviceptr
 		value  uint64
-		flags  uint32
+		flags  CUstreamWaitValue_flags
 		_      [4]byte
 		_      [4]uint64
 		ret    CUresult

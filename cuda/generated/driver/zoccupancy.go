@@ -81,14 +81,14 @@ func CuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ CUfunct
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
 //
 // [cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func_ CUfunction, blockSize int32, dynamicSMemSize uint64, flags uint32) error {
+func CuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks *int32, func_ CUfunction, blockSize int32, dynamicSMemSize uint64, flags CUoccupancy_flags) error {
 	args := &struct {
 		numBlocks       *int32
 		func_           CUfunction
 		blockSize       int32
 		_               [4]byte
 		dynamicSMemSize uint64
-		flags           uint32
+		flags           CUoccupancy_flags
 		_               [4]byte
 		_               [3]uint64
 		ret             CUresult
@@ -184,7 +184,7 @@ func CuOccupancyMaxPotentialBlockSize(minGridSize *int32, blockSize *int32, func
 //
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
-func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *int32, func_ CUfunction, blockSizeToDynamicSMemSize CUoccupancyB2DSize, dynamicSMemSize uint64, blockSizeLimit int32, flags uint32) error {
+func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *int32, func_ CUfunction, blockSizeToDynamicSMemSize CUoccupancyB2DSize, dynamicSMemSize uint64, blockSizeLimit int32, flags CUoccupancy_flags) error {
 	args := &struct {
 		minGridSize                *int32
 		blockSize                  *int32
@@ -193,7 +193,7 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 		dynamicSMemSize            uint64
 		blockSizeLimit             int32
 		_                          [4]byte
-		flags                      uint32
+		flags                      CUoccupancy_flags
 		_                          [4]byte
 		_                          [1]uint64
 		ret                        CUresult

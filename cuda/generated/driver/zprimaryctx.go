@@ -140,7 +140,7 @@ func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 //
 // [cudaSetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDeviceFlags
 // [safe.Device.SetPrimaryFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SetPrimaryFlags
-func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
+func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags CUctx_flags) error {
 	return CuDevicePrimaryCtxSetFlags_v2(dev, flags)
 }
 
@@ -153,11 +153,11 @@ func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags uint32) error {
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
-func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
+func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags CUctx_flags) error {
 	args := &struct {
 		dev   CUdevice
 		_     [4]byte
-		flags uint32
+		flags CUctx_flags
 		_     [4]byte
 		_     [6]uint64
 		ret   CUresult
@@ -195,11 +195,11 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags uint32) error {
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
 // [safe.Device.PrimaryState]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PrimaryState
-func CuDevicePrimaryCtxGetState(dev CUdevice, flags *uint32, active *int32) error {
+func CuDevicePrimaryCtxGetState(dev CUdevice, flags *CUctx_flags, active *int32) error {
 	args := &struct {
 		dev    CUdevice
 		_      [4]byte
-		flags  *uint32
+		flags  *CUctx_flags
 		active *int32
 		_      [5]uint64
 		ret    CUresult
@@ -326,11 +326,11 @@ func CuDevicePrimaryCtxReset_v1(dev CUdevice) error {
 //
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
-func CuDevicePrimaryCtxSetFlags_v1(dev CUdevice, flags uint32) error {
+func CuDevicePrimaryCtxSetFlags_v1(dev CUdevice, flags CUctx_flags) error {
 	args := &struct {
 		dev   CUdevice
 		_     [4]byte
-		flags uint32
+		flags CUctx_flags
 		_     [4]byte
 		_     [6]uint64
 		ret   CUresult

@@ -360,3 +360,15 @@ func status(v CUresult) error {
 	}
 	return v
 }
+
+// Status returns the code in err, and 0 for nil. An error without a code, such as a [*LibraryError]
+// or a [*SymbolError], is not known: its code is one that the library never returns.
+func Status(err error) (code CUresult, known bool) {
+	if err == nil {
+		return 0, true
+	}
+	if code, known = errors.AsType[CUresult](err); known {
+		return code, true
+	}
+	return ^CUresult(0), false
+}

@@ -55,10 +55,10 @@ import "unsafe"
 // [cudaStreamCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreate
 // [cudaStreamCreateWithFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithFlags
 // [safe.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewStream
-func CuStreamCreate(phStream *CUstream, Flags uint32) error {
+func CuStreamCreate(phStream *CUstream, Flags CUstream_flags) error {
 	args := &struct {
 		phStream *CUstream
-		Flags    uint32
+		Flags    CUstream_flags
 		_        [4]byte
 		_        [6]uint64
 		ret      CUresult
@@ -119,10 +119,10 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 //
 // [cudaStreamCreateWithPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamCreateWithPriority
 // [safe.NewStream]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#NewStream
-func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32) error {
+func CuStreamCreateWithPriority(phStream *CUstream, flags CUstream_flags, priority int32) error {
 	args := &struct {
 		phStream *CUstream
-		flags    uint32
+		flags    CUstream_flags
 		_        [4]byte
 		priority int32
 		_        [4]byte
@@ -234,10 +234,10 @@ func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 //
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamGetFlags_ptsz(hStream CUstream, flags *uint32) error {
+func CuStreamGetFlags_ptsz(hStream CUstream, flags *CUstream_flags) error {
 	args := &struct {
 		hStream CUstream
-		flags   *uint32
+		flags   *CUstream_flags
 		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, flags: flags}
@@ -323,11 +323,11 @@ func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgree
 //
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags uint32) error {
+func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags CUevent_wait_flags) error {
 	args := &struct {
 		hStream CUstream
 		hEvent  CUevent
-		Flags   uint32
+		Flags   CUevent_wait_flags
 		_       [4]byte
 		_       [5]uint64
 		ret     CUresult
@@ -600,13 +600,13 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
+func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags CUstreamUpdateCaptureDependencies_flags) error {
 	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
-		flags           uint32
+		flags           CUstreamUpdateCaptureDependencies_flags
 		_               [4]byte
 		_               [3]uint64
 		ret             CUresult
@@ -627,12 +627,12 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 //
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint64, flags uint32) error {
+func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint64, flags CUmemAttach_flags) error {
 	args := &struct {
 		hStream CUstream
 		dptr    CUdeviceptr
 		length  uint64
-		flags   uint32
+		flags   CUmemAttach_flags
 		_       [4]byte
 		_       [4]uint64
 		ret     CUresult
@@ -986,10 +986,10 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 //
 // [cudaStreamGetFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamGetFlags
 // [safe.Stream.NonBlocking]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.NonBlocking
-func CuStreamGetFlags(hStream CUstream, flags *uint32) error {
+func CuStreamGetFlags(hStream CUstream, flags *CUstream_flags) error {
 	args := &struct {
 		hStream CUstream
-		flags   *uint32
+		flags   *CUstream_flags
 		_       [6]uint64
 		ret     CUresult
 	}{hStream: hStream, flags: flags}
@@ -1205,11 +1205,11 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 // [cudaStreamWaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamWaitEvent
 // [safe.Stream.WaitEvent]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEvent
 // [safe.Stream.WaitEventExternal]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.WaitEventExternal
-func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags uint32) error {
+func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags CUevent_wait_flags) error {
 	args := &struct {
 		hStream CUstream
 		hEvent  CUevent
-		Flags   uint32
+		Flags   CUevent_wait_flags
 		_       [4]byte
 		_       [5]uint64
 		ret     CUresult
@@ -1363,12 +1363,12 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 //
 // [cudaStreamAttachMemAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaStreamAttachMemAsync
 // [safe.Buffer.AttachAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.AttachAsync
-func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, flags uint32) error {
+func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, flags CUmemAttach_flags) error {
 	args := &struct {
 		hStream CUstream
 		dptr    CUdeviceptr
 		length  uint64
-		flags   uint32
+		flags   CUmemAttach_flags
 		_       [4]byte
 		_       [4]uint64
 		ret     CUresult
@@ -2223,12 +2223,12 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 //
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags uint32) error {
+func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags CUstreamUpdateCaptureDependencies_flags) error {
 	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		numDependencies uint64
-		flags           uint32
+		flags           CUstreamUpdateCaptureDependencies_flags
 		_               [4]byte
 		_               [4]uint64
 		ret             CUresult
@@ -2249,12 +2249,12 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 //
 // Since CUDA 11.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags uint32) error {
+func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgraphNode, numDependencies uint64, flags CUstreamUpdateCaptureDependencies_flags) error {
 	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		numDependencies uint64
-		flags           uint32
+		flags           CUstreamUpdateCaptureDependencies_flags
 		_               [4]byte
 		_               [4]uint64
 		ret             CUresult
@@ -2303,7 +2303,7 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [safe.Stream.UpdateCaptureDependencies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.UpdateCaptureDependencies
-func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
+func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags CUstreamUpdateCaptureDependencies_flags) error {
 	return CuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags)
 }
 
@@ -2316,13 +2316,13 @@ func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNo
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
-func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags uint32) error {
+func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgraphNode, dependencyData *CUgraphEdgeData, numDependencies uint64, flags CUstreamUpdateCaptureDependencies_flags) error {
 	args := &struct {
 		hStream         CUstream
 		dependencies    *CUgraphNode
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
-		flags           uint32
+		flags           CUstreamUpdateCaptureDependencies_flags
 		_               [4]byte
 		_               [3]uint64
 		ret             CUresult

@@ -118,7 +118,7 @@ type CUstreamBatchMemOpParams_waitValue struct {
 	Address CUdeviceptr
 	anon2   CUstreamBatchMemOpParams_waitValue_anon2
 	// The comparison, of [CUstreamWaitValue_flags].
-	Flags uint32
+	Flags CUstreamWaitValue_flags
 	_     [4]byte
 	// The driver's own; leave it.
 	Alias CUdeviceptr
@@ -170,7 +170,7 @@ type CUstreamBatchMemOpParams_writeValue struct {
 	Address CUdeviceptr
 	anon2   CUstreamBatchMemOpParams_writeValue_anon2
 	// Fenced or not, of [CUstreamWriteValue_flags].
-	Flags uint32
+	Flags CUstreamWriteValue_flags
 	_     [4]byte
 	// Used inside the driver; any content will do.
 	Alias CUdeviceptr
@@ -228,7 +228,7 @@ type CUstreamBatchMemOpParams_memoryBarrier struct {
 	// [CU_STREAM_MEM_OP_BARRIER].
 	Operation CUstreamBatchMemOpType
 	// The scope, of [CUstreamMemoryBarrier_flags].
-	Flags uint32
+	Flags CUstreamMemoryBarrier_flags
 }
 
 // CUstreamBatchMemOpParams_atomicReduction is a struct inside [CUstreamBatchMemOpParams].
@@ -2197,7 +2197,7 @@ type CUmemcpyAttributes struct {
 	// The same for the destination.
 	DstLocHint CUmemLocation
 	// 0 or a wish of [CUmemcpyFlags].
-	Flags uint32
+	Flags CUmemcpyFlags
 }
 
 // CUoffset3D is a place in an array, in elements.
@@ -3090,7 +3090,7 @@ type CU_DEV_SM_RESOURCE_GROUP_PARAMS struct {
 	// coscheduledSmCount.
 	PreferredCoscheduledSmCount uint32
 	// Of [CUdevSmResourceGroup_flags].
-	Flags uint32
+	Flags CUdevSmResourceGroup_flags
 	// The domain, if the flags ask for one.
 	LocalityDomainId uint32
 	// Zero.

@@ -81,7 +81,7 @@ func CuVDPAUGetDevice(pDevice *CUdevice, vdpDevice uint32, vdpGetProcAddress uin
 //
 // The name means [CuVDPAUCtxCreate_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VDPAU.html.
-func CuVDPAUCtxCreate(pCtx *CUcontext, flags uint32, device CUdevice, vdpDevice uint32, vdpGetProcAddress uintptr) error {
+func CuVDPAUCtxCreate(pCtx *CUcontext, flags CUctx_flags, device CUdevice, vdpDevice uint32, vdpGetProcAddress uintptr) error {
 	return CuVDPAUCtxCreate_v2(pCtx, flags, device, vdpDevice, vdpGetProcAddress)
 }
 
@@ -93,10 +93,10 @@ func CuVDPAUCtxCreate(pCtx *CUcontext, flags uint32, device CUdevice, vdpDevice 
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VDPAU.html.
-func CuVDPAUCtxCreate_v2(pCtx *CUcontext, flags uint32, device CUdevice, vdpDevice uint32, vdpGetProcAddress uintptr) error {
+func CuVDPAUCtxCreate_v2(pCtx *CUcontext, flags CUctx_flags, device CUdevice, vdpDevice uint32, vdpGetProcAddress uintptr) error {
 	args := &struct {
 		pCtx              *CUcontext
-		flags             uint32
+		flags             CUctx_flags
 		_                 [4]byte
 		device            CUdevice
 		_                 [4]byte
@@ -146,12 +146,12 @@ func CuVDPAUCtxCreate_v2(pCtx *CUcontext, flags uint32, device CUdevice, vdpDevi
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VDPAU.html.
 //
 // [cudaGraphicsVDPAURegisterVideoSurface]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsVDPAURegisterVideoSurface
-func CuGraphicsVDPAURegisterVideoSurface(pCudaResource *CUgraphicsResource, vdpSurface uint32, flags uint32) error {
+func CuGraphicsVDPAURegisterVideoSurface(pCudaResource *CUgraphicsResource, vdpSurface uint32, flags CUgraphicsRegisterFlags) error {
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		vdpSurface    uint32
 		_             [4]byte
-		flags         uint32
+		flags         CUgraphicsRegisterFlags
 		_             [4]byte
 		_             [5]uint64
 		ret           CUresult
@@ -193,12 +193,12 @@ func CuGraphicsVDPAURegisterVideoSurface(pCudaResource *CUgraphicsResource, vdpS
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VDPAU.html.
 //
 // [cudaGraphicsVDPAURegisterOutputSurface]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGraphicsVDPAURegisterOutputSurface
-func CuGraphicsVDPAURegisterOutputSurface(pCudaResource *CUgraphicsResource, vdpSurface uint32, flags uint32) error {
+func CuGraphicsVDPAURegisterOutputSurface(pCudaResource *CUgraphicsResource, vdpSurface uint32, flags CUgraphicsRegisterFlags) error {
 	args := &struct {
 		pCudaResource *CUgraphicsResource
 		vdpSurface    uint32
 		_             [4]byte
-		flags         uint32
+		flags         CUgraphicsRegisterFlags
 		_             [4]byte
 		_             [5]uint64
 		ret           CUresult
@@ -217,10 +217,10 @@ func CuGraphicsVDPAURegisterOutputSurface(pCudaResource *CUgraphicsResource, vdp
 //
 // Since CUDA 3.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VDPAU.html.
-func CuVDPAUCtxCreate_v1(pCtx *CUcontext, flags uint32, device CUdevice, vdpDevice uint32, vdpGetProcAddress uintptr) error {
+func CuVDPAUCtxCreate_v1(pCtx *CUcontext, flags CUctx_flags, device CUdevice, vdpDevice uint32, vdpGetProcAddress uintptr) error {
 	args := &struct {
 		pCtx              *CUcontext
-		flags             uint32
+		flags             CUctx_flags
 		_                 [4]byte
 		device            CUdevice
 		_                 [4]byte

@@ -67,11 +67,11 @@
 // # Errors
 //
 // Functions return nil on success and otherwise the status code itself, which is an error:
-// errors.Is(err, NcclUnhandledCudaError). Results that are no status come before the error.
-// [NcclInProgress] is no failure: a communicator with blocking = 0 returns it while it works. A
-// broken connection or a rank that died is no error of a call; the operation never completes, and
-// [NcclCommGetAsyncError] tells why: ask it while you wait for a stream, and call [NcclCommAbort]
-// after an error.
+// errors.Is(err, NcclUnhandledCudaError). [Status] returns the code in an error. Results that are
+// no status come before the error. [NcclInProgress] is no failure: a communicator with blocking = 0
+// returns it while it works. A broken connection or a rank that died is no error of a call; the
+// operation never completes, and [NcclCommGetAsyncError] tells why: ask it while you wait for a
+// stream, and call [NcclCommAbort] after an error.
 //
 // A function that the installed library lacks returns a [*SymbolError], and where there is no
 // library every function returns a [*LibraryError]. Both match [errors.ErrUnsupported], as do the

@@ -2,6 +2,8 @@
 
 package nccl
 
+import "errors"
+
 // Error is the C name of the code and what it means.
 func (v NcclResult_t) Error() string {
 	if text := statusText(v); text != "" {
@@ -57,4 +59,16 @@ func status(v NcclResult_t) error {
 		return boxed[v]
 	}
 	return v
+}
+
+// Status returns the code in err, and 0 for nil. An error without a code, such as a [*LibraryError]
+// or a [*SymbolError], is not known: its code is one that the library never returns.
+func Status(err error) (code NcclResult_t, known bool) {
+	if err == nil {
+		return 0, true
+	}
+	if code, known = errors.AsType[NcclResult_t](err); known {
+		return code, true
+	}
+	return ^NcclResult_t(0), false
 }

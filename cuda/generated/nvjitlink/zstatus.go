@@ -2,6 +2,8 @@
 
 package nvjitlink
 
+import "errors"
+
 // Error is the C name of the code and what it means.
 func (v NvJitLinkResult) Error() string {
 	if text := statusText(v); text != "" {
@@ -84,4 +86,16 @@ func status(v NvJitLinkResult) error {
 		return boxed[v]
 	}
 	return v
+}
+
+// Status returns the code in err, and 0 for nil. An error without a code, such as a [*LibraryError]
+// or a [*SymbolError], is not known: its code is one that the library never returns.
+func Status(err error) (code NvJitLinkResult, known bool) {
+	if err == nil {
+		return 0, true
+	}
+	if code, known = errors.AsType[NvJitLinkResult](err); known {
+		return code, true
+	}
+	return ^NvJitLinkResult(0), false
 }

@@ -72,7 +72,8 @@
 // # Errors
 //
 // Functions return nil on success and otherwise the status code itself, which is an error:
-// errors.Is(err, NVML_ERROR_NOT_SUPPORTED). Results that are no status come before the error.
+// errors.Is(err, NVML_ERROR_NOT_SUPPORTED). [Status] returns the code in an error. Results that are
+// no status come before the error.
 //
 // A function that the installed library lacks returns a [*SymbolError], and where there is no
 // library every function returns a [*LibraryError]. Both match [errors.ErrUnsupported], as do the

@@ -24,7 +24,7 @@ func (i *Instantiation) Do() driver.CUresult {
 	p := driver.CUDA_GRAPH_INSTANTIATE_PARAMS{Flags: i.Flags}
 	r := code(driver.CuGraphInstantiateWithParams(&i.Exec, i.Graph, &p))
 	if r == driver.CUDA_ERROR_NOT_SUPPORTED {
-		r = code(driver.CuGraphInstantiateWithFlags(&i.Exec, i.Graph, i.Flags))
+		r = code(driver.CuGraphInstantiateWithFlags(&i.Exec, i.Graph, driver.CUgraphInstantiate_flags(i.Flags)))
 	}
 	i.Failed, i.Result = p.HErrNode_out, p.Result_out
 	return r

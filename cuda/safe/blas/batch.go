@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -198,7 +199,7 @@ func (p *Batch[T]) gemm(q *call, alpha, beta complex128) error {
 
 func enqueueBatch(q *call, h cublas.CublasHandle_t) error {
 	data := q.kind.data
-	list := func(a driver.CUdeviceptr) *unsafe.Pointer { return (*unsafe.Pointer)(pointer(a)) }
+	list := func(a driver.CUdeviceptr) *unsafe.Pointer { return (*unsafe.Pointer)(ffi.Pointer(a)) }
 	return cublas.CublasGemmBatchedEx_64(h, q.opX, q.opY, q.m, q.n, q.k, q.alpha.pointer(), list(q.x), data, q.ldx,
 		list(q.y), data, q.ldy, q.beta.pointer(), list(q.z), data, q.ldz, q.count, q.compute, cublas.CUBLAS_GEMM_DEFAULT)
 }

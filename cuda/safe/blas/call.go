@@ -6,6 +6,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -172,7 +173,7 @@ func (h *handle) set(space *workspace, raw driver.CUstream, toDevice bool) error
 			return err
 		}
 		// After SetStream, which takes it away.
-		if err := cublas.CublasSetWorkspace(h.raw, pointer(space.memory.Raw()), space.memory.Size()); err != nil {
+		if err := cublas.CublasSetWorkspace(h.raw, ffi.Pointer(space.memory.Raw()), space.memory.Size()); err != nil {
 			return err
 		}
 		h.space = space

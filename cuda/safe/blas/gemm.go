@@ -3,6 +3,7 @@ package blas
 import (
 	"fmt"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -51,8 +52,8 @@ func gemm[T Element](q *call, m Math, alpha complex128, a, b Matrix[T], beta com
 
 func enqueueGemm(q *call, h cublas.CublasHandle_t) error {
 	data := q.kind.data
-	return cublas.CublasGemmEx_64(h, q.opX, q.opY, q.m, q.n, q.k, q.alpha.pointer(), pointer(q.x), data, q.ldx,
-		pointer(q.y), data, q.ldy, q.beta.pointer(), pointer(q.z), data, q.ldz, q.compute, cublas.CUBLAS_GEMM_DEFAULT)
+	return cublas.CublasGemmEx_64(h, q.opX, q.opY, q.m, q.n, q.k, q.alpha.pointer(), ffi.Pointer(q.x), data, q.ldx,
+		ffi.Pointer(q.y), data, q.ldy, q.beta.pointer(), ffi.Pointer(q.z), data, q.ldz, q.compute, cublas.CUBLAS_GEMM_DEFAULT)
 }
 
 // GemmStrided enqueues c = alpha*a*b + beta*c for every matrix of the stacks. An input with a
@@ -109,8 +110,8 @@ func gemmStrided[T Element](q *call, m Math, alpha complex128, a, b Stack[T], be
 
 func enqueueStrided(q *call, h cublas.CublasHandle_t) error {
 	data := q.kind.data
-	return cublas.CublasGemmStridedBatchedEx_64(h, q.opX, q.opY, q.m, q.n, q.k, q.alpha.pointer(), pointer(q.x), data, q.ldx, q.stepX,
-		pointer(q.y), data, q.ldy, q.stepY, q.beta.pointer(), pointer(q.z), data, q.ldz, q.stepZ, q.count, q.compute, cublas.CUBLAS_GEMM_DEFAULT)
+	return cublas.CublasGemmStridedBatchedEx_64(h, q.opX, q.opY, q.m, q.n, q.k, q.alpha.pointer(), ffi.Pointer(q.x), data, q.ldx, q.stepX,
+		ffi.Pointer(q.y), data, q.ldy, q.stepY, q.beta.pointer(), ffi.Pointer(q.z), data, q.ldz, q.stepZ, q.count, q.compute, cublas.CUBLAS_GEMM_DEFAULT)
 }
 
 // check checks that all matrices of an input are within its buffer, and returns the step.

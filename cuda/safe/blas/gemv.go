@@ -3,6 +3,7 @@ package blas
 import (
 	"fmt"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	lib "github.com/cudabind/cudabind/cuda/generated/librarytypes"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -79,7 +80,7 @@ func gemv[T Element](q *call, m Math, alpha complex128, a Matrix[T], x Vector[T]
 }
 
 func enqueueGemv(q *call, h cublas.CublasHandle_t) error {
-	alpha, beta, a, x, y := q.alpha.pointer(), q.beta.pointer(), pointer(q.x), pointer(q.y), pointer(q.z)
+	alpha, beta, a, x, y := q.alpha.pointer(), q.beta.pointer(), ffi.Pointer(q.x), ffi.Pointer(q.y), ffi.Pointer(q.z)
 	switch q.kind.data {
 	case lib.CUDA_R_32F:
 		return cublas.CublasSgemv_64(h, q.opX, q.m, q.n, (*float32)(alpha), (*float32)(a), q.ldx, (*float32)(x), q.ldy, (*float32)(beta), (*float32)(y), q.ldz)

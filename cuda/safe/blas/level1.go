@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	lib "github.com/cudabind/cudabind/cuda/generated/librarytypes"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -29,7 +30,7 @@ func Axpy[T Element, S Scalar](h *Handle, s *safe.Stream, alpha S, x, y Vector[T
 
 func enqueueAxpy(q *call, h cublas.CublasHandle_t) error {
 	k := q.kind
-	return cublas.CublasAxpyEx_64(h, q.n, q.alpha.pointer(), k.scale, pointer(q.x), k.data, q.ldx, pointer(q.y), k.data, q.ldy, k.scale)
+	return cublas.CublasAxpyEx_64(h, q.n, q.alpha.pointer(), k.scale, ffi.Pointer(q.x), k.data, q.ldx, ffi.Pointer(q.y), k.data, q.ldy, k.scale)
 }
 
 var errConjugate = fmt.Errorf("%w: cuBLAS cannot conjugate this vector", safe.ErrInvalidArgument)
@@ -49,7 +50,7 @@ func Scal[T Element, S Scalar](h *Handle, s *safe.Stream, alpha S, x Vector[T]) 
 
 func enqueueScal(q *call, h cublas.CublasHandle_t) error {
 	k := q.kind
-	return cublas.CublasScalEx_64(h, q.n, q.alpha.pointer(), k.scale, pointer(q.x), k.data, q.ldx, k.scale)
+	return cublas.CublasScalEx_64(h, q.n, q.alpha.pointer(), k.scale, ffi.Pointer(q.x), k.data, q.ldx, k.scale)
 }
 
 // DotTo enqueues the sum of x[i]*y[i], with the result in out[0] on the device. If x has
@@ -85,7 +86,7 @@ func enqueueDot(q *call, h cublas.CublasHandle_t) error {
 	if q.opX == cublas.CUBLAS_OP_C {
 		dot = cublas.CublasDotcEx_64
 	}
-	return dot(h, q.n, pointer(q.x), k.data, q.ldx, pointer(q.y), k.data, q.ldy, pointer(q.z), k.data, k.scale)
+	return dot(h, q.n, ffi.Pointer(q.x), k.data, q.ldx, ffi.Pointer(q.y), k.data, q.ldy, ffi.Pointer(q.z), k.data, k.scale)
 }
 
 // Nrm2To enqueues the Euclidean norm of x, with the result in out[0] on the device. R is the
@@ -131,7 +132,7 @@ func enqueueNrm2(q *call, h cublas.CublasHandle_t) error {
 	if k.size == 2 {
 		execution = lib.CUDA_R_32F
 	}
-	return cublas.CublasNrm2Ex_64(h, q.n, pointer(q.x), k.data, q.ldx, pointer(q.z), k.norm, execution)
+	return cublas.CublasNrm2Ex_64(h, q.n, ffi.Pointer(q.x), k.data, q.ldx, ffi.Pointer(q.z), k.norm, execution)
 }
 
 // vectors checks x and y, which have one length, and enqueues what set prepares.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	lt "github.com/cudabind/cudabind/cuda/generated/cublaslt"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -110,13 +111,13 @@ func enqueueMatmul(q *call, raw driver.CUstream) error {
 		return err
 	}
 	defer p.mu.Unlock()
-	c := pointer(q.z)
+	c := ffi.Pointer(q.z)
 	if p.c != p.d {
 		c = nil // not read, as beta is 0
 	}
 	memory := q.space.memory
-	return lt.CublasLtMatmul(q.core.lt, p.op, q.alpha.pointer(), pointer(q.x), p.x, pointer(q.y), p.y, q.beta.pointer(), c, p.c,
-		pointer(q.z), p.d, &p.algorithm, pointer(memory.Raw()), memory.Size(), raw)
+	return lt.CublasLtMatmul(q.core.lt, p.op, q.alpha.pointer(), ffi.Pointer(q.x), p.x, ffi.Pointer(q.y), p.y, q.beta.pointer(), c, p.c,
+		ffi.Pointer(q.z), p.d, &p.algorithm, ffi.Pointer(memory.Raw()), memory.Size(), raw)
 }
 
 // set sets the addresses of a call, and makes the plan at the first call.

@@ -162,8 +162,3 @@ func (f *factor) set(name string, v complex128, scale lib.CudaDataType) error {
 	}
 	return nil
 }
-
-// pointer returns a device address as C functions take it. Go must not use it.
-func pointer(address driver.CUdeviceptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -45,14 +45,9 @@ type call struct {
 	used     int
 }
 
-// pointer returns a device address as C takes it. Go must not use it.
-func pointer(address driver.CUdeviceptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}
-
 // enqueue passes the call to NCCL.
 func (k *call) enqueue() error {
-	src, dst, c, s := pointer(k.src), pointer(k.dst), *k.core.raw, k.stream.Raw()
+	src, dst, c, s := ffi.Pointer(k.src), ffi.Pointer(k.dst), *k.core.raw, k.stream.Raw()
 	var status driver.CUstreamCaptureStatus
 	if driver.CuStreamIsCapturing(s, &status) == nil && status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
 		captured.Store(true)
@@ -112,11 +107,11 @@ func (k *call) messages() error {
 func (k *call) grouped() bool { return k.kind == allToAll || k.kind == gather || k.kind == scatter }
 
 func (k *call) sends(from driver.CUdeviceptr, peer int32) error {
-	return nccl.NcclSend(pointer(from), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
+	return nccl.NcclSend(ffi.Pointer(from), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
 }
 
 func (k *call) receives(to driver.CUdeviceptr, peer int32) error {
-	return nccl.NcclRecv(pointer(to), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
+	return nccl.NcclRecv(ffi.Pointer(to), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
 }
 
 // both returns the first error, or else the second. In a group of NCCL, the first is that of

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -150,7 +151,7 @@ func (c *core) register(op string, s *span) (*registration, error) {
 	err = patiently(func() error {
 		return c.x.WithoutCaptures(c.unlessBusy(func() error {
 			r.pin.Pin(r.handle)
-			err := settle(context.Background(), []*core{c}, nccl.NcclCommRegister(*c.raw, pointer(s.address), s.bytes(), r.handle))
+			err := settle(context.Background(), []*core{c}, nccl.NcclCommRegister(*c.raw, ffi.Pointer(s.address), s.bytes(), r.handle))
 			if err != nil && c.err() == nil {
 				r.pin.Unpin()
 				return explained(err)

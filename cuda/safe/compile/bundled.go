@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 )
 
@@ -192,10 +193,10 @@ func install(dir string) error {
 	runtime.LockOSThread() // the message belongs to the thread
 	defer runtime.UnlockOSThread()
 	var message *byte
-	if err := nvrtc.NvrtcInstallBundledHeaders(cString(dir), 0, &message); err != nil {
+	if err := nvrtc.NvrtcInstallBundledHeaders(ffi.CString(dir), 0, &message); err != nil {
 		text := ""
 		if message != nil {
-			text = ": " + goString(message)
+			text = ": " + ffi.GoString(message)
 		}
 		return fmt.Errorf("the headers of NVRTC cannot be unpacked to %s: %w%s", dir, err, text)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/nvjitlink"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -263,7 +264,7 @@ func linkNow(flags []string, pieces []piece, f Format) (*product, error) {
 		if bytes.Contains(code[:min(len(code), 4096)], []byte(".version")) {
 			code = append(bytes.Clone(code), 0) // the linker reads PTX to its zero byte
 		}
-		if err := nvjitlink.NvJitLinkAddData(h, kindOf(code), unsafe.Pointer(&code[0]), uint64(len(code)), cString(in.file)); err != nil {
+		if err := nvjitlink.NvJitLinkAddData(h, kindOf(code), unsafe.Pointer(&code[0]), uint64(len(code)), ffi.CString(in.file)); err != nil {
 			return nil, linkError(h, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -76,16 +77,13 @@ var errNoContext = fmt.Errorf("%w: the context.Context is nil", safe.ErrInvalidA
 
 var errEnded = errors.New("a file system has ended the goroutine that read it")
 
-// cString returns a C string, and cStrings several in pinned memory.
-func cString(s string) *byte { return unsafe.StringData(s + "\x00") }
-
 func cStrings(all []string, pin *runtime.Pinner) **byte {
 	if len(all) == 0 {
 		return nil
 	}
 	list := make([]*byte, len(all))
 	for i, s := range all {
-		list[i] = cString(s)
+		list[i] = ffi.CString(s)
 		pin.Pin(list[i])
 	}
 	return &list[0]
@@ -101,7 +99,7 @@ func (u *unit) compile(stop *atomic.Int32) (p *product, err error) {
 		names, texts = append(names, h.name), append(texts, h.text)
 	}
 	var program nvrtc.NvrtcProgram
-	if err := nvrtc.NvrtcCreateProgram(&program, cString(u.source), cString(u.file), int32(len(names)), cStrings(texts, &pin), cStrings(names, &pin)); err != nil {
+	if err := nvrtc.NvrtcCreateProgram(&program, ffi.CString(u.source), ffi.CString(u.file), int32(len(names)), cStrings(texts, &pin), cStrings(names, &pin)); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, nvrtc.NvrtcDestroyProgram(&program)) }()
@@ -111,7 +109,7 @@ func (u *unit) compile(stop *atomic.Int32) (p *product, err error) {
 		return nil, err
 	}
 	for _, k := range u.kernels {
-		if err := nvrtc.NvrtcAddNameExpression(program, cString(k)); err != nil {
+		if err := nvrtc.NvrtcAddNameExpression(program, ffi.CString(k)); err != nil {
 			return nil, err
 		}
 	}
@@ -142,13 +140,13 @@ func (u *unit) results(program nvrtc.NvrtcProgram, p *product) (err error) {
 	}
 	for _, k := range u.kernels {
 		var symbol *byte
-		if err := nvrtc.NvrtcGetLoweredName(program, cString(k), &symbol); err != nil {
+		if err := nvrtc.NvrtcGetLoweredName(program, ffi.CString(k), &symbol); err != nil {
 			return err
 		}
 		if symbol == nil {
 			return nvrtc.NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID
 		}
-		p.Names[k] = goString(symbol)
+		p.Names[k] = ffi.GoString(symbol)
 	}
 	return nil
 }
@@ -161,13 +159,4 @@ func (u *unit) read(program nvrtc.NvrtcProgram, size func(nvrtc.NvrtcProgram, *u
 	}
 	b := make([]byte, n)
 	return b, get(program, &b[0])
-}
-
-// goString copies a C string that NVRTC owns.
-func goString(p *byte) string {
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice(p, n))
 }

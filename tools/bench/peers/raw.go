@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -67,7 +68,7 @@ func (r *raw) open() {
 	check(driver.CuDevicePrimaryCtxRetain(&r.ctx, device))
 	check(driver.CuCtxSetCurrent(r.ctx))
 	r.stream = newStreamRaw()
-	check(driver.CuEventCreate(&r.event, uint32(driver.CU_EVENT_DISABLE_TIMING)))
+	check(driver.CuEventCreate(&r.event, driver.CU_EVENT_DISABLE_TIMING))
 	check(driver.CuEventRecord(r.event, r.stream))
 	var module driver.CUmodule
 	image := append(kernels, 0)
@@ -75,8 +76,7 @@ func (r *raw) open() {
 	for name, function := range map[string]*driver.CUfunction{
 		"nothing": &r.nothing, "three": &r.three, "sixteen": &r.sixteen, "spin": &r.spin, "mulby": &r.mulby,
 	} {
-		name := append([]byte(name), 0)
-		check(driver.CuModuleGetFunction(function, module, &name[0]))
+		check(driver.CuModuleGetFunction(function, module, ffi.CString(name)))
 	}
 	check(driver.CuMemAlloc(&r.memory, largest))
 	check(driver.CuMemHostAlloc(&r.host, largest, 0))
@@ -97,7 +97,7 @@ func keepPool(device driver.CUdevice) {
 }
 
 func newStreamRaw() (s driver.CUstream) {
-	check(driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+	check(driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING))
 	return s
 }
 

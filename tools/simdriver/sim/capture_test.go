@@ -54,7 +54,7 @@ func TestCaptureInfo(t *testing.T) {
 	mine := kernelNode(t, g, f, 0, nodes...)
 	foreign := empty(t, newGraph(t))
 	edge := driver.CUgraphEdgeData{From_port: 1, Type: 1}
-	set, add := uint32(driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES), uint32(driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES)
+	set, add := driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES, driver.CU_STREAM_ADD_CAPTURE_DEPENDENCIES
 	assert.ErrorIs(t, driver.CuStreamUpdateCaptureDependencies(s, &foreign, nil, 1, set), driver.CUDA_ERROR_INVALID_VALUE)
 	assert.ErrorIs(t, driver.CuStreamUpdateCaptureDependencies(s, &mine, nil, 1, 7), driver.CUDA_ERROR_INVALID_VALUE)
 	require.NoError(t, driver.CuStreamUpdateCaptureDependencies(s, &mine, nil, 1, add))
@@ -209,7 +209,7 @@ func TestExternalEvents(t *testing.T) {
 	primary(t, 0)
 	s, e := stream(t), event(t)
 	begin(t, s)
-	require.NoError(t, driver.CuEventRecordWithFlags(e, s, uint32(driver.CU_EVENT_RECORD_EXTERNAL)))
+	require.NoError(t, driver.CuEventRecordWithFlags(e, s, driver.CU_EVENT_RECORD_EXTERNAL))
 	g := end(t, s)
 	exec := instantiate(t, g)
 	require.NoError(t, driver.CuGraphDestroy(g))
@@ -247,7 +247,7 @@ func TestCaptureIntoBodyInCapture(t *testing.T) {
 		g, nodes, _ := info(t, s)
 		n, bodies, err := conditionNode(g, condition(t, g, 1, 1), driver.CU_GRAPH_COND_TYPE_IF, 1, nodes...)
 		require.NoError(t, err)
-		require.NoError(t, driver.CuStreamUpdateCaptureDependencies(s, &n, nil, 1, uint32(driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)))
+		require.NoError(t, driver.CuStreamUpdateCaptureDependencies(s, &n, nil, 1, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
 		require.NoError(t, driver.CuStreamBeginCaptureToGraph(side, bodies[0], nil, nil, 0, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
 		return g, bodies[0], n
 	}

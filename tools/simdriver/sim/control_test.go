@@ -16,7 +16,7 @@ const unknown = driver.CUDA_ERROR_UNKNOWN
 func TestFail(t *testing.T) {
 	primary(t, 0)
 	s := stream(t)
-	flags := func() error { var f uint32; return driver.CuStreamGetFlags(s, &f) }
+	flags := func() error { var f driver.CUstream_flags; return driver.CuStreamGetFlags(s, &f) }
 	query := func() error { return driver.CuStreamQuery(s) }
 	exchange := func() error {
 		mode := driver.CU_STREAM_CAPTURE_MODE_GLOBAL

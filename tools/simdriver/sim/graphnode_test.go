@@ -273,10 +273,10 @@ func TestUserObjectsOfChildren(t *testing.T) {
 	c := newCounter(t)
 	var u driver.CUuserObject
 	var g, child driver.CUgraph
-	require.NoError(t, driver.CuUserObjectCreate(&u, c.data(), c.fn, 1, uint32(driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)))
+	require.NoError(t, driver.CuUserObjectCreate(&u, c.data(), c.fn, 1, driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
 	require.NoError(t, driver.CuGraphCreate(&g, 0))
 	require.NoError(t, driver.CuGraphCreate(&child, 0))
-	require.NoError(t, driver.CuGraphRetainUserObject(child, u, 1, uint32(driver.CU_GRAPH_USER_OBJECT_MOVE)))
+	require.NoError(t, driver.CuGraphRetainUserObject(child, u, 1, driver.CU_GRAPH_USER_OBJECT_MOVE))
 	var n driver.CUgraphNode
 	require.NoError(t, driver.CuGraphAddChildGraphNode(&n, g, nil, 0, child))
 	require.NoError(t, driver.CuGraphDestroy(child))

@@ -72,7 +72,7 @@ func TestPlayLostBody(t *testing.T) {
 	streams := map[string]driver.CUstream{}
 	made := func(name string) driver.CUstream {
 		var s driver.CUstream
-		require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+		require.NoError(t, driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING))
 		streams[name] = s
 		return s
 	}
@@ -81,7 +81,7 @@ func TestPlayLostBody(t *testing.T) {
 		g, nodes, _ := info(t, streams[outer])
 		n, bodies, err := conditionNode(g, condition(t, g, 1, 1), driver.CU_GRAPH_COND_TYPE_IF, 1, nodes...)
 		require.NoError(t, err)
-		require.NoError(t, driver.CuStreamUpdateCaptureDependencies(streams[outer], &n, nil, 1, uint32(driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)))
+		require.NoError(t, driver.CuStreamUpdateCaptureDependencies(streams[outer], &n, nil, 1, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES))
 		require.NoError(t, driver.CuStreamBeginCaptureToGraph(made(name), bodies[0], nil, nil, 0, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
 	}
 	inside("p", "b")

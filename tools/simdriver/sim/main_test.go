@@ -88,7 +88,7 @@ func primary(t *testing.T, device driver.CUdevice) driver.CUcontext {
 func stream(t *testing.T) driver.CUstream {
 	t.Helper()
 	var s driver.CUstream
-	require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+	require.NoError(t, driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING))
 	t.Cleanup(func() { assert.NoError(t, driver.CuStreamDestroy(s)) })
 	return s
 }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	geq = uint32(driver.CU_STREAM_WAIT_VALUE_GEQ)
-	eq  = uint32(driver.CU_STREAM_WAIT_VALUE_EQ)
-	and = uint32(driver.CU_STREAM_WAIT_VALUE_AND)
-	nor = uint32(driver.CU_STREAM_WAIT_VALUE_NOR)
+	geq = driver.CU_STREAM_WAIT_VALUE_GEQ
+	eq  = driver.CU_STREAM_WAIT_VALUE_EQ
+	and = driver.CU_STREAM_WAIT_VALUE_AND
+	nor = driver.CU_STREAM_WAIT_VALUE_NOR
 )
 
 func TestWaitValue(t *testing.T) {
@@ -23,7 +23,7 @@ func TestWaitValue(t *testing.T) {
 	s, p := stream(t), memory(t, 8)
 	for _, test := range []struct {
 		name            string
-		flags           uint32
+		flags           driver.CUstreamWaitValue_flags
 		value           uint64
 		before, reached uint64
 		wide            bool
@@ -55,12 +55,12 @@ func TestMemOpsRefused(t *testing.T) {
 	primary(t, 0)
 	s, p := stream(t), memory(t, 8)
 	var managed driver.CUdeviceptr
-	require.NoError(t, driver.CuMemAllocManaged(&managed, 8, uint32(driver.CU_MEM_ATTACH_GLOBAL)))
+	require.NoError(t, driver.CuMemAllocManaged(&managed, 8, driver.CU_MEM_ATTACH_GLOBAL))
 	defer func() { require.NoError(t, driver.CuMemFree(managed)) }()
 	for _, test := range []struct {
 		name    string
 		address driver.CUdeviceptr
-		flags   uint32
+		flags   driver.CUstreamWaitValue_flags
 		want    error
 	}{
 		{"crooked", p + 2, 0, driver.CUDA_ERROR_INVALID_VALUE},
@@ -68,11 +68,11 @@ func TestMemOpsRefused(t *testing.T) {
 		{"unknown", 4096, 0, driver.CUDA_ERROR_INVALID_VALUE},
 		{"past the end", p + 8, 0, driver.CUDA_ERROR_INVALID_VALUE},
 		{"flag", p, 4, driver.CUDA_ERROR_INVALID_VALUE},
-		{"flush", p, uint32(driver.CU_STREAM_WAIT_VALUE_FLUSH), driver.CUDA_ERROR_NOT_SUPPORTED},
+		{"flush", p, driver.CU_STREAM_WAIT_VALUE_FLUSH, driver.CUDA_ERROR_NOT_SUPPORTED},
 	} {
 		assert.ErrorIs(t, driver.CuStreamWaitValue32(s, test.address, 0, test.flags), test.want, test.name)
 	}
-	assert.ErrorIs(t, driver.CuStreamWriteValue32(s, p, 0, uint32(driver.CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)), driver.CUDA_ERROR_INVALID_VALUE)
+	assert.ErrorIs(t, driver.CuStreamWriteValue32(s, p, 0, driver.CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER), driver.CUDA_ERROR_INVALID_VALUE)
 	many := make([]driver.CUstreamBatchMemOpParams, 256)
 	for i := range many {
 		*many[i].Operation() = driver.CU_STREAM_MEM_OP_BARRIER
@@ -118,28 +118,28 @@ func TestManaged(t *testing.T) {
 	s := stream(t)
 	var p driver.CUdeviceptr
 	assert.ErrorIs(t, driver.CuMemAllocManaged(&p, 8, 0), driver.CUDA_ERROR_INVALID_VALUE)
-	require.NoError(t, driver.CuMemAllocManaged(&p, 8, uint32(driver.CU_MEM_ATTACH_HOST)))
+	require.NoError(t, driver.CuMemAllocManaged(&p, 8, driver.CU_MEM_ATTACH_HOST))
 	*(*uint64)(unsafe.Pointer(hostView(p))) = 0
 	require.NoError(t, driver.CuMemsetD32Async(p, 9, 1, s))
 	require.NoError(t, driver.CuStreamSynchronize(s))
 	assert.EqualValues(t, 9, *(*uint64)(unsafe.Pointer(hostView(p))), "the host reaches it")
 
-	single := uint32(driver.CU_MEM_ATTACH_SINGLE)
+	single := driver.CU_MEM_ATTACH_SINGLE
 	other := memory(t, 8)
 	for _, test := range []struct {
 		name    string
 		stream  driver.CUstream
 		address driver.CUdeviceptr
 		size    uint64
-		flags   uint32
+		flags   driver.CUmemAttach_flags
 		want    error
 	}{
 		{"all of it", s, p, 8, single, nil},
-		{"as much as there is", s, p, 0, uint32(driver.CU_MEM_ATTACH_GLOBAL), nil},
+		{"as much as there is", s, p, 0, driver.CU_MEM_ATTACH_GLOBAL, nil},
 		{"a part", s, p, 4, single, driver.CUDA_ERROR_INVALID_VALUE},
 		{"another part", s, p + 4, 4, single, driver.CUDA_ERROR_INVALID_VALUE},
 		{"to stream 0", 0, p, 0, single, driver.CUDA_ERROR_INVALID_VALUE},
-		{"to stream 0 and all", 0, p, 0, uint32(driver.CU_MEM_ATTACH_GLOBAL), nil},
+		{"to stream 0 and all", 0, p, 0, driver.CU_MEM_ATTACH_GLOBAL, nil},
 		{"two flags", s, p, 0, 3, driver.CUDA_ERROR_INVALID_VALUE},
 		{"not managed", s, other, 0, single, driver.CUDA_ERROR_INVALID_VALUE},
 	} {
@@ -157,7 +157,7 @@ func TestPointers(t *testing.T) {
 	c := primary(t, 0)
 	p := memory(t, 64)
 	var managed driver.CUdeviceptr
-	require.NoError(t, driver.CuMemAllocManaged(&managed, 8, uint32(driver.CU_MEM_ATTACH_GLOBAL)))
+	require.NoError(t, driver.CuMemAllocManaged(&managed, 8, driver.CU_MEM_ATTACH_GLOBAL))
 	defer func() { require.NoError(t, driver.CuMemFree(managed)) }()
 	var pinned unsafe.Pointer
 	require.NoError(t, driver.CuMemHostAlloc(&pinned, 16, 0))

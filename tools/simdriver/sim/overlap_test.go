@@ -315,7 +315,7 @@ var overlaps = []struct {
 	{"destroying another event", nothing, call{name: "cuEventDestroy_v2", do: func(s *stage) error { return driver.CuEventDestroy(s.recorded) }}, queryEvent(anEvent), false},
 	{"destroying a stream and its query", nothing, call{name: "cuStreamDestroy_v2", do: func(s *stage) error { return driver.CuStreamDestroy(s.a) }}, query(onA), true},
 	{"external record in a capture and query of the event", capturing(onA, loose), call{name: "cuEventRecordWithFlags", do: func(s *stage) error {
-		return driver.CuEventRecordWithFlags(s.fresh, s.a, uint32(driver.CU_EVENT_RECORD_EXTERNAL))
+		return driver.CuEventRecordWithFlags(s.fresh, s.a, driver.CU_EVENT_RECORD_EXTERNAL)
 	}}, queryEvent(anEvent), false},
 	{"capture into a graph and a change of it", intoGraph, set(onA), addNode, true},
 	{"reset and query", nothing, reset, query(onA), true},
@@ -406,7 +406,7 @@ func play(t *testing.T, scene func(*stage), first, second call) {
 func newStage(t *testing.T) *stage {
 	s := &stage{t: t}
 	for _, at := range []*driver.CUstream{&s.a, &s.b, &s.other} {
-		require.NoError(t, driver.CuStreamCreate(at, uint32(driver.CU_STREAM_NON_BLOCKING)))
+		require.NoError(t, driver.CuStreamCreate(at, driver.CU_STREAM_NON_BLOCKING))
 	}
 	require.NoError(t, driver.CuStreamCreate(&s.blocking, 0))
 	for _, at := range []*driver.CUevent{&s.recorded, &s.fresh} {

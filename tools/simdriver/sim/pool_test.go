@@ -180,7 +180,7 @@ func TestPoolRetains(t *testing.T) {
 func TestPoolDestroyedStream(t *testing.T) {
 	primary(t, 0)
 	s, other, p := driver.CUstream(0), stream(t), newPool(t, poolProps())
-	require.NoError(t, driver.CuStreamCreate(&s, uint32(driver.CU_STREAM_NON_BLOCKING)))
+	require.NoError(t, driver.CuStreamCreate(&s, driver.CU_STREAM_NON_BLOCKING))
 	for _, on := range []driver.CUstream{s, other} {
 		var m driver.CUdeviceptr
 		require.NoError(t, driver.CuMemAllocFromPoolAsync(&m, 4, p, on))

@@ -43,7 +43,7 @@ func blocks(over <-chan error) bool {
 }
 
 func untimed(t *testing.T) (e driver.CUevent) {
-	require.NoError(t, driver.CuEventCreate(&e, uint32(driver.CU_EVENT_DISABLE_TIMING)))
+	require.NoError(t, driver.CuEventCreate(&e, driver.CU_EVENT_DISABLE_TIMING))
 	t.Cleanup(func() { require.NoError(t, driver.CuEventDestroy(e)) })
 	return e
 }

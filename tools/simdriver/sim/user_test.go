@@ -15,7 +15,7 @@ func userObject(t *testing.T) (driver.CUuserObject, counter) {
 	t.Helper()
 	c := newCounter(t)
 	var u driver.CUuserObject
-	require.NoError(t, driver.CuUserObjectCreate(&u, c.data(), c.fn, 1, uint32(driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)))
+	require.NoError(t, driver.CuUserObjectCreate(&u, c.data(), c.fn, 1, driver.CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
 	return u, c
 }
 
@@ -23,7 +23,7 @@ func graphWith(t *testing.T, u driver.CUuserObject) driver.CUgraph {
 	t.Helper()
 	var g driver.CUgraph
 	require.NoError(t, driver.CuGraphCreate(&g, 0))
-	require.NoError(t, driver.CuGraphRetainUserObject(g, u, 1, uint32(driver.CU_GRAPH_USER_OBJECT_MOVE)))
+	require.NoError(t, driver.CuGraphRetainUserObject(g, u, 1, driver.CU_GRAPH_USER_OBJECT_MOVE))
 	return g
 }
 

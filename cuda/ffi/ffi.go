@@ -1,0 +1,42 @@
+// Package ffi helps to call the raw packages in cuda/generated: it makes what C takes of what Go
+// has, and back, without unsafe at the caller.
+package ffi
+
+import (
+	"bytes"
+	"unsafe"
+)
+
+// Pointer returns a device address, a driver.CUdeviceptr, as a pointer for functions of C that take
+// one. Convert it where they declare its type: cublas.CublasSgemm takes (*float32)(ffi.Pointer(a)).
+//
+// Go must not read or write device memory through the pointer, and the pointer keeps nothing alive.
+func Pointer[A ~uint64 | ~uintptr](address A) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
+
+// CString returns text as C takes it: its bytes and a zero byte, in memory of Go's. C sees the text
+// up to its first zero byte. The memory needs no free; where C keeps the address beyond the call,
+// pin it with a [runtime.Pinner].
+func CString(text string) *byte {
+	return unsafe.SliceData(append([]byte(text), 0))
+}
+
+// GoString copies the text at p, which ends before a zero byte. It returns "" for nil.
+func GoString(p *byte) string {
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}
+
+// GoStringN copies the text that C wrote into buffer: up to the first zero byte, or all of it. It
+// serves arrays in structs, too, as in GoStringN(properties.Name[:]).
+func GoStringN(buffer []byte) string {
+	text, _, _ := bytes.Cut(buffer, []byte{0})
+	return string(text)
+}
