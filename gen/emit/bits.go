@@ -56,33 +56,3 @@ func number(t *model.Type) string {
 	}
 	return t.Go
 }
-
-// bitHelpers prints the functions that the methods of bit fields call.
-func bitHelpers(f *jen.File, needed map[string]bool) {
-	if needed["bit"] {
-		f.Comment("// bit is 1 for true.")
-		f.Func().Id("bit").Params(jen.Id("v").Bool()).Uint64().Block(
-			jen.If(jen.Id("v")).Block(jen.Return(jen.Lit(1))),
-			jen.Return(jen.Lit(0)),
-		)
-	}
-	if !needed["bits"] {
-		return
-	}
-	f.Comment("// bits reads a number of bits that lie at some bits behind p.")
-	f.Func().Id("bits").Params(jen.Id("p").Qual("unsafe", "Pointer"), jen.List(jen.Id("at"), jen.Id("length")).Int()).Params(jen.Id("v").Uint64()).Block(
-		jen.For(jen.Id("i").Op(":=").Range().Id("length")).Block(
-			jen.Id("b").Op(":=").Op("*").Parens(jen.Op("*").Byte()).Call(jen.Qual("unsafe", "Add").Call(jen.Id("p"), jen.Parens(jen.Id("at").Op("+").Id("i")).Op("/").Lit(8))),
-			jen.Id("v").Op("|=").Uint64().Call(jen.Id("b").Op(">>").Parens(jen.Parens(jen.Id("at").Op("+").Id("i")).Op("%").Lit(8)).Op("&").Lit(1)).Op("<<").Id("i"),
-		),
-		jen.Return(jen.Id("v")),
-	)
-	f.Comment("// setBits writes the lowest bits of v to where bits reads them.")
-	f.Func().Id("setBits").Params(jen.Id("p").Qual("unsafe", "Pointer"), jen.List(jen.Id("at"), jen.Id("length")).Int(), jen.Id("v").Uint64()).Block(
-		jen.For(jen.Id("i").Op(":=").Range().Id("length")).Block(
-			jen.Id("b").Op(":=").Parens(jen.Op("*").Byte()).Call(jen.Qual("unsafe", "Add").Call(jen.Id("p"), jen.Parens(jen.Id("at").Op("+").Id("i")).Op("/").Lit(8))),
-			jen.Id("bit").Op(":=").Parens(jen.Id("at").Op("+").Id("i")).Op("%").Lit(8),
-			jen.Op("*").Id("b").Op("=").Op("*").Id("b").Op("&^").Parens(jen.Lit(1).Op("<<").Id("bit")).Op("|").Byte().Call(jen.Id("v").Op(">>").Id("i").Op("&").Lit(1)).Op("<<").Id("bit"),
-		),
-	)
-}

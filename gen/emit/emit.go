@@ -1,6 +1,11 @@
-// Package emit prints a completed model as a Go package: Go source by
-// jennifer, the C side of the calls as text, loader and entry from templates.
-// It decides nothing: all that it prints is in the model.
+// Package emit prints a completed model as a Go package. It decides nothing: all that it
+// prints is in the model. Each kind of output has one home:
+//
+//   - Go that follows from the declarations of a header, such as functions, types, constants and
+//     tables of them, is printed by jennifer.
+//   - Go that every package has once, such as the loader and the entry into C, is a file in
+//     templates/, filled in with the library's row.
+//   - C is text: c.go prints what follows from the declarations, templates/call.c.tmpl has the rest.
 package emit
 
 import (
@@ -62,6 +67,13 @@ func (e *emitter) firstLine() string {
 func (e *emitter) file() *jen.File {
 	f := jen.NewFilePathName(e.pkg.Import, e.pkg.Name)
 	f.HeaderComment(e.firstLine())
+	return f
+}
+
+// fileOn starts a Go file for the builds that a constraint selects.
+func (e *emitter) fileOn(constraint string) *jen.File {
+	f := e.file()
+	f.HeaderComment("//go:build " + constraint)
 	return f
 }
 
@@ -144,7 +156,7 @@ func groupFile(group string) string {
 }
 
 // ownFiles are the files of every package.
-var ownFiles = []string{"zdoc", "ztypes", "zenums", "zstructs", "zconsts", "zstatus", "ztable", "zload", "zshapes", "zvars"}
+var ownFiles = []string{"zdoc", "ztypes", "zenums", "zstructs", "zconsts", "zstatus", "ztable", "zload", "zshapes", "zarrange", "zbits", "zvars"}
 
 // fn prints a function of the API:
 //

@@ -14,23 +14,31 @@ import (
 func (e *emitter) records() error {
 	f := e.file()
 	var apart []*model.Decl
-	helpers := map[string]bool{}
+	bits, bools := false, false
 	for _, d := range e.api.Decls {
 		switch {
 		case d.Kind != model.Struct && d.Kind != model.Union:
+			continue
 		case len(d.Elsewhere) > 0:
 			apart = append(apart, d)
-			note(helpers, d)
 		default:
 			record(f, d)
-			note(helpers, d)
+		}
+		for _, m := range d.Fields {
+			bits = bits || m.Bits > 0
+			bools = bools || m.Bits > 0 && isBool(m.Type)
 		}
 	}
-	bitHelpers(f, helpers)
+	if bits {
+		data := map[string]any{"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Bools": bools}
+		if err := e.template("zbits.go", "bits.go.tmpl", data); err != nil {
+			return err
+		}
+	}
 	if err := e.save("zstructs.go", f); err != nil || len(apart) == 0 {
 		return err
 	}
-	others := "//go:build "
+	others := ""
 	for _, l := range []struct{ system, file, others string }{
 		{"linux_arm64", "zstructs_linux_arm64.go", "!(linux && arm64)"}, {"windows_amd64", "zstructs_windows.go", "!windows"},
 	} {
@@ -49,20 +57,12 @@ func (e *emitter) records() error {
 func (e *emitter) recordsOn(system, file, build string, records []*model.Decl) error {
 	f := e.file()
 	if build != "" {
-		f.HeaderComment(build)
+		f = e.fileOn(build)
 	}
 	for _, d := range records {
 		record(f, d.On(system))
 	}
 	return e.save(file, f)
-}
-
-// note adds the helpers that the methods of a record call.
-func note(helpers map[string]bool, d *model.Decl) {
-	for _, m := range d.Fields {
-		helpers["bits"] = helpers["bits"] || m.Bits > 0
-		helpers["bit"] = helpers["bit"] || m.Bits > 0 && isBool(m.Type)
-	}
 }
 
 func record(f *jen.File, d *model.Decl) {

@@ -85,12 +85,12 @@ func (e *emitter) runtime() error {
 	l := e.library()
 	data := map[string]any{
 		"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": l, "Windows": l.onWindows(e.api),
-		"Strings": e.hasStrings(), "Beside": l.OpensBeside,
+		"Strings": e.hasStrings(), "Vars": len(e.api.Vars) > 0, "Beside": l.OpensBeside,
 	}
 	for _, file := range []struct{ name, template string }{
 		{"zload.go", "load.go.tmpl"}, {"zload_linux.go", "load_linux.go.tmpl"}, {"zload_elf.go", "load_elf.go.tmpl"}, {"zload_other.go", "load_other.go.tmpl"}, {"zload_windows.go", "load_windows.go.tmpl"},
 		{"zcall_cgo.go", "call_cgo.go.tmpl"}, {"zcall_nocgo.go", "call_nocgo.go.tmpl"}, {"zcall_windows_amd64.go", "call_windows.go.tmpl"},
-		{"zcall_other.go", "call_other.go.tmpl"},
+		{"zcall_other.go", "call_other.go.tmpl"}, {"zarrange.go", "arrange.go.tmpl"},
 	} {
 		if err := e.template(file.name, file.template, data); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (e *emitter) runtime() error {
 			return err
 		}
 	}
-	return e.shapes(data)
+	return e.shapes()
 }
 
 // template prints a file of Go from a template.

@@ -21,14 +21,5 @@ func (e *emitter) vars() error {
 			jen.Return(jen.Op("*").Parens(jen.Op("*").Add(goType(v.Type))).Call(jen.Id("p")), jen.Nil()),
 		)
 	}
-	f.Comment("// address is where the library has a variable.")
-	f.Func().Id("address").Params(jen.Id("symbol").String()).Params(jen.Qual("unsafe", "Pointer"), jen.Error()).Block(
-		jen.Id("lib").Dot("Lock").Call(),
-		jen.Defer().Id("lib").Dot("Unlock").Call(),
-		jen.If(jen.Err().Op(":=").Id("open").Call(), jen.Err().Op("!=").Nil()).Block(jen.Return(jen.Nil(), jen.Err())),
-		jen.Id("p").Op(":=").Id("dlsym").Call(jen.Id("lib").Dot("handle"), jen.Id("symbol")),
-		jen.If(jen.Id("p").Op("==").Nil()).Block(jen.Return(jen.Nil(), jen.Id("lacks").Call(jen.Id("symbol")))),
-		jen.Return(jen.Id("p"), jen.Nil()),
-	)
 	return e.save("zvars.go", f)
 }

@@ -104,29 +104,3 @@ func (u *CUpacked) SetWide(v int64) {
 func (u *CUpacked) Number() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
-
-// bit is 1 for true.
-func bit(v bool) uint64 {
-	if v {
-		return 1
-	}
-	return 0
-}
-
-// bits reads a number of bits that lie at some bits behind p.
-func bits(p unsafe.Pointer, at, length int) (v uint64) {
-	for i := range length {
-		b := *(*byte)(unsafe.Add(p, (at+i)/8))
-		v |= uint64(b>>((at+i)%8)&1) << i
-	}
-	return v
-}
-
-// setBits writes the lowest bits of v to where bits reads them.
-func setBits(p unsafe.Pointer, at, length int, v uint64) {
-	for i := range length {
-		b := (*byte)(unsafe.Add(p, (at+i)/8))
-		bit := (at + i) % 8
-		*b = *b&^(1<<bit) | byte(v>>i&1)<<bit
-	}
-}
