@@ -117,12 +117,27 @@ func lookup(c config, row *model.Row) (headers.Release, error) {
 	if row.Fetch != "" {
 		release, err = headers.LookupRequested(row.Fetch, c.cuda, c.version)
 	}
+	if c.row == "" && row.Fetch == "" { // other headers may include those of any library
+		release = release.Only(headersOf(row))
+	}
 	for _, api := range row.Uses {
 		if used := model.RowOf(api).Fetch; used != "" && err == nil {
 			release, err = release.WithRequested(used)
 		}
 	}
 	return release, err
+}
+
+// headersOf are the headers that a row is read from, and those of the types that it uses.
+func headersOf(row *model.Row) []string {
+	all := slices.Clone(row.Headers)
+	for _, also := range row.Also {
+		all = append(all, also.Header)
+	}
+	for _, api := range row.Uses {
+		all = append(all, headersOf(model.RowOf(api))...)
+	}
+	return all
 }
 
 // notPinned says which versions are pinned with the headers of a library that another version lacks.

@@ -131,7 +131,7 @@ const (
 	Handle            // a pointer to something only CUDA knows
 	Scalar            // a number with a name
 	Callback          // a pointer to a function CUDA calls
-	Second            // a second name of a pointer or an array
+	Second            // a second name of a pointer, an array, or a type of another package
 )
 
 var declKinds = [...]string{"", "enum", "struct", "union", "handle", "scalar", "callback", "second"}

@@ -46,6 +46,11 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 			u.alike(name, target.Tag)
 			return nil
 		}
+		if target.Package != "" && u.owns(u.file) { // a second name of another package's type
+			t := &model.Type{Kind: model.Named, C: target.C, Go: target.Go, Size: target.Size, Align: target.Align, Decl: target}
+			u.add(&model.Decl{Kind: model.Second, C: name, Comment: comment, Underlying: t, Size: t.Size, Align: t.Align})
+			return nil
+		}
 		u.decls[name] = target
 		u.alike(name, target.C)
 		u.aliases = append(u.aliases, &model.Alias{C: name, Target: target.C})

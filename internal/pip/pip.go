@@ -83,6 +83,9 @@ func (c Client) run(ctx context.Context, program string, args, platforms []strin
 	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.Dir = empty
 	cmd.Stderr = &stderr
+	if os.Getenv("PIP_RETRIES") == "" {
+		cmd.Env = append(os.Environ(), "PIP_RETRIES=2") // five take pip most of a minute where there is no network
+	}
 	// Interrupted, pip removes its own temporary files. Where it cannot be, or
 	// does not end, it is killed after the delay.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

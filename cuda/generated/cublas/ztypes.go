@@ -2,6 +2,12 @@
 
 package cublas
 
+import librarytypes "github.com/cudabind/cudabind/cuda/generated/librarytypes"
+
+// CublasDataType_t is the old name of [librarytypes.CudaDataType], from the time when cuBLAS had a
+// type of its own.
+type CublasDataType_t = librarytypes.CudaDataType
+
 // CublasHandle_t is one user of cuBLAS on one GPU: a stream, a workspace and settings.
 //
 // [CublasCreate] makes it on the device that is current, and it works on that device alone. Every
