@@ -295,7 +295,7 @@ func TestRefusedTakesNoRoom(t *testing.T) {
 	other := map[string]error{"GraphExec.Launch": driver.CUDA_ERROR_INVALID_VALUE} // its memory is allocated
 	for name, call := range map[string]func() error{
 		"GraphExec.Launch": func() error { return allocated.Launch(s) },
-		"BatchMemOps":      func() error { return s.BatchMemOps(ops) },
+		"MemOps":           func() error { return s.MemOps(ops) },
 		"ZeroAsync":        func() error { return closed.ZeroAsync(s) },
 		"CopyFromAsync":    func() error { return open.CopyFromAsync(s, closed) },
 		"Launch":           func() error { return k.Launch(s, one, closed.Arg(), safe.Val(uint64(1))) },

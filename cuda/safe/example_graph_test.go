@@ -5,7 +5,6 @@ package safe_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -75,7 +74,7 @@ func ExampleAddAlloc() {
 }
 
 // Inspect the nodes of a graph: each type has its own parameters.
-func ExampleNode_KernelParams() {
+func ExampleNode_Params() {
 	_, err := withLine([]float32{1, 2, 3}, func(l *line) error {
 		if _, err := l.add(10); err != nil {
 			return err
@@ -109,40 +108,15 @@ func parameters(n safe.Node) (string, error) {
 		k, err := n.KernelParams()
 		return fmt.Sprintf("kernel with %d block of %d threads", k.Grid.X, k.Block.X), err
 	case driver.CU_GRAPH_NODE_TYPE_MEMCPY:
-		c, err := n.CopyParams()
+		p, err := n.Params()
+		c := p.Memcpy().CopyParams
 		return fmt.Sprintf("copy of %d bytes", c.WidthInBytes*c.Height*c.Depth), err
 	case driver.CU_GRAPH_NODE_TYPE_MEMSET:
-		f, err := n.FillParams()
+		p, err := n.Params()
+		f := p.Memset()
 		return fmt.Sprintf("fill of %d elements", f.Width*f.Height), err
 	}
 	return n.Type().String(), nil
-}
-
-// List the nodes of a graph and draw it.
-func ExampleGraph_SVG() {
-	_, err := withLine([]float32{1, 2, 3}, func(l *line) error {
-		if _, err := l.add(10); err != nil {
-			return err
-		}
-		lines, err := describe(l.graph)
-		if err != nil {
-			return err
-		}
-		for _, text := range lines {
-			fmt.Println(text)
-		}
-		svg, err := l.graph.SVG() // write it to a file, or show it in a browser
-		fmt.Println(strings.Count(svg, "<rect"), "boxes")
-		return err
-	})
-	fmt.Println(err)
-	// Unordered output:
-	// CU_GRAPH_NODE_TYPE_MEMCPY: 0 dependencies, 1 dependent
-	// CU_GRAPH_NODE_TYPE_MEMSET: 0 dependencies, 1 dependent
-	// CU_GRAPH_NODE_TYPE_KERNEL: 2 dependencies, 1 dependent
-	// CU_GRAPH_NODE_TYPE_MEMCPY: 1 dependencies, 0 dependent
-	// 4 boxes
-	// <nil>
 }
 
 // A line has the objects of the graph examples, which compute out = factor * in + 1 and

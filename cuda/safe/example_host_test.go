@@ -48,13 +48,13 @@ func fillAndCopy() (filled, copied []uint32, err error) {
 }
 
 // A batch moves several buffers at once, each to its own place.
-func ExampleStream_BatchPrefetches() {
+func ExampleStream_PrefetchAll() {
 	fmt.Println(moved())
 	// Output: 1 2 <nil>
 }
 
 // What a program overwrites anyway need not be moved.
-func ExampleStream_BatchDiscards() {
+func ExampleStream_DiscardAll() {
 	fmt.Println(moved())
 	// Output: 1 2 <nil>
 }
@@ -79,7 +79,7 @@ func moved() (first, second uint32, err error) {
 		buffers[i].Data()[0] = uint32(i + 1)
 	}
 	device := safe.DeviceLocation(x.Device())
-	err = s.BatchPrefetches([]safe.PrefetchOp{
+	err = s.PrefetchAll([]safe.PrefetchOp{
 		safe.NewPrefetchOp(buffers[0], device),
 		safe.NewPrefetchOp(buffers[1], safe.HostLocation),
 	})
@@ -95,7 +95,7 @@ func moved() (first, second uint32, err error) {
 		}
 		unused = append(unused, safe.NewPrefetchOp(half, safe.Location{}))
 	}
-	if err := s.BatchDiscards(unused); err != nil && !errors.Is(err, safe.ErrNotSupported) {
+	if err := s.DiscardAll(unused); err != nil && !errors.Is(err, safe.ErrNotSupported) {
 		return 0, 0, err
 	}
 	err = s.Synchronize()

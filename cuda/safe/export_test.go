@@ -102,9 +102,3 @@ func MostBatchWords(n int) (restore func()) {
 
 // RawPriority is the priority that CUDA gets for cfg.
 func RawPriority(cfg LaunchConfig) int32 { return *cfg.attributes(nil)[0].Value.Priority() }
-
-// Draw returns the SVG image of a graph of boxes with these labels.
-func Draw(labels []string, edges [][2]int) string {
-	d := drawing{labels: labels, edges: edges}
-	return d.svg()
-}

@@ -1,14 +1,11 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// Child graphs, memory nodes, OnRelease, IDs, drawings, destroyed nodes. Runs on any driver;
+// Child graphs, memory nodes, OnRelease, IDs, destroyed nodes. Runs on any driver;
 // TestSimUnknownNodes needs the simulated one.
 
 package safe_test
 
 import (
-	"encoding/xml"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -220,79 +217,6 @@ func TestGraphIDs(t *testing.T) {
 	}
 }
 
-// TestGraphSVG draws graphs of several shapes.
-func TestGraphSVG(t *testing.T) {
-	x := open(t, 0)
-	saxpy, ones, y := kernel(t, x, "saxpy"), ones(t, x, 10), buffer[float32](t, x, 10)
-	g := newGraph(t, x)
-	a := addNode(t, g, safe.ZeroNode(y))
-	b := addNode(t, g, saxpyWork(saxpy, 1, ones, y), a)
-	c := addNode(t, g, safe.EmptyNode(), a)
-	addNode(t, g, safe.HostFuncNode(func() {}), b, c)
-	text, err := g.SVG()
-	require.NoError(t, err)
-	var drawn struct {
-		XMLName xml.Name
-		Width   int        `xml:"width,attr"`
-		Height  int        `xml:"height,attr"`
-		Boxes   []box      `xml:"rect"`
-		Labels  []string   `xml:"text"`
-		Lines   []struct{} `xml:"path"`
-	}
-	require.NoError(t, xml.Unmarshal([]byte(text), &drawn))
-	assert.Equal(t, "svg", drawn.XMLName.Local)
-	name := "kernel"
-	if driver.Find("cuFuncGetName") == nil {
-		name = "kernel saxpy"
-	}
-	assert.Equal(t, []string{"memset", name, "empty", "host"}, drawn.Labels)
-	assert.Len(t, drawn.Lines, 4)
-	require.Len(t, drawn.Boxes, 4)
-	for _, b := range drawn.Boxes {
-		assert.True(t, b.X >= 0 && b.Y >= 0 && b.X+b.Width <= drawn.Width && b.Y+b.Height <= drawn.Height, "%+v", b)
-	}
-	assert.Less(t, drawn.Boxes[0].Y, drawn.Boxes[1].Y)
-	assert.Equal(t, drawn.Boxes[1].Y, drawn.Boxes[2].Y)
-	assert.Less(t, drawn.Boxes[1].X+drawn.Boxes[1].Width, drawn.Boxes[2].X)
-	assert.Less(t, drawn.Boxes[2].Y, drawn.Boxes[3].Y)
-
-	require.NoError(t, g.AddEdges(safe.Edge{From: b, To: c}, safe.Edge{From: c, To: b}))
-	_, err = g.SVG()
-	require.NoError(t, err, "also of nodes that wait for each other")
-	text, err = newGraph(t, x).SVG()
-	require.NoError(t, err)
-	assert.Contains(t, text, "<svg")
-}
-
-// TestGraphSVGNames: an image is valid XML for any name of a kernel.
-func TestGraphSVGNames(t *testing.T) {
-	for _, c := range []struct{ name, label, want string }{
-		{"markup", `a<b>&"c'`, `a<b>&"c'`},
-		{"not ASCII", "größe", "größe"},
-		{"control characters", "a\x01b\x1b[31m\n", "a\ufffdb\ufffd[31m\ufffd"},
-		{"not UTF-8", "a\xff\xfe", "a\ufffd\ufffd"},
-		{"no characters of XML", "a\ufffe\uffff", "a\ufffd\ufffd"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var drawn struct {
-				Label string `xml:"text"`
-			}
-			require.NoError(t, xml.Unmarshal([]byte(safe.Draw([]string{c.label}, nil)), &drawn))
-			assert.Equal(t, c.want, drawn.Label)
-		})
-	}
-}
-
-// TestGraphSVGLarge draws a chain for which a time that grows with the square would be minutes.
-func TestGraphSVGLarge(t *testing.T) {
-	const n = 100_000
-	labels, edges := slices.Repeat([]string{"kernel"}, n), make([][2]int, n-1)
-	for i := range edges {
-		edges[n-2-i] = [2]int{i, i + 1}
-	}
-	assert.Equal(t, n, strings.Count(safe.Draw(labels, edges), "<rect"))
-}
-
 type box struct {
 	X      int `xml:"x,attr"`
 	Y      int `xml:"y,attr"`
@@ -390,8 +314,6 @@ func TestSimUnknownNodes(t *testing.T) {
 		_, err = nodes[0].Params()
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
 	}
-	_, err = g.SVG()
-	require.NoError(t, err)
 	_, err = g.Add(safe.EmptyNode(), nodes...)
 	require.NoError(t, err)
 	assert.ErrorIs(t, nodes[0].Set(safe.EmptyNode()), safe.ErrInvalidArgument)

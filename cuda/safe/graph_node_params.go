@@ -50,61 +50,6 @@ func (n Node) kernelParams() (KernelParams, error) {
 	}, nil
 }
 
-// CopyParams returns the parameters of a copy node. CUDA describes every copy as a 3-D one:
-// a [CopyNode] has Height and Depth 1. It returns [ErrInvalidArgument] if n is not a copy
-// node. Source: cuGraphMemcpyNodeGetParams.
-func (n Node) CopyParams() (driver.CUDA_MEMCPY3D, error) {
-	p, err := n.typed("Node.CopyParams", driver.CU_GRAPH_NODE_TYPE_MEMCPY)
-	return p.Memcpy().CopyParams, err
-}
-
-// FillParams returns the parameters of a fill node (memset): Height rows of Width elements
-// of ElementSize bytes. It returns [ErrInvalidArgument] if n is not a fill node.
-// Source: cuGraphMemsetNodeGetParams.
-func (n Node) FillParams() (driver.CUDA_MEMSET_NODE_PARAMS, error) {
-	p, err := n.typed("Node.FillParams", driver.CU_GRAPH_NODE_TYPE_MEMSET)
-	return *(*driver.CUDA_MEMSET_NODE_PARAMS)(unsafe.Pointer(p.Memset())), err
-}
-
-// AllocParams returns the parameters of a node that allocates memory: Bytesize bytes at
-// Dptr. AccessDescs points to memory of the driver, which is valid until the node is
-// destroyed. It returns [ErrInvalidArgument] if n is not such a node: see [AddAlloc].
-// Source: cuGraphMemAllocNodeGetParams.
-func (n Node) AllocParams() (driver.CUDA_MEM_ALLOC_NODE_PARAMS, error) {
-	p, err := n.typed("Node.AllocParams", driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-	return *(*driver.CUDA_MEM_ALLOC_NODE_PARAMS)(unsafe.Pointer(p.Alloc())), err
-}
-
-// FreeParams returns the address of the memory that a node frees. It returns
-// [ErrInvalidArgument] if n is not such a node: see [FreeNode].
-// Source: cuGraphMemFreeNodeGetParams.
-func (n Node) FreeParams() (driver.CUdeviceptr, error) {
-	p, err := n.typed("Node.FreeParams", driver.CU_GRAPH_NODE_TYPE_MEM_FREE)
-	return p.Free().Dptr, err
-}
-
-// Event returns the event of a [RecordNode] or [WaitEventNode], as from [Event.Raw]. It
-// returns [ErrInvalidArgument] if n is neither.
-// Source: cuGraphEventRecordNodeGetEvent, cuGraphEventWaitNodeGetEvent.
-func (n Node) Event() (driver.CUevent, error) {
-	p, err := n.typed("Node.Event", driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD, driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT)
-	if n.kind == driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD {
-		return p.EventRecord().Event, err
-	}
-	return p.EventWait().Event, err
-}
-
-// typed returns the parameters of a node of one of the types.
-func (n Node) typed(op string, types ...driver.CUgraphNodeType) (p driver.CUgraphNodeParams, err error) {
-	err = n.do(op, func(*graphCore) error {
-		if err := n.must(op, types...); err != nil {
-			return err
-		}
-		return n.params(&p)
-	})
-	return p, err
-}
-
 // must refuses a node that is of none of the types.
 func (n Node) must(op string, types ...driver.CUgraphNodeType) error {
 	if !slices.Contains(types, n.kind) {
@@ -114,9 +59,9 @@ func (n Node) must(op string, types ...driver.CUgraphNodeType) error {
 }
 
 // Params returns the node's parameters in CUDA's own form, a union: p.Type selects the
-// valid member. Prefer the typed methods such as [Node.KernelParams]; Params is for the
-// other types, and for the arguments of kernels. Pointers in the result point to memory of
-// the driver, which is valid until the node is changed or destroyed. Params returns
+// valid member, as p.Memcpy() of a copy, which CUDA describes in three dimensions, or p.Memset() of a
+// fill. For the function of a kernel node prefer [Node.KernelParams]. Pointers in the result point
+// to memory of the driver, which is valid until the node is changed or destroyed. Params returns
 // [ErrNotSupported] for types that neither this package nor the driver can read.
 // Source: cuGraphNodeGetParams; before CUDA 13.2 cuGraphKernelNodeGetParams and similar.
 func (n Node) Params() (driver.CUgraphNodeParams, error) {

@@ -92,7 +92,6 @@ func init() {
 			return errors.Join(err, w.g.RemoveEdges(safe.Edge{From: host, To: kernel}), w.g.AddEdges(safe.Edge{From: host, To: kernel}))
 		}},
 		operation{"Graph.Roots", func(w *world) error { _, err := w.g.Roots(); return err }},
-		operation{"Graph.SVG", func(w *world) error { _, err := w.g.SVG(); return err }},
 		operation{"AddAlloc", func(w *world) error { _, _, err := safe.AddAlloc[byte](w.g, 100); return err }},
 		operation{"Context.GraphMemory", func(w *world) error { _, err := w.x.GraphMemory(); return err }},
 		operation{"Context.ResetGraphMemoryPeaks", func(w *world) error { return w.x.ResetGraphMemoryPeaks() }},

@@ -196,7 +196,7 @@ func (e *Event) retainedBy(op string, k *retained) error {
 }
 
 // MemOpsNode is a node of 1 to 255 memory operations in the context x: see
-// [Stream.BatchMemOps]. Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
+// [Stream.MemOps]. Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
 // cuGraphExecBatchMemOpNodeSetParams.
 func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 	batch := make([]driver.CUstreamBatchMemOpParams, len(ops))

@@ -243,7 +243,6 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Graph.RemoveEdges": func() error { return g.RemoveEdges() },
 		"Graph.Roots":       func() error { _, err := g.Roots(); return err },
 		"Graph.ID":          func() error { _, err := g.ID(); return err },
-		"Graph.SVG":         func() error { _, err := g.SVG(); return err },
 		"Graph.OnRelease":   func() error { return g.OnRelease(func() {}) },
 		"Graph.NewCondition": func() error {
 			_, err := g.NewCondition(safe.ConditionOptions{})
@@ -265,11 +264,6 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Node.ChildGraph":      func() error { _, err := (safe.Node{}).ChildGraph(); return err },
 		"Node.Params":          func() error { _, err := (safe.Node{}).Params(); return err },
 		"Node.KernelParams":    func() error { _, err := (safe.Node{}).KernelParams(); return err },
-		"Node.CopyParams":      func() error { _, err := (safe.Node{}).CopyParams(); return err },
-		"Node.FillParams":      func() error { _, err := (safe.Node{}).FillParams(); return err },
-		"Node.AllocParams":     func() error { _, err := (safe.Node{}).AllocParams(); return err },
-		"Node.FreeParams":      func() error { _, err := (safe.Node{}).FreeParams(); return err },
-		"Node.Event":           func() error { _, err := (safe.Node{}).Event(); return err },
 		"Node.LocalID":         func() error { _, err := (safe.Node{}).LocalID(); return err },
 		"Node.ToolsID":         func() error { _, err := (safe.Node{}).ToolsID(); return err },
 		"Node.Set":             func() error { return (safe.Node{}).Set(safe.EmptyNode()) },

@@ -374,9 +374,9 @@ func tried(t *testing.T, other int, op operation, own func(*world) (*safe.Stream
 	return err
 }
 
-// TestGreenBatchCopies tests copies of memory of each kind on streams of green contexts, also of one
+// TestGreenCopyAll tests copies of memory of each kind on streams of green contexts, also of one
 // that other code has made: CUDA 13.0 crashes in a batch of copies with memory of a pool there.
-func TestGreenBatchCopies(t *testing.T) {
+func TestGreenCopyAll(t *testing.T) {
 	needs(t, "cuStreamGetCtx_v2")
 	const n = 1 << 10
 	x := open(t, 0)
@@ -404,8 +404,8 @@ func TestGreenBatchCopies(t *testing.T) {
 				"pool": bufferFrom[float32](t, pool(t, x, safe.PoolOptions{}), s, n),
 			} {
 				clear(to.Data())
-				require.NoError(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[float32](b, from)}, safe.BatchCopyOptions{PreferOverlap: true}), name)
-				require.NoError(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[float32](to, b)}, safe.BatchCopyOptions{}), name)
+				require.NoError(t, s.CopyAllWith([]safe.CopyOp{safe.NewCopyOp[float32](b, from)}, safe.CopyAllOptions{PreferOverlap: true}), name)
+				require.NoError(t, s.CopyAll([]safe.CopyOp{safe.NewCopyOp[float32](to, b)}), name)
 				require.NoError(t, s.Synchronize(), name)
 				assert.Equal(t, from.Data(), to.Data(), name)
 			}

@@ -149,12 +149,6 @@ func (k *Kernel) SetAttribute(a driver.CUfunction_attribute, value int) error {
 	return k.do(op, func() error { return driver.CuFuncSetAttribute(k.function, a, int32(value)) })
 }
 
-// SetCacheConfig sets the kernel's preference for a larger L1 cache or more shared memory.
-// The driver may ignore it. Source: cuFuncSetCacheConfig.
-func (k *Kernel) SetCacheConfig(c driver.CUfunc_cache) error {
-	return k.do("Kernel.SetCacheConfig", func() error { return driver.CuFuncSetCacheConfig(k.function, c) })
-}
-
 // MaxBlocksPerMultiprocessor returns the number of blocks that can be resident on one
 // multiprocessor at once, for blocks of the given number of threads and bytes of dynamic
 // shared memory. Source: cuOccupancyMaxActiveBlocksPerMultiprocessor.

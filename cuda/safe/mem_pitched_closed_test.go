@@ -31,7 +31,7 @@ func pitchedUses(x *safe.Context, s *safe.Stream, b *safe.Buffer[int32], h *safe
 		"Pitched.ZeroAsync":         func() error { return view.ZeroAsync(s) },
 		"Pitched.Fill":              func() error { return view.Fill(1) },
 		"Pitched.FillAsync":         func() error { return view.FillAsync(s, 1) },
-		"Stream.BatchCopies":        func() error { return s.BatchCopies([]safe.CopyOp{safe.NewCopyOp(b, b)}, safe.BatchCopyOptions{}) },
+		"Stream.CopyAll":            func() error { return s.CopyAll([]safe.CopyOp{safe.NewCopyOp(b, b)}) },
 		"Buffer.PrefetchAsync":      func() error { return b.PrefetchAsync(s, safe.HostLocation) },
 		"Buffer.Advise":             func() error { return b.Advise(1, safe.HostLocation) },
 		"Buffer.RangeAttributes":    func() error { _, err := b.RangeAttributes(); return err },

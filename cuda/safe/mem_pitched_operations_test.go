@@ -68,8 +68,8 @@ func init() {
 			return errors.Join(err, part.Fill(1))
 		}},
 		{"Pitched.FillAsync", func(w *world) error { a, _, _ := w.pitched(); return a.FillAsync(w.s, 1) }},
-		{"Stream.BatchCopies", func(w *world) error {
-			return w.s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](w.a, w.h), safe.NewCopyOp[int32](w.r, w.async)}, safe.BatchCopyOptions{})
+		{"Stream.CopyAll", func(w *world) error {
+			return w.s.CopyAll([]safe.CopyOp{safe.NewCopyOp[int32](w.a, w.h), safe.NewCopyOp[int32](w.r, w.async)})
 		}},
 		{"Buffer.PrefetchAsync", func(w *world) error { return w.managed.PrefetchAsync(w.s, safe.HostLocation) }},
 		{"Buffer.Advise", func(w *world) error {

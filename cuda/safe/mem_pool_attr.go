@@ -40,79 +40,12 @@ func (p *poolCore) put(id driver.CUmemPool_attribute, v uint64) error {
 	return driver.CuMemPoolSetAttribute(p.raw, id, unsafe.Pointer(&v))
 }
 
-// ReleaseThreshold returns how many bytes of unused memory the pool retains when the
-// program synchronizes with the device. The pool returns memory beyond that to the
-// system. The default is 0.
-// Source: cuMemPoolGetAttribute.
-func (p *Pool) ReleaseThreshold() (uint64, error) {
-	return p.attribute("Pool.ReleaseThreshold", driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-}
-
-// SetReleaseThreshold sets [Pool.ReleaseThreshold] in bytes. A high threshold makes
-// repeated allocations faster; math.MaxUint64 retains everything.
+// SetReleaseThreshold sets how many bytes of unused memory the pool retains when the program
+// synchronizes with the device; it returns memory beyond that to the system. The default is 0. A high
+// threshold makes repeated allocations faster; math.MaxUint64 retains everything.
 // Source: cuMemPoolSetAttribute.
 func (p *Pool) SetReleaseThreshold(bytes uint64) error {
 	return p.setAttribute("Pool.SetReleaseThreshold", driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
-}
-
-// ReusePolicy says when the pool may give memory that one stream has freed to another
-// stream. All fields are true by default.
-type ReusePolicy struct {
-	// FollowEventDependencies reuses memory if the other stream has waited for an event
-	// recorded after the release.
-	FollowEventDependencies bool
-	// Opportunistic reuses memory if the release happens to have completed. Which memory
-	// an allocation gets then differs from run to run.
-	Opportunistic bool
-	// InternalDependencies lets the pool make the other stream wait for the release.
-	InternalDependencies bool
-}
-
-type reuseRule struct {
-	value *bool
-	id    driver.CUmemPool_attribute
-}
-
-func (r *ReusePolicy) rules() []reuseRule {
-	return []reuseRule{
-		{&r.FollowEventDependencies, driver.CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES},
-		{&r.Opportunistic, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC},
-		{&r.InternalDependencies, driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES},
-	}
-}
-
-// ReusePolicy returns the pool's reuse policy.
-// Source: cuMemPoolGetAttribute.
-func (p *Pool) ReusePolicy() (ReusePolicy, error) {
-	var r ReusePolicy
-	err := p.do("Pool.ReusePolicy", func(c *poolCore) error {
-		for _, rule := range r.rules() {
-			var v uint64
-			if err := c.fetch(rule.id, &v); err != nil {
-				return err
-			}
-			*rule.value = v != 0
-		}
-		return nil
-	})
-	return r, err
-}
-
-// SetReusePolicy sets [Pool.ReusePolicy] for later allocations.
-// Source: cuMemPoolSetAttribute.
-func (p *Pool) SetReusePolicy(r ReusePolicy) error {
-	return p.do("Pool.SetReusePolicy", func(c *poolCore) error {
-		for _, rule := range r.rules() {
-			var v uint64
-			if *rule.value {
-				v = 1
-			}
-			if err := c.put(rule.id, v); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // PoolUsage is the amount of memory of a pool, in bytes.

@@ -59,10 +59,7 @@ func init() {
 		{"Pool.SetAttribute", func(w *world) error {
 			return w.pool.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 1)
 		}},
-		{"Pool.ReleaseThreshold", func(w *world) error { _, err := w.pool.ReleaseThreshold(); return err }},
 		{"Pool.SetReleaseThreshold", func(w *world) error { return w.pool.SetReleaseThreshold(1) }},
-		{"Pool.ReusePolicy", func(w *world) error { _, err := w.pool.ReusePolicy(); return err }},
-		{"Pool.SetReusePolicy", func(w *world) error { return w.pool.SetReusePolicy(safe.ReusePolicy{}) }},
 		{"Pool.Usage", func(w *world) error { _, err := w.pool.Usage(); return err }},
 		{"Pool.ResetPeaks", func(w *world) error { return w.pool.ResetPeaks() }},
 		{"Pool.Properties", func(w *world) error { _, err := w.pool.Properties(); return err }},
@@ -131,7 +128,7 @@ func TestPool(t *testing.T) {
 	x := open(t, 0)
 	p, s, fill := pool(t, x, safe.PoolOptions{}), stream(t, x), kernel(t, x, "fill")
 	require.NoError(t, p.SetReleaseThreshold(math.MaxUint64))
-	threshold, err := p.ReleaseThreshold()
+	threshold, err := p.Attribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 	require.NoError(t, err)
 	assert.Equal(t, uint64(math.MaxUint64), threshold)
 
@@ -164,14 +161,13 @@ func TestPool(t *testing.T) {
 func TestPoolAttributes(t *testing.T) {
 	x := open(t, 0)
 	p := pool(t, x, shared)
-	r, err := p.ReusePolicy()
-	require.NoError(t, err)
-	assert.Equal(t, safe.ReusePolicy{FollowEventDependencies: true, Opportunistic: true, InternalDependencies: true}, r)
-	want := safe.ReusePolicy{Opportunistic: true}
-	require.NoError(t, p.SetReusePolicy(want))
-	r, err = p.ReusePolicy()
-	require.NoError(t, err)
-	assert.Equal(t, want, r)
+	const reuse = driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
+	for _, want := range []uint64{1, 0} {
+		v, err := p.Attribute(reuse)
+		require.NoError(t, err)
+		assert.Equal(t, want, v)
+		require.NoError(t, p.SetAttribute(reuse, 0))
+	}
 
 	require.NoError(t, p.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 1<<40))
 	v, err := p.Attribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
@@ -329,7 +325,7 @@ func TestPoolBesideCaptures(t *testing.T) {
 		assert.NoError(t, err)
 		assert.NoError(t, b.Close())
 		assert.NoError(t, p.SetReleaseThreshold(1))
-		assert.NoError(t, p.SetReusePolicy(safe.ReusePolicy{}))
+		assert.NoError(t, p.SetAttribute(driver.CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 0))
 		assert.NoError(t, p.SetAccess(x.Device(), readWrite))
 		assert.NoError(t, p.ResetPeaks())
 		assert.NoError(t, p.Trim(0))
@@ -400,10 +396,7 @@ func poolUses(x *safe.Context, s *safe.Stream, p *safe.Pool, b *safe.Buffer[int3
 		"Pool.Trim":                func() error { return p.Trim(0) },
 		"Pool.Attribute":           func() error { _, err := p.Attribute(1); return err },
 		"Pool.SetAttribute":        func() error { return p.SetAttribute(1, 1) },
-		"Pool.ReleaseThreshold":    func() error { _, err := p.ReleaseThreshold(); return err },
 		"Pool.SetReleaseThreshold": func() error { return p.SetReleaseThreshold(1) },
-		"Pool.ReusePolicy":         func() error { _, err := p.ReusePolicy(); return err },
-		"Pool.SetReusePolicy":      func() error { return p.SetReusePolicy(safe.ReusePolicy{}) },
 		"Pool.Usage":               func() error { _, err := p.Usage(); return err },
 		"Pool.ResetPeaks":          p.ResetPeaks,
 		"Pool.Properties":          func() error { _, err := p.Properties(); return err },

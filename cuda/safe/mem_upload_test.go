@@ -176,7 +176,7 @@ func TestEmptyBuffers(t *testing.T) {
 				"ZeroNode":     func() error { return addAlone(x, safe.ZeroNode(b)) },
 				"CopyNode":     func() error { return addAlone(x, safe.CopyNode[int32](full, b)) },
 				"a batch of them": func() error {
-					return s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](full, b)}, safe.BatchCopyOptions{})
+					return s.CopyAll([]safe.CopyOp{safe.NewCopyOp[int32](full, b)})
 				},
 			} {
 				assert.ErrorIs(t, call(), safe.ErrRange, op)

@@ -303,17 +303,9 @@ var operations = []operation{
 	{"Buffer.FillAsync", func(w *world) error { return w.a.FillAsync(w.s, 3) }},
 	{"Buffer.Fill", func(w *world) error { return w.wide().Fill(3) }}, // by a kernel
 	{"Buffer.FillAsync", func(w *world) error { return w.wide().FillAsync(w.s, 3) }},
-	{"Context.PersistingL2", func(w *world) error { _, err := w.x.PersistingL2(); return err }},
-	{"Context.SetPersistingL2", func(w *world) error { return w.x.SetPersistingL2(1 << 20) }},
 	{"Context.ResetPersistingL2", func(w *world) error { return w.x.ResetPersistingL2() }},
 	{"Stream.CopyAttributes", func(w *world) error { return w.s.CopyAttributes(w.t) }},
-	{"Stream.SynchronizationPolicy", func(w *world) error { _, err := w.s.SynchronizationPolicy(); return err }},
-	{"Stream.SetSynchronizationPolicy", func(w *world) error { return w.s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_SPIN) }},
 	{"Stream.SetPriority", func(w *world) error { return w.s.SetPriority(-1) }},
-	{"Stream.MemSyncDomain", func(w *world) error { _, err := w.s.MemSyncDomain(); return err }},
-	{"Stream.SetMemSyncDomain", func(w *world) error { return w.s.SetMemSyncDomain(driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE) }},
-	{"Stream.MemSyncDomainMap", func(w *world) error { _, err := w.s.MemSyncDomainMap(); return err }},
-	{"Stream.SetMemSyncDomainMap", func(w *world) error { return w.s.SetMemSyncDomainMap(safe.MemSyncDomainMap{Default: 1}) }},
 	{"Stream.AccessPolicyWindow", func(w *world) error { _, err := w.s.AccessPolicyWindow(); return err }},
 	{"Stream.SetAccessPolicyWindow", func(w *world) error {
 		return w.s.SetAccessPolicyWindow(safe.AccessPolicyWindow{Address: w.a.Raw(), Size: w.a.Size(), HitRatio: 1, Hit: driver.CU_ACCESS_PROPERTY_STREAMING})
@@ -328,8 +320,8 @@ var operations = []operation{
 		}
 		return safe.WriteValue(w.s, wide.At(0), 1)
 	}},
-	{"Stream.BatchMemOps", func(w *world) error {
-		return w.s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(w.plain.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)})
+	{"Stream.MemOps", func(w *world) error {
+		return w.s.MemOps([]safe.MemOp{safe.NewWriteOp(w.plain.At(0), 1), safe.NewWriteOp(w.h.At(0), 1)})
 	}},
 	{"NewManagedBuffer", func(w *world) error {
 		c, err := safe.NewManagedBuffer[byte](w.x, 9)
@@ -353,7 +345,6 @@ var operations = []operation{
 	{"Kernel.SetAttribute", func(w *world) error {
 		return w.k.SetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024)
 	}},
-	{"Kernel.SetCacheConfig", func(w *world) error { return w.k.SetCacheConfig(driver.CU_FUNC_CACHE_PREFER_L1) }},
 	{"Kernel.MaxBlocksPerMultiprocessor", func(w *world) error { _, err := w.k.MaxBlocksPerMultiprocessor(64, 0); return err }},
 	{"Kernel.Launch", func(w *world) error { return w.k.Launch(w.s, one, w.a.Arg(), safe.Val(uint64(1))) }},
 	{"Kernel.Launch", func(w *world) error {

@@ -55,15 +55,10 @@ var askingCalls = []streamCall{
 
 var attributeCalls = []streamCall{
 	asking("Priority", func(s *safe.Stream) error { s.Priority(); return nil }),
-	asking("SynchronizationPolicy", func(s *safe.Stream) error { _, err := s.SynchronizationPolicy(); return err }),
-	asking("MemSyncDomain", func(s *safe.Stream) error { _, err := s.MemSyncDomain(); return err }),
-	asking("MemSyncDomainMap", func(s *safe.Stream) error { _, err := s.MemSyncDomainMap(); return err }),
+	asking("Attribute", func(s *safe.Stream) error { _, err := policyOf(s); return err }),
 	asking("AccessPolicyWindow", func(s *safe.Stream) error { _, err := s.AccessPolicyWindow(); return err }),
 	asking("SetPriority", func(s *safe.Stream) error { return s.SetPriority(0) }),
-	asking("SetSynchronizationPolicy", func(s *safe.Stream) error { return s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_AUTO) }),
-	asking("SetMemSyncDomain", func(s *safe.Stream) error {
-		return s.SetMemSyncDomain(driver.CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT)
-	}),
+	asking("SetAttribute", func(s *safe.Stream) error { return setPolicy(s, driver.CU_SYNC_POLICY_AUTO) }),
 	asking("SetAccessPolicyWindow", func(s *safe.Stream) error { return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{}) }),
 	{"CopyAttributes to it", func(a *arena, s *safe.Stream) func() error {
 		return func() error { return s.CopyAttributes(a.other) }
@@ -95,8 +90,8 @@ var workCalls = []streamCall{
 	working("WaitValue", func(s *safe.Stream, _ *safe.Buffer[uint32], h *safe.Pinned[uint32]) error {
 		return safe.WaitValue(s, h.At(0), 0, driver.CU_STREAM_WAIT_VALUE_GEQ)
 	}),
-	working("BatchMemOps", func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error {
-		return s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(h.At(1), 1)})
+	working("MemOps", func(s *safe.Stream, b *safe.Buffer[uint32], h *safe.Pinned[uint32]) error {
+		return s.MemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(h.At(1), 1)})
 	}),
 	working("EnqueueRaw", func(s *safe.Stream, b *safe.Buffer[uint32], _ *safe.Pinned[uint32]) error {
 		return s.EnqueueRaw(func(raw driver.CUstream) error { return clearRaw(b, raw) }, b.Arg())
@@ -234,13 +229,13 @@ var objectCalls = []streamCall{
 			return errors.Join(err, same.Close())
 		}
 	}, inCapture, false},
-	{"BatchCopies", func(a *arena, s *safe.Stream) func() error {
+	{"CopyAll", func(a *arena, s *safe.Stream) func() error {
 		if s == a.legacy {
 			return nil
 		}
 		b, h := buffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64)
 		copies := []safe.CopyOp{safe.NewCopyOp[uint32](b, h)}
-		return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
+		return func() error { return s.CopyAll(copies) }
 	}, inCapture, false},
 	{"Batch.Submit", func(a *arena, s *safe.Stream) func() error {
 		m, h, e := buffer[uint32](a.t, a.x, 64), host[uint32](a.t, a.x, 64), event(a.t, a.x)

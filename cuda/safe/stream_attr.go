@@ -13,14 +13,26 @@ import (
 // overrides the stream's. Capturing streams accept attributes too, and captured work
 // retains them.
 
-// Attribute returns any attribute of the stream, including those without a method of
-// their own. It returns driver.CUDA_ERROR_INVALID_VALUE if streams of this driver do not
-// have the attribute. Source: cuStreamGetAttribute.
+// Attribute returns an attribute of the stream, such as its memory synchronization domain:
+//
+//	v, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
+//	domain := *v.MemSyncDomain()
+//
+// It returns driver.CUDA_ERROR_INVALID_VALUE if streams of this driver do not have the attribute,
+// and [ErrNotSupported] for those that need a newer one. The synchronization policy is negative
+// until one is set. Source: cuStreamGetAttribute.
 func (s *Stream) Attribute(id driver.CUstreamAttrID) (driver.CUstreamAttrValue, error) {
 	return s.attribute("Stream.Attribute", id)
 }
 
-// SetAttribute sets any attribute of the stream. Source: cuStreamSetAttribute.
+// SetAttribute sets an attribute of the stream, such as the policy by which
+// [Stream.SynchronizeBlocking] waits:
+//
+//	var v driver.CUstreamAttrValue
+//	*v.SyncPolicy() = driver.CU_SYNC_POLICY_BLOCKING_SYNC
+//	err := s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
+//
+// Source: cuStreamSetAttribute.
 func (s *Stream) SetAttribute(id driver.CUstreamAttrID, v driver.CUstreamAttrValue) error {
 	return s.setAttribute("Stream.SetAttribute", id, v)
 }
@@ -167,26 +179,6 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamCopyAttributes(c.raw, f.raw) }))
 }
 
-// SynchronizationPolicy returns how a thread waits in [Stream.SynchronizeBlocking]. It
-// returns 0 until a policy is set; the context's flags then decide. Other waits of this
-// package block no thread and ignore the policy. Source: cuStreamGetAttribute.
-func (s *Stream) SynchronizationPolicy() (driver.CUsynchronizationPolicy, error) {
-	v, err := s.attribute("Stream.SynchronizationPolicy", driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
-	policy := *v.SyncPolicy()
-	if int32(policy) < 0 { // the driver's value if none was set
-		policy = 0
-	}
-	return policy, err
-}
-
-// SetSynchronizationPolicy sets [Stream.SynchronizationPolicy]. A policy cannot be unset.
-// Source: cuStreamSetAttribute.
-func (s *Stream) SetSynchronizationPolicy(p driver.CUsynchronizationPolicy) error {
-	var v driver.CUstreamAttrValue
-	*v.SyncPolicy() = p
-	return s.setAttribute("Stream.SetSynchronizationPolicy", driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
-}
-
 // SetPriority sets the priority of kernels that are enqueued on the stream from now on:
 // see [StreamOptions]. It returns [ErrRange] if the priority is outside
 // [Context.StreamPriorityRange], and [ErrNotSupported] with a driver before CUDA 12.0, on
@@ -218,53 +210,6 @@ func (s *Stream) priorityNow() int {
 	return int(*v.Priority())
 }
 
-// MemSyncDomain returns the stream's memory synchronization domain: a memory fence of a
-// kernel waits only for writes in its own domain. It returns [ErrNotSupported] with a
-// driver before CUDA 12.0. Source: cuStreamGetAttribute.
-func (s *Stream) MemSyncDomain() (driver.CUlaunchMemSyncDomain, error) {
-	v, err := s.attribute("Stream.MemSyncDomain", driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
-	return *v.MemSyncDomain(), err
-}
-
-// SetMemSyncDomain sets [Stream.MemSyncDomain]. If kernels that write to other devices
-// run in the remote domain, their writes do not slow down the fences of other kernels.
-// Source: cuStreamSetAttribute.
-func (s *Stream) SetMemSyncDomain(d driver.CUlaunchMemSyncDomain) error {
-	var v driver.CUstreamAttrValue
-	*v.MemSyncDomain() = d
-	return s.setAttribute("Stream.SetMemSyncDomain", driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, v)
-}
-
-// MemSyncDomainMap maps the two logical domains of [Stream.MemSyncDomain] to domains of
-// the device. Those are numbered from 0 to MemorySyncDomains of [Properties] - 1.
-type MemSyncDomainMap struct{ Default, Remote uint8 }
-
-// MemSyncDomainMap returns the stream's map: 0 and 1 unless another was set. It returns
-// [ErrNotSupported] with a driver before CUDA 12.0. Source: cuStreamGetAttribute.
-func (s *Stream) MemSyncDomainMap() (MemSyncDomainMap, error) {
-	v, err := s.attribute("Stream.MemSyncDomainMap", driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)
-	m := v.MemSyncDomainMap()
-	return MemSyncDomainMap{Default: m.Default_, Remote: m.Remote}, err
-}
-
-// SetMemSyncDomainMap sets [Stream.MemSyncDomainMap]. It returns [ErrRange] if the device
-// does not have one of the domains. Source: cuStreamSetAttribute.
-func (s *Stream) SetMemSyncDomainMap(m MemSyncDomainMap) error {
-	const op = "Stream.SetMemSyncDomainMap"
-	return s.with(op, func(c *streamCore) error {
-		n, err := c.ctx.device.known(driver.CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT)
-		if err != nil {
-			return err
-		}
-		if last := max(m.Default, m.Remote); int(last) >= n {
-			return refuse(op, ErrRange, "domain %d does not exist: the device has %d, numbered from 0", last, n)
-		}
-		var v driver.CUstreamAttrValue
-		*v.MemSyncDomainMap() = driver.CUlaunchMemSyncDomainMap{Default_: m.Default, Remote: m.Remote}
-		return c.put(op, driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, v)
-	})
-}
-
 // AccessPolicyWindow is a range of device memory with its own policy in the L2 cache. It
 // affects the speed of kernels and never their results. It does not keep the memory
 // allocated.
@@ -286,7 +231,7 @@ func (s *Stream) AccessPolicyWindow() (AccessPolicyWindow, error) {
 }
 
 // SetAccessPolicyWindow sets the stream's window; the zero value removes it. Persisting
-// lines need a part of the cache that [Context.SetPersistingL2] has set aside. They
+// lines need a part of the cache that [Context.SetLimit] with driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE has set aside. They
 // persist after the window is removed, until [Context.ResetPersistingL2].
 //
 // It returns [ErrRange] if the window is larger than MaxAccessPolicyWindow of
@@ -336,38 +281,9 @@ func (w *AccessPolicyWindow) check(op string, d Device) error {
 		return err
 	}
 	if aside == 0 {
-		return refuse(op, ErrRange, "no part of the L2 cache is set aside for persisting lines: call Context.SetPersistingL2 first")
+		return refuse(op, ErrRange, "no part of the L2 cache is set aside for persisting lines: call Context.SetLimit with CU_LIMIT_PERSISTING_L2_CACHE_SIZE first")
 	}
 	return nil
-}
-
-// PersistingL2 returns how many bytes of the L2 cache are set aside for persisting lines.
-// Source: cuCtxGetLimit.
-func (x *Context) PersistingL2() (uint64, error) {
-	var n uint64
-	err := x.do("Context.PersistingL2", func() error {
-		return driver.CuCtxGetLimit(&n, driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
-	})
-	return n, err
-}
-
-// SetPersistingL2 sets bytes of the L2 cache aside for persisting lines; other data
-// cannot use them. The driver may round the size: see [Context.PersistingL2]. It returns
-// [ErrRange] if bytes exceeds MaxPersistingL2 of [Properties], and [ErrNotSupported] if
-// the device cannot set any aside. Source: cuCtxSetLimit.
-func (x *Context) SetPersistingL2(bytes uint64) error {
-	const op = "Context.SetPersistingL2"
-	return x.do(op, func() error {
-		d := x.core.device
-		n, err := d.needs(op, driver.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE)
-		if err != nil {
-			return err
-		}
-		if bytes > uint64(n) {
-			return refuse(op, ErrRange, "%d bytes are more than %v can set aside: %d", bytes, d, n)
-		}
-		return driver.CuCtxSetLimit(driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, bytes)
-	})
 }
 
 // ResetPersistingL2 resets all persisting lines of the L2 cache to normal at once.

@@ -44,30 +44,34 @@ func TestStreamPriority(t *testing.T) {
 	require.NoError(t, same.Close())
 }
 
-func TestSynchronizationPolicy(t *testing.T) {
+// policyOf returns how a thread waits in SynchronizeBlocking.
+func policyOf(s *safe.Stream) (driver.CUsynchronizationPolicy, error) {
+	v, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+	return *v.SyncPolicy(), err
+}
+
+func setPolicy(s *safe.Stream, p driver.CUsynchronizationPolicy) error {
+	var v driver.CUstreamAttrValue
+	*v.SyncPolicy() = p
+	return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
+}
+
+func TestStreamAttribute(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	p, err := s.SynchronizationPolicy()
+	p, err := policyOf(s)
 	require.NoError(t, err)
 	if onGPU {
-		assert.Zero(t, p, "none was set")
+		assert.Negative(t, int32(p), "none was set")
 	}
 	for p := driver.CU_SYNC_POLICY_AUTO; p <= driver.CU_SYNC_POLICY_BLOCKING_SYNC; p++ {
-		require.NoError(t, s.SetSynchronizationPolicy(p))
-		got, err := s.SynchronizationPolicy()
+		require.NoError(t, setPolicy(s, p))
+		got, err := policyOf(s)
 		require.NoError(t, err)
 		assert.Equal(t, p, got)
 		require.NoError(t, s.SynchronizeBlocking())
 	}
-	assert.ErrorIs(t, s.SetSynchronizationPolicy(99), driver.CUDA_ERROR_INVALID_VALUE)
-	v, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
-	require.NoError(t, err)
-	assert.Equal(t, driver.CU_SYNC_POLICY_BLOCKING_SYNC, *v.SyncPolicy())
-	*v.SyncPolicy() = driver.CU_SYNC_POLICY_SPIN
-	require.NoError(t, s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v))
-	p, err = s.SynchronizationPolicy()
-	require.NoError(t, err)
-	assert.Equal(t, driver.CU_SYNC_POLICY_SPIN, p)
+	assert.ErrorIs(t, setPolicy(s, 99), driver.CUDA_ERROR_INVALID_VALUE)
 	_, err = s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE, "an attribute of launches alone")
 }
@@ -75,29 +79,23 @@ func TestSynchronizationPolicy(t *testing.T) {
 func TestMemSyncDomains(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	d, err := s.MemSyncDomain()
+	v, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
 	newer(t, err)
-	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT, d)
+	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT, *v.MemSyncDomain())
 	p, err := x.Device().Properties()
 	require.NoError(t, err)
-	n := uint8(p.MemorySyncDomains)
-	assert.ErrorIs(t, s.SetMemSyncDomainMap(safe.MemSyncDomainMap{Remote: n}), safe.ErrRange)
-	if n < 2 {
+	if p.MemorySyncDomains < 2 {
 		t.Skip("the device has no memory synchronization domains")
 	}
-	m, err := s.MemSyncDomainMap()
+	*v.MemSyncDomain() = driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE
+	require.NoError(t, s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, v))
+	v, err = s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
 	require.NoError(t, err)
-	assert.Equal(t, safe.MemSyncDomainMap{Default: 0, Remote: 1}, m)
-	require.NoError(t, s.SetMemSyncDomain(driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE))
-	m = safe.MemSyncDomainMap{Default: n - 1, Remote: n - 2}
-	require.NoError(t, s.SetMemSyncDomainMap(m))
-	got, err := s.MemSyncDomainMap()
-	require.NoError(t, err)
-	assert.Equal(t, m, got)
-	d, err = s.MemSyncDomain()
-	require.NoError(t, err)
-	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, d)
+	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, *v.MemSyncDomain())
 }
+
+// persisting is how many bytes of the L2 cache are set aside for lines that persist.
+const persisting = driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 // windows sets a part of the L2 cache aside until the test ends, and returns the size of
 // the largest window.
@@ -106,13 +104,11 @@ func windows(t *testing.T, x *safe.Context) (largest uint64) {
 	p, err := x.Device().Properties()
 	require.NoError(t, err)
 	if p.MaxPersistingL2 == 0 || p.MaxAccessPolicyWindow == 0 {
-		assert.ErrorIs(t, x.SetPersistingL2(1), safe.ErrNotSupported)
 		t.Skip("the device has no lines that persist")
 	}
-	before, err := x.PersistingL2()
+	before, err := x.Limit(persisting)
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, x.SetPersistingL2(before)) })
-	assert.ErrorIs(t, x.SetPersistingL2(uint64(p.MaxPersistingL2)+1), safe.ErrRange)
+	t.Cleanup(func() { assert.NoError(t, x.SetLimit(persisting, before)) })
 	return uint64(p.MaxAccessPolicyWindow)
 }
 
@@ -124,16 +120,16 @@ func TestAccessPolicyWindow(t *testing.T) {
 		Address: b.Raw(), Size: b.Size(), HitRatio: 0.5,
 		Hit: driver.CU_ACCESS_PROPERTY_PERSISTING, Miss: driver.CU_ACCESS_PROPERTY_STREAMING,
 	}
-	require.NoError(t, x.SetPersistingL2(0))
+	require.NoError(t, x.SetLimit(persisting, 0))
 	err := s.SetAccessPolicyWindow(w)
 	assert.ErrorIs(t, err, safe.ErrRange)
-	assert.ErrorContains(t, err, "SetPersistingL2")
+	assert.ErrorContains(t, err, "Context.SetLimit")
 	got, err := s.AccessPolicyWindow()
 	require.NoError(t, err)
 	assert.Zero(t, got.Size)
 
-	require.NoError(t, x.SetPersistingL2(1<<20))
-	aside, err := x.PersistingL2()
+	require.NoError(t, x.SetLimit(persisting, 1<<20))
+	aside, err := x.Limit(persisting)
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, aside, uint64(1<<20))
 	require.NoError(t, s.SetAccessPolicyWindow(w))
@@ -173,9 +169,9 @@ func TestAccessPolicyWindow(t *testing.T) {
 func TestCopyAttributes(t *testing.T) {
 	x := open(t, 0)
 	s, to := stream(t, x), stream(t, x)
-	require.NoError(t, s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_YIELD))
+	require.NoError(t, setPolicy(s, driver.CU_SYNC_POLICY_YIELD))
 	require.NoError(t, to.CopyAttributes(s))
-	p, err := to.SynchronizationPolicy()
+	p, err := policyOf(to)
 	require.NoError(t, err)
 	assert.Equal(t, driver.CU_SYNC_POLICY_YIELD, p)
 	_, greatest, err := x.StreamPriorityRange()
@@ -235,10 +231,10 @@ func TestAttributesInCapture(t *testing.T) {
 	x := open(t, 0)
 	s, other := stream(t, x), stream(t, x)
 	g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
-		_, err := s.SynchronizationPolicy()
+		_, err := policyOf(s)
 		return first(
 			func() error { return err },
-			func() error { return s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_SPIN) },
+			func() error { return setPolicy(s, driver.CU_SYNC_POLICY_SPIN) },
 			func() error { return other.CopyAttributes(s) },
 			func() error { s.Priority(); return nil },
 		)

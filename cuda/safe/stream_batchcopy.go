@@ -9,7 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// CopyOp is a copy for [Stream.BatchCopies]: see [NewCopyOp].
+// CopyOp is a copy for [Stream.CopyAll]: see [NewCopyOp].
 type CopyOp struct {
 	dst, src       *memory
 	onHost, ofHost bool
@@ -19,7 +19,7 @@ type CopyOp struct {
 }
 
 // NewCopyOp returns a copy of all of src to the beginning of dst, which must be at least
-// as long. At least one of them must be device memory. [Stream.BatchCopies] reports
+// as long. At least one of them must be device memory. [Stream.CopyAll] reports
 // errors of the arguments.
 func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	const op = "NewCopyOp"
@@ -45,9 +45,9 @@ func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	return c
 }
 
-// BatchCopyOptions are the options of [Stream.BatchCopies]. With the zero value, copies
+// CopyAllOptions are the options of [Stream.CopyAllWith]. With the zero value, copies
 // behave like single ones.
-type BatchCopyOptions struct {
+type CopyAllOptions struct {
 	// ReadEarly allows CUDA to read the sources before earlier work of the stream has
 	// completed. Set it only if no pending work writes to them.
 	ReadEarly bool
@@ -56,19 +56,25 @@ type BatchCopyOptions struct {
 	PreferOverlap bool
 }
 
-// BatchCopies enqueues many copies by one call of the driver for each 240. They run after the earlier
+// CopyAll enqueues many copies by one call of the driver for each 240. They run after the earlier
 // work of the stream, in any order among themselves. If one copy is invalid, no copy of its
-// call is enqueued, and the error's Detail has its index if the driver tells it. BatchCopies
+// call is enqueued, and the error's Detail has its index if the driver tells it. CopyAll
 // returns [ErrOverlap] if a destination overlaps another destination or a source, and
 // [ErrContextMismatch] if device memory belongs to another context than the stream.
 //
 // It returns [ErrInvalidArgument] for the legacy default stream, and [ErrCapturing] if
 // the stream is capturing. With a driver before CUDA 12.8, and on a stream of a green context,
-// it enqueues the copies one by one and ignores the options.
+// it enqueues the copies one by one.
 //
 // Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
-func (s *Stream) BatchCopies(copies []CopyOp, o BatchCopyOptions) error {
-	const op = "Stream.BatchCopies"
+func (s *Stream) CopyAll(copies []CopyOp) error { return s.CopyAllWith(copies, CopyAllOptions{}) }
+
+// CopyAllWith enqueues many copies, as [Stream.CopyAll] does, with options. Where the copies are
+// enqueued one by one, the options are ignored.
+//
+// Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
+func (s *Stream) CopyAllWith(copies []CopyOp, o CopyAllOptions) error {
+	const op = "Stream.CopyAll"
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
@@ -170,7 +176,7 @@ func (b *batch) overlap() int {
 
 // enqueue calls the newest function that the driver has. failed is the index of the copy
 // that caused the error, or more than any index if that is unknown.
-func (b *batch) enqueue(s driver.CUstream, o BatchCopyOptions) (failed uint64, err error) {
+func (b *batch) enqueue(s driver.CUstream, o CopyAllOptions) (failed uint64, err error) {
 	a := driver.CUmemcpyAttributes{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
 	if o.ReadEarly {
 		a.SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_ANY

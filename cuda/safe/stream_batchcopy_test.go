@@ -1,6 +1,6 @@
 //go:build ((cgo || cudabind_nocgo) && linux && (amd64 || arm64)) || (windows && amd64)
 
-// Stream.BatchCopies. Runs on any driver; tests named Sim need the simulated one.
+// Stream.CopyAll. Runs on any driver; tests named Sim need the simulated one.
 
 package safe_test
 
@@ -35,7 +35,7 @@ func TestCopyBatch(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	for _, o := range []safe.BatchCopyOptions{{}, {ReadEarly: true}, {PreferOverlap: true}} {
+	for _, o := range []safe.CopyAllOptions{{}, {ReadEarly: true}, {PreferOverlap: true}} {
 		copy(h.Data(), count(n*copies))
 		clear(back.Data())
 		clear(r.Data())
@@ -50,15 +50,15 @@ func TestCopyBatch(t *testing.T) {
 				out = append(out, safe.NewCopyOp(part(r, i), of(b, i)))
 			}
 		}
-		require.NoError(t, s.BatchCopies(in, o))
+		require.NoError(t, s.CopyAllWith(in, o))
 		if o.ReadEarly {
 			require.NoError(t, s.Synchronize()) // sources read early must be complete
 		}
-		require.NoError(t, s.BatchCopies(across, o))
+		require.NoError(t, s.CopyAllWith(across, o))
 		if o.ReadEarly {
 			require.NoError(t, s.Synchronize())
 		}
-		require.NoError(t, s.BatchCopies(out, o))
+		require.NoError(t, s.CopyAllWith(out, o))
 		require.NoError(t, s.Synchronize())
 		for i := range copies {
 			got := back.Data()
@@ -69,9 +69,9 @@ func TestCopyBatch(t *testing.T) {
 			require.Equal(t, want, got[n*i:n*(i+1)], "part %d, %+v", i, o)
 		}
 	}
-	require.NoError(t, s.BatchCopies(nil, safe.BatchCopyOptions{}))
+	require.NoError(t, s.CopyAll(nil))
 	one := []safe.CopyOp{safe.NewCopyOp(of(a, 0), part(h, 3))}
-	require.NoError(t, s.BatchCopies(one, safe.BatchCopyOptions{}))
+	require.NoError(t, s.CopyAll(one))
 	got := make([]float32, n)
 	require.NoError(t, of(a, 0).CopyToHost(got), "after the batch")
 	assert.EqualValues(t, 3*n, got[0])
@@ -113,25 +113,25 @@ func TestCopyBatchRefused(t *testing.T) {
 		{"from a destination", []safe.CopyOp{safe.NewCopyOp[int32](slice(0, 10), slice(50, 60)), safe.NewCopyOp[int32](slice(20, 30), slice(9, 19))}, safe.ErrOverlap, "copy 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := s.BatchCopies(c.copies, safe.BatchCopyOptions{})
+			err := s.CopyAll(c.copies)
 			assert.ErrorIs(t, err, c.want)
-			assert.ErrorContains(t, err, "Stream.BatchCopies")
+			assert.ErrorContains(t, err, "Stream.CopyAll")
 			assert.ErrorContains(t, err, c.says)
 		})
 	}
-	assert.ErrorIs(t, legacy.BatchCopies([]safe.CopyOp{good}, safe.BatchCopyOptions{}), safe.ErrInvalidArgument)
-	require.NoError(t, s.BatchCopies([]safe.CopyOp{
+	assert.ErrorIs(t, legacy.CopyAll([]safe.CopyOp{good}), safe.ErrInvalidArgument)
+	require.NoError(t, s.CopyAll([]safe.CopyOp{
 		safe.NewCopyOp[int32](slice(10, 20), slice(0, 10)), safe.NewCopyOp[int32](slice(30, 40), slice(0, 10)), safe.NewCopyOp[int32](slice(20, 30), slice(40, 50)),
-	}, safe.BatchCopyOptions{}), "beside each other, and one source twice")
+	}), "beside each other, and one source twice")
 	g, err := s.Capture(func() error {
-		assert.ErrorIs(t, s.BatchCopies([]safe.CopyOp{good}, safe.BatchCopyOptions{}), safe.ErrCapturing)
+		assert.ErrorIs(t, s.CopyAll([]safe.CopyOp{good}), safe.ErrCapturing)
 		return nil
 	})
 	require.NoError(t, err, "the capture lives on")
 	require.NoError(t, g.Close())
 	require.NoError(t, s.Synchronize())
 	y := second(t)
-	assert.ErrorIs(t, s.BatchCopies([]safe.CopyOp{safe.NewCopyOp[int32](buffer[int32](t, y, 1), slice(0, 1))}, safe.BatchCopyOptions{}), safe.ErrContextMismatch)
+	assert.ErrorIs(t, s.CopyAll([]safe.CopyOp{safe.NewCopyOp[int32](buffer[int32](t, y, 1), slice(0, 1))}), safe.ErrContextMismatch)
 }
 
 // TestSimCopyBatchFailure: the error names the copy if the driver does.
@@ -145,10 +145,10 @@ func TestSimCopyBatchFailure(t *testing.T) {
 			continue
 		}
 		before := simulated.Calls(function)
-		require.NoError(t, s.BatchCopies(two, safe.BatchCopyOptions{}))
+		require.NoError(t, s.CopyAll(two))
 		assert.Equal(t, before+1, simulated.Calls(function), "the newest that there is")
 		simulated.Fail(function, 1, uint32(driver.CUDA_ERROR_INVALID_VALUE))
-		err := s.BatchCopies(two, safe.BatchCopyOptions{})
+		err := s.CopyAll(two)
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_VALUE)
 		var e *safe.Error
 		require.True(t, errors.As(err, &e))

@@ -6,8 +6,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// PrefetchOp is a range of managed memory for [Stream.BatchPrefetches] and
-// [Stream.BatchDiscards]: see [NewPrefetchOp].
+// PrefetchOp is a range of managed memory for [Stream.PrefetchAll] and
+// [Stream.DiscardAll]: see [NewPrefetchOp].
 type PrefetchOp struct {
 	memory *memory
 	at     driver.CUdeviceptr
@@ -22,7 +22,7 @@ func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 	return PrefetchOp{memory: s.memory, at: s.address, size: s.size(), to: to}
 }
 
-// BatchPrefetches enqueues many calls of [Buffer.PrefetchAsync], up to 12 by one call of the driver.
+// PrefetchAll enqueues many calls of [Buffer.PrefetchAsync], up to 12 by one call of the driver.
 // They run after the earlier work of the stream, in any order among themselves. If one is
 // invalid, none of its call is enqueued. It blocks while 48 prefetches or more are pending on the
 // stream.
@@ -32,8 +32,8 @@ func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 // enqueues the prefetches one by one.
 //
 // Source: cuMemPrefetchBatchAsync, or cuMemPrefetchAsync.
-func (s *Stream) BatchPrefetches(ops []PrefetchOp) error {
-	return s.batchRanges("Stream.BatchPrefetches", ops, true, func(b *ranges, stream driver.CUstream) error {
+func (s *Stream) PrefetchAll(ops []PrefetchOp) error {
+	return s.batchRanges("Stream.PrefetchAll", ops, true, func(b *ranges, stream driver.CUstream) error {
 		to, from := b.locations()
 		n, k := uint64(len(b.at)), uint64(len(to))
 		err := driver.CuMemPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &to[0], &from[0], k, 0, stream)
@@ -49,32 +49,19 @@ func (s *Stream) BatchPrefetches(ops []PrefetchOp) error {
 	})
 }
 
-// BatchDiscards enqueues a batch that declares the contents of managed memory useless, so
+// DiscardAll enqueues a batch that declares the contents of managed memory useless, so
 // that CUDA need not move them. Until the program writes to the memory or prefetches it,
 // reads return indeterminate values. Nothing may access the memory while it is discarded.
-// BatchDiscards ignores the locations of the operations, which may be the zero value.
+// DiscardAll ignores the locations of the operations, which may be the zero value.
 //
-// The rules and errors are those of [Stream.BatchPrefetches]. It returns [ErrNotSupported]
+// The rules and errors are those of [Stream.PrefetchAll]. It returns [ErrNotSupported]
 // with a driver before CUDA 13.0.
 //
 // Source: cuMemDiscardBatchAsync.
-func (s *Stream) BatchDiscards(ops []PrefetchOp) error {
-	return s.batchRanges("Stream.BatchDiscards", ops, false, func(b *ranges, stream driver.CUstream) error {
+func (s *Stream) DiscardAll(ops []PrefetchOp) error {
+	return s.batchRanges("Stream.DiscardAll", ops, false, func(b *ranges, stream driver.CUstream) error {
 		return driver.CuMemDiscardBatchAsync(&b.at[0], &b.sizes[0], uint64(len(b.at)), 0, stream)
 	})
-}
-
-// BatchDiscardsAndPrefetches is [Stream.BatchDiscards] followed by
-// [Stream.BatchPrefetches], in one faster call. It returns [ErrOverlap] if two operations
-// overlap.
-//
-// Source: cuMemDiscardAndPrefetchBatchAsync.
-func (s *Stream) BatchDiscardsAndPrefetches(ops []PrefetchOp) error {
-	return s.batchRanges("Stream.BatchDiscardsAndPrefetches", ops, true, func(b *ranges, stream driver.CUstream) error {
-		to, from := b.locations()
-		n, k := uint64(len(b.at)), uint64(len(to))
-		return driver.CuMemDiscardAndPrefetchBatchAsync(&b.at[0], &b.sizes[0], n, &to[0], &from[0], k, 0, stream)
-	}, (*ranges).apart)
 }
 
 // prefetch enqueues one operation.
@@ -105,17 +92,8 @@ func (b *ranges) locations() (to []driver.CUmemLocation, from []uint64) {
 	return to, from
 }
 
-// apart refuses operations that overlap.
-func (b *ranges) apart() error {
-	if i := (&batch{dsts: b.at, sizes: b.sizes}).overlap(); i >= 0 {
-		return refuse("", ErrOverlap, "operation %d: its memory overlaps that of another operation", i)
-	}
-	return nil
-}
-
-// batchRanges enqueues a batch that passes the checks: call calls the driver for a part of it.
-// moves tells whether the locations matter.
-func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(*ranges, driver.CUstream) error, checks ...func(*ranges) error) error {
+// batchRanges enqueues a batch: call calls the driver for a part of it. moves tells whether the locations matter.
+func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(*ranges, driver.CUstream) error) error {
 	c, err := s.acquire(op)
 	if err != nil {
 		return err
@@ -139,11 +117,6 @@ func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(
 	}
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
-	}
-	for _, check := range checks {
-		if err := check(b); err != nil {
-			return wrap(op, err)
-		}
 	}
 	return inParts(len(b.at), chunkWork/prefetchWork, func(from, to int) error {
 		part := &ranges{at: b.at[from:to], sizes: b.sizes[from:to], to: b.to[from:to]}

@@ -19,13 +19,12 @@ func init() {
 		return []safe.PrefetchOp{safe.NewPrefetchOp(w.managed, safe.HostLocation)}
 	}
 	operations = append(operations,
-		operation{"Stream.BatchPrefetches", func(w *world) error { return w.s.BatchPrefetches(ops(w)) }},
-		operation{"Stream.BatchDiscards", func(w *world) error { return w.s.BatchDiscards(ops(w)) }},
-		operation{"Stream.BatchDiscardsAndPrefetches", func(w *world) error { return w.s.BatchDiscardsAndPrefetches(ops(w)) }},
+		operation{"Stream.PrefetchAll", func(w *world) error { return w.s.PrefetchAll(ops(w)) }},
+		operation{"Stream.DiscardAll", func(w *world) error { return w.s.DiscardAll(ops(w)) }},
 	)
 }
 
-func TestBatchPrefetches(t *testing.T) {
+func TestPrefetchAll(t *testing.T) {
 	x := open(t, 0)
 	concurrent(t, x)
 	s, fill := stream(t, x), kernel(t, x, "fill")
@@ -36,12 +35,12 @@ func TestBatchPrefetches(t *testing.T) {
 		copy(b.Data(), count(pages/4))
 		all = append(all, b)
 	}
-	require.NoError(t, s.BatchPrefetches(nil))
+	require.NoError(t, s.PrefetchAll(nil))
 	none, err := all[0].Slice(5, 5)
 	require.NoError(t, err)
-	require.NoError(t, s.BatchPrefetches([]safe.PrefetchOp{safe.NewPrefetchOp(none, device)}))
+	require.NoError(t, s.PrefetchAll([]safe.PrefetchOp{safe.NewPrefetchOp(none, device)}))
 	require.NoError(t, fill.Launch(s, perValue(10), safe.Val(uint32(10)), safe.Val(float32(-1)), all[3].Arg()))
-	require.NoError(t, s.BatchPrefetches([]safe.PrefetchOp{
+	require.NoError(t, s.PrefetchAll([]safe.PrefetchOp{
 		safe.NewPrefetchOp(none, safe.HostLocation), safe.NewPrefetchOp(all[0], device), safe.NewPrefetchOp(all[1], device), safe.NewPrefetchOp(all[2], safe.HostLocation),
 		safe.NewPrefetchOp(all[3], device),
 	}))
@@ -53,39 +52,31 @@ func TestBatchPrefetches(t *testing.T) {
 	assert.EqualValues(t, -1, all[3].Data()[9])
 }
 
-// TestBatchDiscards: discarded memory has the values that are written later, and other memory
+// TestDiscardAll: discarded memory has the values that are written later, and other memory
 // keeps its own.
-func TestBatchDiscards(t *testing.T) {
+func TestDiscardAll(t *testing.T) {
 	x := open(t, 0)
 	concurrent(t, x)
 	device := safe.DeviceLocation(x.Device())
 	s, b, kept := stream(t, x), managed[float32](t, x, pages/4), managed[float32](t, x, pages/4)
 	copy(kept.Data(), count(pages/4))
 	ops := []safe.PrefetchOp{safe.NewPrefetchOp(b, device)}
-	for name, discard := range map[string]func([]safe.PrefetchOp) error{
-		"discards": s.BatchDiscards, "discards and prefetches": s.BatchDiscardsAndPrefetches,
-	} {
-		t.Run(name, func(t *testing.T) {
-			needs(t, "cuMemDiscardBatchAsync")
-			require.NoError(t, b.FillAsync(s, 1))
-			require.NoError(t, discard(ops))
-			require.NoError(t, b.FillAsync(s, 2))
-			require.NoError(t, s.Synchronize())
-			assert.EqualValues(t, 2, b.Data()[pages/4-1])
-			assert.EqualValues(t, pages/4-1, kept.Data()[pages/4-1])
-		})
+	if driver.Find("cuMemDiscardBatchAsync") != nil {
+		assert.ErrorIs(t, s.DiscardAll(ops), safe.ErrNotSupported)
+		return
 	}
-	if driver.Find("cuMemDiscardBatchAsync") == nil {
-		assert.Equal(t, device, attributes(t, b).LastPrefetch)
-		assert.ErrorIs(t, s.BatchDiscardsAndPrefetches(append(ops, ops...)), safe.ErrOverlap)
-		require.NoError(t, s.BatchDiscards([]safe.PrefetchOp{safe.NewPrefetchOp(b, safe.Location{})}))
-	} else {
-		assert.ErrorIs(t, s.BatchDiscards(ops), safe.ErrNotSupported)
-		assert.ErrorIs(t, s.BatchDiscardsAndPrefetches(ops), safe.ErrNotSupported)
-	}
+	require.NoError(t, b.FillAsync(s, 1))
+	require.NoError(t, s.DiscardAll(ops))
+	require.NoError(t, s.PrefetchAll(ops))
+	require.NoError(t, b.FillAsync(s, 2))
+	require.NoError(t, s.Synchronize())
+	assert.EqualValues(t, 2, b.Data()[pages/4-1])
+	assert.EqualValues(t, pages/4-1, kept.Data()[pages/4-1])
+	assert.Equal(t, device, attributes(t, b).LastPrefetch)
+	require.NoError(t, s.DiscardAll([]safe.PrefetchOp{safe.NewPrefetchOp(b, safe.Location{})}))
 }
 
-func TestBatchPrefetchesRefuse(t *testing.T) {
+func TestPrefetchAllRefuse(t *testing.T) {
 	x := open(t, 0)
 	concurrent(t, x)
 	s, b, plain := stream(t, x), managed[float32](t, x, pages/4), buffer[float32](t, x, 10)
@@ -108,13 +99,13 @@ func TestBatchPrefetchesRefuse(t *testing.T) {
 		{"no stream", nil, good, safe.ErrClosed, "closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := c.s.BatchPrefetches([]safe.PrefetchOp{good, c.op})
+			err := c.s.PrefetchAll([]safe.PrefetchOp{good, c.op})
 			assert.ErrorIs(t, err, c.want)
 			assert.ErrorContains(t, err, c.says)
 		})
 	}
 	g, err := s.Capture(func() error {
-		for _, f := range []func([]safe.PrefetchOp) error{s.BatchPrefetches, s.BatchDiscards} {
+		for _, f := range []func([]safe.PrefetchOp) error{s.PrefetchAll, s.DiscardAll} {
 			assert.ErrorIs(t, f([]safe.PrefetchOp{good}), safe.ErrCapturing)
 		}
 		return nil

@@ -57,7 +57,7 @@ func at[T any](op string, m *memory, start driver.CUdeviceptr, i, n int) Element
 	return Element[T]{memory: m, address: start + driver.CUdeviceptr(i)*driver.CUdeviceptr(unsafe.Sizeof(zero))}
 }
 
-// MemOp is an operation for [Stream.BatchMemOps]: see [NewWaitOp] and [NewWriteOp].
+// MemOp is an operation for [Stream.MemOps]: see [NewWaitOp] and [NewWriteOp].
 type MemOp struct {
 	kind    driver.CUstreamBatchMemOpType
 	until   driver.CUstreamWaitValue_flags // the condition of a wait
@@ -134,10 +134,10 @@ func WriteValue[T MemOpValue](s *Stream, e Element[T], v T) error {
 // mostMemOps is the driver's limit for one call.
 const mostMemOps = 255
 
-// BatchMemOps enqueues up to 255 operations by one call of the driver; they run in order.
+// MemOps enqueues up to 255 operations by one call of the driver; they run in order.
 // It returns [ErrRange] if there are more. If one operation is invalid, none is enqueued.
 // Source: cuStreamBatchMemOp.
-func (s *Stream) BatchMemOps(ops []MemOp) error { return s.memOps("Stream.BatchMemOps", ops) }
+func (s *Stream) MemOps(ops []MemOp) error { return s.memOps("Stream.MemOps", ops) }
 
 func (s *Stream) memOps(op string, ops []MemOp) (err error) {
 	c, err := s.acquire(op)

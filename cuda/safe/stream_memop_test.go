@@ -108,7 +108,7 @@ func TestMemOpsOnPool(t *testing.T) {
 	for memory, b := range map[string]*safe.Buffer[uint32]{"NewBufferAsync": async, "NewBuffer": buffer[uint32](t, x, 2)} {
 		for call, err := range map[string]error{
 			"WriteValue":   safe.WriteValue(s, b.At(0), 1),
-			"BatchMemOps":  s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(b.At(1), 1)}),
+			"MemOps":       s.MemOps([]safe.MemOp{safe.NewWriteOp(b.At(0), 1), safe.NewWriteOp(b.At(1), 1)}),
 			"MemOpsParams": addAlone(x, safe.MemOpsNode(x, safe.NewWriteOp(b.At(0), 1))),
 		} {
 			if onGPU && err == nil {
@@ -122,14 +122,14 @@ func TestMemOpsOnPool(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 }
 
-func TestBatchMemOps(t *testing.T) {
+func TestMemOps(t *testing.T) {
 	x := open(t, 0)
 	a, b := stream(t, x), stream(t, x)
 	h, d := host[uint32](t, x, 300), plainBuffer[int64](t, x, 300)
 	clear(h.Data())
 	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) }) // even if the test fails
 	require.NoError(t, d.Zero())
-	require.NoError(t, a.BatchMemOps(nil))
+	require.NoError(t, a.MemOps(nil))
 
 	ops := []safe.MemOp{safe.NewWaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ)}
 	for i := 1; i < 254; i++ {
@@ -137,8 +137,8 @@ func TestBatchMemOps(t *testing.T) {
 	}
 	ops = append(ops, safe.NewWriteOp(h.At(1), 17))
 	require.Len(t, ops, 255)
-	require.NoError(t, a.BatchMemOps(ops))
-	assert.ErrorIs(t, a.BatchMemOps(append(ops, ops[1])), safe.ErrRange)
+	require.NoError(t, a.MemOps(ops))
+	assert.ErrorIs(t, a.MemOps(append(ops, ops[1])), safe.ErrRange)
 	assert.False(t, passed(t, a))
 	require.NoError(t, safe.WriteValue(b, h.At(0), 1))
 	require.NoError(t, a.Synchronize())
@@ -148,12 +148,12 @@ func TestBatchMemOps(t *testing.T) {
 	assert.EqualValues(t, 0, got[0])
 	assert.EqualValues(t, -253, got[253])
 
-	err := a.BatchMemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 5), safe.NewWriteOp(h.At(300), 5)})
+	err := a.MemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 5), safe.NewWriteOp(h.At(300), 5)})
 	assert.ErrorIs(t, err, safe.ErrRange)
 	assert.ErrorContains(t, err, "operation 1: index 300 of 300 elements")
 	require.NoError(t, a.Synchronize())
 	assert.EqualValues(t, 1, h.Data()[0], "none was done")
-	assert.ErrorIs(t, a.BatchMemOps(make([]safe.MemOp, 2)), safe.ErrClosed)
+	assert.ErrorIs(t, a.MemOps(make([]safe.MemOp, 2)), safe.ErrClosed)
 }
 
 // TestMemOpsRefused: invalid arguments do not reach CUDA.
@@ -240,7 +240,7 @@ func TestMemOpsCaptured(t *testing.T) {
 			return first(
 				func() error { return safe.WaitValue(s, h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ) },
 				func() error {
-					return s.BatchMemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 0), safe.NewWriteOp(b.At(0), 2), safe.NewWriteOp(h.At(1), 3)})
+					return s.MemOps([]safe.MemOp{safe.NewWriteOp(h.At(0), 0), safe.NewWriteOp(b.At(0), 2), safe.NewWriteOp(h.At(1), 3)})
 				},
 			)
 		})

@@ -165,8 +165,8 @@ func (s *Stream) Shutdown(ctx context.Context) error {
 
 // SynchronizeBlocking is [Stream.Synchronize] with a wait of the driver's, which blocks a
 // thread. It returns sooner if computing goroutines occupy all processors (GOMAXPROCS),
-// because Go then wakes a parked goroutine late. The thread spins, or sleeps if
-// [Stream.SetSynchronizationPolicy] says so. It also prints what completed kernels of the
+// because Go then wakes a parked goroutine late. The thread spins, or sleeps if the
+// stream's synchronization policy says so: see [Stream.SetAttribute]. It also prints what completed kernels of the
 // context have written by printf, even if the stream has no work.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventSynchronize.

@@ -104,9 +104,9 @@ func TestWorkOnFullQueue(t *testing.T) {
 			closing(t, b)
 			return func() error { return b.PrefetchAsync(s, safe.DeviceLocation(x.Device())) }
 		}},
-		{"BatchCopies", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		{"CopyAll", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 			copies := copyOps(t, x, 64)
-			return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
+			return func() error { return s.CopyAll(copies) }
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -398,11 +398,11 @@ func TestMuchWorkOnStuckStream(t *testing.T) {
 			require.NoError(t, err)
 			return func() error { return part.ZeroAsync(s) }
 		}},
-		{"BatchCopies", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		{"CopyAll", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 			copies := copyOps(t, x, queued)
-			return func() error { return s.BatchCopies(copies, safe.BatchCopyOptions{}) }
+			return func() error { return s.CopyAll(copies) }
 		}},
-		{"BatchPrefetches", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
+		{"PrefetchAll", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 			if ok, _ := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); ok == 0 {
 				t.Skip("the device has no concurrent managed access")
 			}
@@ -415,7 +415,7 @@ func TestMuchWorkOnStuckStream(t *testing.T) {
 				require.NoError(t, err)
 				ops[i] = safe.NewPrefetchOp(part, safe.DeviceLocation(x.Device()))
 			}
-			return func() error { return s.BatchPrefetches(ops) }
+			return func() error { return s.PrefetchAll(ops) }
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

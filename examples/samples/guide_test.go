@@ -44,8 +44,8 @@ func inTurn(a, b *safe.Stream, step *safe.Buffer[uint32], values *safe.Buffer[fl
 
 // keepInCache keeps a table in the L2 cache for the kernels of a stream.
 func keepInCache(x *safe.Context, s *safe.Stream, table *safe.Buffer[float32]) error {
-	if err := x.SetPersistingL2(table.Size()); err != nil {
-		return err // ErrNotSupported if the device cannot: go on without
+	if err := x.SetLimit(driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, table.Size()); err != nil {
+		return err // CUDA_ERROR_UNSUPPORTED_LIMIT if the device cannot: go on without
 	}
 	return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{
 		Address: table.Raw(), Size: table.Size(), HitRatio: 1,
@@ -125,12 +125,12 @@ func TestGuide(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, got)
 
-	if err := keepInCache(x, streams[0], values); !errors.Is(err, safe.ErrNotSupported) {
+	if err := keepInCache(x, streams[0], values); !errors.Is(err, driver.CUDA_ERROR_UNSUPPORTED_LIMIT) {
 		require.NoError(t, err)
 		window, err := streams[0].AccessPolicyWindow()
 		require.NoError(t, err)
 		assert.Equal(t, values.Size(), window.Size)
-		require.NoError(t, x.SetPersistingL2(0))
+		require.NoError(t, x.SetLimit(driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0))
 	}
 
 	assert.Equal(t, devices[0], streams[0].Device())

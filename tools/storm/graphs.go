@@ -192,15 +192,13 @@ func edges(t *task) error {
 func askGraph(t *task) error {
 	g := t.graphs.get(t.rng)
 	var err error
-	switch t.n(5) {
+	switch t.n(4) {
 	case 0:
 		_, err = g.Roots()
 	case 1:
 		_, err = g.Edges()
 	case 2:
 		_, err = g.ID()
-	case 3:
-		_, err = g.SVG()
 	default:
 		_, err = g.DOT(0)
 	}

@@ -187,13 +187,10 @@ func useHost(t *task) error {
 func useBatch(t *task) error {
 	to := safe.DeviceLocation(t.device().x.Device())
 	ops := []safe.PrefetchOp{safe.NewPrefetchOp(t.buffers.get(t.rng), to), safe.NewPrefetchOp(t.buffers.get(t.rng), safe.HostLocation)}
-	switch t.n(3) {
-	case 0:
-		return t.stream().BatchPrefetches(ops)
-	case 1:
-		return t.stream().BatchDiscards(ops)
+	if t.n(2) == 0 {
+		return t.stream().PrefetchAll(ops)
 	}
-	return t.stream().BatchDiscardsAndPrefetches(ops)
+	return t.stream().DiscardAll(ops)
 }
 
 func askMemory(t *task) error {

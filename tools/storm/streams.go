@@ -128,12 +128,12 @@ func batchCopy(t *task) error {
 			ops = append(ops, safe.NewCopyOp[float32](a, t.hosts.get(t.rng)))
 		}
 	}
-	return t.stream().BatchCopies(ops, safe.BatchCopyOptions{})
+	return t.stream().CopyAll(ops)
 }
 
 func memOps(t *task) error {
 	w := t.words.get(t.rng)
-	return t.stream().BatchMemOps([]safe.MemOp{safe.NewWriteOp(w.At(t.n(size)), uint32(1)), safe.NewWriteOp(w.At(t.n(size)), uint32(2))})
+	return t.stream().MemOps([]safe.MemOp{safe.NewWriteOp(w.At(t.n(size)), uint32(1)), safe.NewWriteOp(w.At(t.n(size)), uint32(2))})
 }
 
 // askStream makes queries of a stream.
@@ -154,9 +154,9 @@ func askStream(t *task) error {
 	case 5:
 		_, err = s.AccessPolicyWindow()
 	case 6:
-		_, err = s.SynchronizationPolicy()
+		_, err = s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
 	case 7:
-		_, err = s.MemSyncDomain()
+		_, err = s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
 	default:
 		s.Priority()
 		s.Raw()
@@ -167,24 +167,27 @@ func askStream(t *task) error {
 
 func attributes(t *task) error {
 	s := t.stream()
+	var v driver.CUstreamAttrValue
 	switch t.n(6) {
 	case 0:
 		return s.SetPriority(-t.n(6))
 	case 1:
-		return s.SetSynchronizationPolicy(driver.CU_SYNC_POLICY_AUTO)
+		*v.SyncPolicy() = driver.CU_SYNC_POLICY_AUTO
+		return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
 	case 2:
 		return s.CopyAttributes(t.stream())
 	case 3:
-		return s.SetMemSyncDomain(driver.CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT)
+		*v.MemSyncDomain() = driver.CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT
+		return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, v)
 	case 4:
 		b := t.buffers.get(t.rng)
 		return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{Address: b.Raw(), Size: b.Size(), HitRatio: 0.5, Hit: driver.CU_ACCESS_PROPERTY_NORMAL, Miss: driver.CU_ACCESS_PROPERTY_STREAMING})
 	}
-	m, err := s.MemSyncDomainMap()
+	v, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)
 	if err != nil {
 		return err
 	}
-	return s.SetMemSyncDomainMap(m)
+	return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, v)
 }
 
 // insideHostFunc makes calls that could wait inside a host function: they must be refused without

@@ -129,14 +129,13 @@ func CudaDeviceSynchronize() error {
 //
 // See also [CudaDeviceGetLimit]; in the driver API [cuCtxSetLimit].
 //
-// Safe counterpart: [safe.Context.SetLimit], [safe.Context.SetPersistingL2].
+// Safe counterpart: [safe.Context.SetLimit].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxSetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxSetLimit
 // [safe.Context.SetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetLimit
-// [safe.Context.SetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetPersistingL2
 func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 	args := &struct {
 		limit CudaLimit
@@ -172,14 +171,13 @@ func CudaDeviceSetLimit(limit CudaLimit, value uint64) error {
 //
 // See also [CudaDeviceSetLimit]; in the driver API [cuCtxGetLimit].
 //
-// Safe counterpart: [safe.Context.Limit], [safe.Context.PersistingL2].
+// Safe counterpart: [safe.Context.Limit].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxGetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetLimit
 // [safe.Context.Limit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Limit
-// [safe.Context.PersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PersistingL2
 func CudaDeviceGetLimit(pValue *uint64, limit CudaLimit) error {
 	args := &struct {
 		pValue *uint64

@@ -172,13 +172,10 @@ func CudaLaunchCooperativeKernelMultiDevice(launchParamsList *CudaLaunchParams, 
 //
 // See also [CudaFuncGetAttributes], [CudaLaunchKernel]; in the driver API [cuFuncSetCacheConfig].
 //
-// Safe counterpart: [safe.Kernel.SetCacheConfig].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
 // [cuFuncSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncSetCacheConfig
-// [safe.Kernel.SetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetCacheConfig
 func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) error {
 	args := &struct {
 		func_       unsafe.Pointer

@@ -575,12 +575,12 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaMemcpy3D], [CudaGraphAddMemcpyNode], [CudaGraphMemcpyNodeSetParams].
 //
-// Safe counterpart: [safe.Node.CopyParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.CopyParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.CopyParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -848,12 +848,12 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //
 // See also [CudaMemset2D], [CudaGraphAddMemsetNode], [CudaGraphMemsetNodeSetParams].
 //
-// Safe counterpart: [safe.Node.FillParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.FillParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FillParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -1267,12 +1267,12 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Event].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1402,12 +1402,12 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Event].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1827,12 +1827,12 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
-// Safe counterpart: [safe.Node.AllocParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.AllocParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.AllocParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -1922,12 +1922,12 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // See also [CudaGraphAddMemFreeNode].
 //
-// Safe counterpart: [safe.Node.FreeParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.FreeParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FreeParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
 	args := &struct {
 		node     CudaGraphNode_t

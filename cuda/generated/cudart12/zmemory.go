@@ -2888,12 +2888,12 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures and the driver has no nodes for
 //     batches
 //
-// Safe counterpart: [safe.Stream.BatchCopies].
+// Safe counterpart: [safe.Stream.CopyAll].
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.Stream.BatchCopies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchCopies
+// [safe.Stream.CopyAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyAll
 func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, failIdx *uint64, stream CudaStream_t) error {
 	args := &struct {
 		dsts      *unsafe.Pointer

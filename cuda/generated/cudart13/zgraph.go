@@ -589,7 +589,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // See also [CudaGraphNodeGetParams], [CudaMemcpy3D], [CudaGraphAddMemcpyNode],
 // [CudaGraphMemcpyNodeSetParams].
 //
-// Safe counterpart: [safe.Node.CopyParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -597,7 +597,7 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.CopyParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.CopyParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3DParms) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -872,7 +872,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // See also [CudaGraphNodeGetParams], [CudaMemset2D], [CudaGraphAddMemsetNode],
 // [CudaGraphMemsetNodeSetParams].
 //
-// Safe counterpart: [safe.Node.FillParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -880,7 +880,7 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.FillParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FillParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -1319,7 +1319,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // See also [CudaGraphAddEventRecordNode], [CudaGraphEventRecordNodeSetEvent],
 // [CudaGraphEventWaitNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Event].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -1327,7 +1327,7 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1463,7 +1463,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // See also [CudaGraphAddEventWaitNode], [CudaGraphEventWaitNodeSetEvent],
 // [CudaGraphEventRecordNodeGetEvent], [CudaEventRecordWithFlags], [CudaStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Event].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -1471,7 +1471,7 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t) error {
 	args := &struct {
 		node      CudaGraphNode_t
@@ -1916,7 +1916,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 //
 // See also [CudaGraphNodeGetParams], [CudaGraphAddMemAllocNode], [CudaGraphMemFreeNodeGetParams].
 //
-// Safe counterpart: [safe.Node.AllocParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -1924,7 +1924,7 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.AllocParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.AllocParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAllocNodeParams) error {
 	args := &struct {
 		node       CudaGraphNode_t
@@ -2017,7 +2017,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 //
 // See also [CudaGraphNodeGetParams], [CudaGraphAddMemFreeNode].
 //
-// Safe counterpart: [safe.Node.FreeParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -2025,7 +2025,7 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.FreeParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FreeParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer) error {
 	args := &struct {
 		node     CudaGraphNode_t

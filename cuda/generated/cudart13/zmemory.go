@@ -3011,12 +3011,12 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures and the driver has no nodes for
 //     batches
 //
-// Safe counterpart: [safe.Stream.BatchCopies].
+// Safe counterpart: [safe.Stream.CopyAll].
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.Stream.BatchCopies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchCopies
+// [safe.Stream.CopyAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyAll
 func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uint64, count uint64, attrs *CudaMemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, stream CudaStream_t) error {
 	args := &struct {
 		dsts      *unsafe.Pointer
@@ -4037,12 +4037,12 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, location CudaMemL
 //   - [CudaErrorNotSupported]: a device of the system cannot share managed memory concurrently
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
 //
-// Safe counterpart: [safe.Stream.BatchPrefetches].
+// Safe counterpart: [safe.Stream.PrefetchAll].
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.Stream.BatchPrefetches]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchPrefetches
+// [safe.Stream.PrefetchAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.PrefetchAll
 func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
 	args := &struct {
 		dptrs           *unsafe.Pointer
@@ -4089,12 +4089,12 @@ func CudaMemPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint6
 //   - [CudaErrorInvalidValue]: a range that is not managed memory, or a stream of the wrong kind
 //   - [CudaErrorNotSupported]: a device without concurrent managed access is in the system
 //
-// Safe counterpart: [safe.Stream.BatchDiscards].
+// Safe counterpart: [safe.Stream.DiscardAll].
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [safe.Stream.BatchDiscards]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchDiscards
+// [safe.Stream.DiscardAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.DiscardAll
 func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, flags uint64, stream CudaStream_t) error {
 	args := &struct {
 		dptrs  *unsafe.Pointer
@@ -4140,12 +4140,8 @@ func CudaMemDiscardBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64
 //   - [CudaErrorInvalidValue]: wrong memory, wrong indexes or the legacy stream
 //   - [CudaErrorNotSupported]: not every device has concurrent managed access
 //
-// Safe counterpart: [safe.Stream.BatchDiscardsAndPrefetches].
-//
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
-//
-// [safe.Stream.BatchDiscardsAndPrefetches]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchDiscardsAndPrefetches
 func CudaMemDiscardAndPrefetchBatchAsync(dptrs *unsafe.Pointer, sizes *uint64, count uint64, prefetchLocs *CudaMemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, stream CudaStream_t) error {
 	args := &struct {
 		dptrs           *unsafe.Pointer

@@ -123,7 +123,7 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolSetAttribute].
 //
 // Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
-// [safe.Pool.SetReusePolicy], [safe.Pool.ResetPeaks].
+// [safe.Pool.ResetPeaks].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
@@ -132,7 +132,6 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 // [safe.Pool.ResetPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetPeaks
 // [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
 // [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
-// [safe.Pool.SetReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReusePolicy
 func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
 	args := &struct {
 		memPool CudaMemPool_t
@@ -172,8 +171,7 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolGetAttribute].
 //
-// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.ReleaseThreshold], [safe.Pool.ReusePolicy],
-// [safe.Pool.Usage], [safe.Pool.Properties].
+// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.Usage], [safe.Pool.Properties].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
@@ -181,8 +179,6 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 // [cuMemPoolGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolGetAttribute
 // [safe.Pool.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Attribute
 // [safe.Pool.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Properties
-// [safe.Pool.ReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReleaseThreshold
-// [safe.Pool.ReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReusePolicy
 // [safe.Pool.Usage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Usage
 func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
 	args := &struct {

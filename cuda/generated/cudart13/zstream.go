@@ -1885,17 +1885,13 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 //
 // See also [CudaAccessPolicyWindow].
 //
-// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow],
-// [safe.Stream.SynchronizationPolicy], [safe.Stream.MemSyncDomain], [safe.Stream.MemSyncDomainMap].
+// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [safe.Stream.AccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AccessPolicyWindow
 // [safe.Stream.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Attribute
-// [safe.Stream.MemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomain
-// [safe.Stream.MemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomainMap
-// [safe.Stream.SynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SynchronizationPolicy
 func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value_out *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hStream   CudaStream_t
@@ -1948,18 +1944,14 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 // See also [CudaAccessPolicyWindow].
 //
 // Safe counterpart: [safe.Stream.SetAttribute], [safe.Stream.SetAccessPolicyWindow],
-// [safe.Stream.SetSynchronizationPolicy], [safe.Stream.SetPriority],
-// [safe.Stream.SetMemSyncDomain], [safe.Stream.SetMemSyncDomainMap].
+// [safe.Stream.SetPriority].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
 // [safe.Stream.SetAccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAccessPolicyWindow
 // [safe.Stream.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAttribute
-// [safe.Stream.SetMemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomain
-// [safe.Stream.SetMemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomainMap
 // [safe.Stream.SetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetPriority
-// [safe.Stream.SetSynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetSynchronizationPolicy
 func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hStream CudaStream_t

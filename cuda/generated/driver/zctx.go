@@ -643,14 +643,13 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPopCurrent], [CuCtxPushCurrent],
 // [CuCtxSetCacheConfig], [CuCtxSynchronize]; in the runtime API [cudaDeviceSetLimit].
 //
-// Safe counterpart: [safe.Context.SetLimit], [safe.Context.SetPersistingL2].
+// Safe counterpart: [safe.Context.SetLimit].
 //
 // Since CUDA 3.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaDeviceSetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceSetLimit
 // [safe.Context.SetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetLimit
-// [safe.Context.SetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.SetPersistingL2
 func CuCtxSetLimit(limit CUlimit, value uint64) error {
 	args := &struct {
 		limit CUlimit
@@ -685,14 +684,13 @@ func CuCtxSetLimit(limit CUlimit, value uint64) error {
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxPopCurrent], [CuCtxPushCurrent], [CuCtxSetCacheConfig],
 // [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaDeviceGetLimit].
 //
-// Safe counterpart: [safe.Context.Limit], [safe.Context.PersistingL2].
+// Safe counterpart: [safe.Context.Limit].
 //
 // Since CUDA 3.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaDeviceGetLimit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetLimit
 // [safe.Context.Limit]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Limit
-// [safe.Context.PersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PersistingL2
 func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 	args := &struct {
 		pvalue *uint64

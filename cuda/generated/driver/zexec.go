@@ -132,13 +132,10 @@ func CuFuncSetAttribute(hfunc CUfunction, attrib CUfunction_attribute, value int
 // See also [CuCtxGetCacheConfig], [CuCtxSetCacheConfig], [CuFuncGetAttribute], [CuLaunchKernel],
 // [CuKernelSetCacheConfig]; in the runtime API [cudaFuncSetCacheConfig].
 //
-// Safe counterpart: [safe.Kernel.SetCacheConfig].
-//
 // Since CUDA 3.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
 //
 // [cudaFuncSetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetCacheConfig
-// [safe.Kernel.SetCacheConfig]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.SetCacheConfig
 func CuFuncSetCacheConfig(hfunc CUfunction, config CUfunc_cache) error {
 	args := &struct {
 		hfunc  CUfunction

@@ -341,7 +341,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemcpy3D], [CuGraphAddMemcpyNode],
 // [CuGraphMemcpyNodeSetParams].
 //
-// Safe counterpart: [safe.Node.CopyParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -349,7 +349,7 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.CopyParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.CopyParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -485,7 +485,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // See also [CuGraphNodeGetParams], [CuMemsetD2D32], [CuGraphAddMemsetNode],
 // [CuGraphMemsetNodeSetParams].
 //
-// Safe counterpart: [safe.Node.FillParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -493,7 +493,7 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.FillParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FillParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -921,7 +921,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // See also [CuGraphAddEventRecordNode], [CuGraphEventRecordNodeSetEvent],
 // [CuGraphEventWaitNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Event].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -929,7 +929,7 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
@@ -1061,7 +1061,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // See also [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeSetEvent],
 // [CuGraphEventRecordNodeGetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent].
 //
-// Safe counterpart: [safe.Node.Event].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -1069,7 +1069,7 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.Event]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Event
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
@@ -1700,7 +1700,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemAllocNode], [CuGraphMemFreeNodeGetParams].
 //
-// Safe counterpart: [safe.Node.AllocParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -1708,7 +1708,7 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.AllocParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.AllocParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_NODE_PARAMS) error {
 	args := &struct {
 		hNode      CUgraphNode
@@ -1799,7 +1799,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 //
 // See also [CuGraphNodeGetParams], [CuGraphAddMemFreeNode], [CuGraphMemAllocNodeGetParams].
 //
-// Safe counterpart: [safe.Node.FreeParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -1807,7 +1807,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.FreeParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.FreeParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error {
 	args := &struct {
 		hNode    CUgraphNode

@@ -124,7 +124,7 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 // [CuMemPoolCreate].
 //
 // Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
-// [safe.Pool.SetReusePolicy], [safe.Pool.ResetPeaks].
+// [safe.Pool.ResetPeaks].
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
@@ -132,7 +132,6 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 // [safe.Pool.ResetPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetPeaks
 // [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
 // [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
-// [safe.Pool.SetReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReusePolicy
 func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		pool  CUmemoryPool
@@ -174,16 +173,13 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.ReleaseThreshold], [safe.Pool.ReusePolicy],
-// [safe.Pool.Usage], [safe.Pool.Properties].
+// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.Usage], [safe.Pool.Properties].
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 //
 // [safe.Pool.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Attribute
 // [safe.Pool.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Properties
-// [safe.Pool.ReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReleaseThreshold
-// [safe.Pool.ReusePolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ReusePolicy
 // [safe.Pool.Usage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Usage
 func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := &struct {

@@ -5664,7 +5664,7 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // runtime API [cudaMemcpyAsync], [cudaMemcpyToSymbolAsync], [cudaMemcpyFromSymbolAsync].
 //
 // Safe counterpart: [safe.Buffer.CopyFromAsync], [safe.Buffer.CopyFromHostAsync],
-// [safe.Buffer.CopyToHostAsync], [safe.Stream.BatchCopies].
+// [safe.Buffer.CopyToHostAsync], [safe.Stream.CopyAll].
 //
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -5675,7 +5675,7 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 // [safe.Buffer.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromAsync
 // [safe.Buffer.CopyFromHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyFromHostAsync
 // [safe.Buffer.CopyToHostAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.CopyToHostAsync
-// [safe.Stream.BatchCopies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchCopies
+// [safe.Stream.CopyAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyAll
 func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream CUstream) error {
 	args := &struct {
 		dst       CUdeviceptr
@@ -6050,12 +6050,12 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
-// Safe counterpart: [safe.Stream.BatchCopies].
+// Safe counterpart: [safe.Stream.CopyAll].
 //
 // The name means [CuMemcpyBatchAsync_v2]. Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
-// [safe.Stream.BatchCopies]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchCopies
+// [safe.Stream.CopyAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.CopyAll
 func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, count uint64, attrs *CUmemcpyAttributes, attrsIdxs *uint64, numAttrs uint64, hStream CUstream) error {
 	return CuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 }

@@ -694,12 +694,12 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 // See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
 // [CuStreamWriteValue64], [CuMemHostRegister].
 //
-// Safe counterpart: [safe.Stream.BatchMemOps].
+// Safe counterpart: [safe.Stream.MemOps].
 //
 // The name means [CuStreamBatchMemOp_v2]. Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html.
 //
-// [safe.Stream.BatchMemOps]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchMemOps
+// [safe.Stream.MemOps]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemOps
 func CuStreamBatchMemOp(stream CUstream, count uint32, paramArray *CUstreamBatchMemOpParams, flags uint32) error {
 	return CuStreamBatchMemOp_v2(stream, count, paramArray, flags)
 }

@@ -2123,17 +2123,13 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 //
 // See also [CUaccessPolicyWindow].
 //
-// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow],
-// [safe.Stream.SynchronizationPolicy], [safe.Stream.MemSyncDomain], [safe.Stream.MemSyncDomainMap].
+// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow].
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [safe.Stream.AccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AccessPolicyWindow
 // [safe.Stream.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Attribute
-// [safe.Stream.MemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomain
-// [safe.Stream.MemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.MemSyncDomainMap
-// [safe.Stream.SynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SynchronizationPolicy
 func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUstreamAttrValue) error {
 	args := &struct {
 		hStream   CUstream
@@ -2187,18 +2183,14 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 // See also [CUaccessPolicyWindow].
 //
 // Safe counterpart: [safe.Stream.SetAttribute], [safe.Stream.SetAccessPolicyWindow],
-// [safe.Stream.SetSynchronizationPolicy], [safe.Stream.SetPriority],
-// [safe.Stream.SetMemSyncDomain], [safe.Stream.SetMemSyncDomainMap].
+// [safe.Stream.SetPriority].
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
 // [safe.Stream.SetAccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAccessPolicyWindow
 // [safe.Stream.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAttribute
-// [safe.Stream.SetMemSyncDomain]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomain
-// [safe.Stream.SetMemSyncDomainMap]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetMemSyncDomainMap
 // [safe.Stream.SetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetPriority
-// [safe.Stream.SetSynchronizationPolicy]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetSynchronizationPolicy
 func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
 	args := &struct {
 		hStream CUstream

@@ -666,12 +666,12 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 //   - [CUDA_ERROR_NOT_SUPPORTED]: a device of the system cannot share managed memory concurrently
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures
 //
-// Safe counterpart: [safe.Stream.BatchPrefetches].
+// Safe counterpart: [safe.Stream.PrefetchAll].
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
-// [safe.Stream.BatchPrefetches]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchPrefetches
+// [safe.Stream.PrefetchAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.PrefetchAll
 func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
 	args := &struct {
 		dptrs           *CUdeviceptr
@@ -718,12 +718,12 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 //   - [CUDA_ERROR_INVALID_VALUE]: a range that is not managed memory, or a stream of the wrong kind
 //   - [CUDA_ERROR_NOT_SUPPORTED]: a device without concurrent managed access is in the system
 //
-// Safe counterpart: [safe.Stream.BatchDiscards].
+// Safe counterpart: [safe.Stream.DiscardAll].
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
-// [safe.Stream.BatchDiscards]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchDiscards
+// [safe.Stream.DiscardAll]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.DiscardAll
 func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, flags uint64, hStream CUstream) error {
 	args := &struct {
 		dptrs   *CUdeviceptr
@@ -769,12 +769,8 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 //   - [CUDA_ERROR_INVALID_VALUE]: wrong memory, wrong indexes or the legacy stream
 //   - [CUDA_ERROR_NOT_SUPPORTED]: not every device has concurrent managed access
 //
-// Safe counterpart: [safe.Stream.BatchDiscardsAndPrefetches].
-//
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
-//
-// [safe.Stream.BatchDiscardsAndPrefetches]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.BatchDiscardsAndPrefetches
 func CuMemDiscardAndPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, prefetchLocs *CUmemLocation, prefetchLocIdxs *uint64, numPrefetchLocs uint64, flags uint64, hStream CUstream) error {
 	args := &struct {
 		dptrs           *CUdeviceptr
