@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -78,6 +79,18 @@ func TestUpToDate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGenerateLines: go generate makes each published package from the headers of its version.
+func TestGenerateLines(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository(t), "cuda", "generated", "generate.go"))
+	require.NoError(t, err)
+	for _, p := range model.Packages() {
+		line := fmt.Sprintf("gen -cuda %s -api %s -out %s -package %s", p.Version, p.API, p.Name, p.Name)
+		assert.Truef(t, strings.Contains(string(text), line),
+			"gen/model/row.go says that %s is from CUDA %s, and cuda/generated/generate.go does not: set the version in both", p.Name, p.Version)
+	}
+	assert.Equal(t, len(model.Packages()), strings.Count(string(text), "//go:generate "))
 }
 
 // contents are the files of a folder.
