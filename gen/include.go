@@ -111,9 +111,13 @@ func fetch(c config, row *model.Row, stderr io.Writer) (string, error) {
 	return release.Fetch(context.Background(), stderr)
 }
 
-// lookup is the pinned release for the versions that the command line asks for.
+// lookup is the pinned release for the versions that the command line asks for, as far as the row needs it. A library that
+// CUDA does not come with may include any of its headers.
 func lookup(c config, row *model.Row) (headers.Release, error) {
 	release, err := headers.Lookup(c.cuda)
+	if c.row == "" && row.Fetch == "" {
+		return release.Having(headersOf(row)), err
+	}
 	if row.Fetch != "" {
 		release, err = headers.LookupRequested(row.Fetch, c.cuda, c.version)
 	}
@@ -123,6 +127,24 @@ func lookup(c config, row *model.Row) (headers.Release, error) {
 		}
 	}
 	return release, err
+}
+
+// headersOf are the headers of a row, and of all whose types it uses or to which its comments link.
+func headersOf(row *model.Row) []string {
+	var names []string
+	rows := []*model.Row{row}
+	for i := 0; i < len(rows); i++ {
+		names = append(names, rows[i].Headers...)
+		for _, also := range rows[i].Also {
+			names = append(names, also.Header)
+		}
+		for _, api := range append(slices.Clone(rows[i].Uses), rows[i].Other) {
+			if of := model.RowOf(api); of != nil && !slices.Contains(rows, of) {
+				rows = append(rows, of)
+			}
+		}
+	}
+	return names
 }
 
 // notPinned says which versions are pinned with the headers of a library that another version lacks.

@@ -75,6 +75,14 @@ func (r Release) packages() []Package {
 	return packages
 }
 
+// Having is the release without the libraries that have none of these headers. Fetching it takes less.
+func (r Release) Having(headers []string) Release {
+	r.Libraries = slices.DeleteFunc(slices.Clone(r.Libraries), func(l Library) bool {
+		return !slices.ContainsFunc(l.Headers, func(f File) bool { return slices.Contains(headers, f.Path) })
+	})
+	return r
+}
+
 // Lookup returns the release of a CUDA version such as "12.9".
 func Lookup(version string) (Release, error) {
 	if _, err := manifest(); err != nil {
