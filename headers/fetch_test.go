@@ -105,7 +105,7 @@ func TestFetchFails(t *testing.T) {
 		{"no network", pinnedTo(good), python(`for i in 1 2 3 4 5 6; do echo "WARNING: retry $i" >&2; done; echo "ERROR: none found" >&2; exit 1`),
 			[]string{"could not download sample-pkg==12.9.79 (exit status 1)", "check the network", "pip said:\n\tWARNING: retry 3\n", "\tERROR: none found"}},
 		{"no connection", pinnedTo(good), python(`echo "WARNING: Retrying after connection broken by 'NewConnectionError'" >&2; echo "ERROR: No matching distribution found for sample-pkg" >&2; exit 1`),
-			[]string{"could not download sample-pkg==12.9.79 (there is no connection)", "check the network"}},
+			[]string{"could not download sample-pkg (there is no connection)", "check the network"}},
 		{"pip leaves nothing", pinnedTo(good), python(`exit 0`), []string{"left 0 files"}},
 		{"pip leaves a source archive", pinnedTo(good), python(`echo x >"$dest/sample.tar.gz"`), []string{"left 1 files"}},
 		{"wrong sum", pinnedTo(good), pip(append(good, 0)), []string{sampleWheel + " is not the pinned file", sum(good)}},
