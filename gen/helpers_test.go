@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cudabind/cudabind/gen/model"
 	"github.com/cudabind/cudabind/headers"
 	"github.com/cudabind/cudabind/internal/command"
 )
@@ -55,7 +56,7 @@ func fetched(tb testing.TB, version string) string {
 }
 
 // newest is the version that the committed driver package is generated from.
-const newest = "13.5"
+var newest = model.RowOf("driver").Versions[0]
 
 // goTool runs the go command in dir, offline and with env on top of the
 // environment. It returns what it prints.

@@ -111,14 +111,15 @@ func fetch(c config, row *model.Row, stderr io.Writer) (string, error) {
 	return release.Fetch(context.Background(), stderr)
 }
 
-// lookup is the pinned release for the versions that the command line asks for.
+// lookup is the pinned release for the versions that the command line asks for, as far as the row needs it. A library that
+// CUDA does not come with may include any of its headers.
 func lookup(c config, row *model.Row) (headers.Release, error) {
 	release, err := headers.Lookup(c.cuda)
+	if c.row == "" && row.Fetch == "" {
+		return release.Having(headersOf(row)), err
+	}
 	if row.Fetch != "" {
 		release, err = headers.LookupRequested(row.Fetch, c.cuda, c.version)
-	}
-	if c.row == "" && row.Fetch == "" { // other headers may include those of any library
-		release = release.Only(headersOf(row))
 	}
 	for _, api := range row.Uses {
 		if used := model.RowOf(api).Fetch; used != "" && err == nil {
@@ -128,16 +129,22 @@ func lookup(c config, row *model.Row) (headers.Release, error) {
 	return release, err
 }
 
-// headersOf are the headers that a row is read from, and those of the types that it uses.
+// headersOf are the headers of a row, and of all whose types it uses or to which its comments link.
 func headersOf(row *model.Row) []string {
-	all := slices.Clone(row.Headers)
-	for _, also := range row.Also {
-		all = append(all, also.Header)
+	var names []string
+	rows := []*model.Row{row}
+	for i := 0; i < len(rows); i++ {
+		names = append(names, rows[i].Headers...)
+		for _, also := range rows[i].Also {
+			names = append(names, also.Header)
+		}
+		for _, api := range append(slices.Clone(rows[i].Uses), rows[i].Other) {
+			if of := model.RowOf(api); of != nil && !slices.Contains(rows, of) {
+				rows = append(rows, of)
+			}
+		}
 	}
-	for _, api := range row.Uses {
-		all = append(all, headersOf(model.RowOf(api))...)
-	}
-	return all
+	return names
 }
 
 // notPinned says which versions are pinned with the headers of a library that another version lacks.

@@ -24,17 +24,19 @@ func TestLosses(t *testing.T) {
 		return notices.String()
 	}
 	const kept = "int cuKeep(int x);\n"
-	assert.Empty(t, gen(kept+"#define CU_GONE 1\n#define cuTake cuTake_v2\nint cuTake(int x);\nint cuGone(int x);\ntypedef struct CUgone_st { int x; } CUgone;\n"),
+	const other = "int cuOther(int x);\nint cuOtherResult(void);\nint cuSame(int x);\n"
+	assert.Empty(t, gen(kept+other+"#define CU_GONE 1\n#define cuTake cuTake_v2\nint cuTake(int x);\nint cuGone(int x);\ntypedef struct CUgone_st { int x; } CUgone;\n"),
 		"nothing was there before")
 	require.NoError(t, os.WriteFile(filepath.Join(out, "own.go"), []byte("package small\n\nfunc Own() {}\n"), 0o666))
 
-	got := gen(kept + "#define cuTake cuTake_v3\nint cuTake(int x);\nint cuRenamed(int x);\n#define CU_MAKE(x) ((x) + 1)\n#define _HIDDEN(x) x\nstatic inline int cuMake(void) { return cuKeep(1); }\n")
+	got := gen(kept + "int cuOther(unsigned x);\nvoid cuOtherResult(void);\nint cuSame(int y);\n#define cuTake cuTake_v3\nint cuTake(int x);\nint cuRenamed(int x);\n#define CU_MAKE(x) ((x) + 1)\n#define _HIDDEN(x) x\nstatic inline int cuMake(void) { return cuKeep(1); }\n")
 	assert.Equal(t, []string{
 		"gen: left out, as they are no constants: CU_MAKE",
 		"gen: left out, as the header defines them and no library exports them: cuMake",
 		"gen: the package in " + out + " loses functions that this header does not declare: CuGone, CuTake_v2",
 		"gen: the package in " + out + " loses types that this header does not declare: CUgone",
 		"gen: the package in " + out + " loses values that this header does not declare: CU_GONE",
+		"gen: the package in " + out + " changes functions that this header declares with other types: CuOther, CuOtherResult",
 		"gen: the frozen name cuGone means nothing in this header",
 		"gen: the name cuTake is frozen for cuTake_v2, which this header does not declare: it means cuTake_v3 now",
 		"",

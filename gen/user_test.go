@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -55,11 +56,49 @@ func TestDeterminism(t *testing.T) {
 	assert.True(t, same(first, run("GOMAXPROCS=1", "PATH=")), "one processor and an empty PATH")
 }
 
-// TestUpToDate: the committed packages are what the generator prints now.
+// needed is a place for headers with those that the generator fetches for a package, and no others.
+func needed(t *testing.T, p model.Published) string {
+	dir, place := fetched(t, p.Version), t.TempDir()
+	release, err := lookup(config{cuda: p.Version}, model.RowOf(p.API))
+	require.NoError(t, err)
+	files := release.Headers
+	for _, l := range release.Libraries {
+		files = append(files, l.Headers...)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Path))
+		require.NoError(t, err)
+		to := filepath.Join(place, p.Version, f.Path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o777))
+		require.NoError(t, os.WriteFile(to, text, 0o666))
+	}
+	return place
+}
+
+// TestNeeded: the generator fetches no library that the package has nothing to do with.
+func TestNeeded(t *testing.T) {
+	for api, want := range map[string][]string{
+		"driver": {"profiler"}, "runtime": {"profiler"}, "library_types": nil, "nvrtc": {"nvrtc", "profiler"},
+		"cublaslt": {"cublas", "profiler"}, "nvml": {"nvml", "profiler"},
+	} {
+		t.Run(api, func(t *testing.T) {
+			release, err := lookup(config{cuda: newest}, model.RowOf(api))
+			require.NoError(t, err)
+			var names []string
+			for _, l := range release.Libraries {
+				names = append(names, l.Name)
+			}
+			assert.Equal(t, want, names)
+			assert.NotEmpty(t, release.Headers)
+		})
+	}
+}
+
+// TestUpToDate: the committed packages are what the generator prints now, from the headers that it fetches for each.
 func TestUpToDate(t *testing.T) {
 	for _, p := range model.Packages() {
 		t.Run(p.Name, func(t *testing.T) {
-			fetched(t, p.Version)
+			t.Setenv(headers.EnvDir, needed(t, p))
 			dir := filepath.Join(repository(t), "cuda", "generated", p.Name)
 			frozen, err := readFrozen(filepath.Join(dir, "names.txt"))
 			require.NoError(t, err)
@@ -78,6 +117,18 @@ func TestUpToDate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGenerateLines: go generate makes each published package from the headers of its version.
+func TestGenerateLines(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository(t), "cuda", "generated", "generate.go"))
+	require.NoError(t, err)
+	for _, p := range model.Packages() {
+		line := fmt.Sprintf("gen -cuda %s -api %s -out %s -package %s", p.Version, p.API, p.Name, p.Name)
+		assert.Truef(t, strings.Contains(string(text), line),
+			"gen/model/row.go says that %s is from CUDA %s, and cuda/generated/generate.go does not: set the version in both", p.Name, p.Version)
+	}
+	assert.Equal(t, len(model.Packages()), strings.Count(string(text), "//go:generate "))
 }
 
 // contents are the files of a folder.

@@ -2,6 +2,7 @@ package headers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,19 +22,24 @@ type downloads struct {
 
 // ask asks pip where the packages are, once for all versions of one. What it
 // does not find, an old pip among the reasons, is missing from the index: the
-// download that then takes place reports the error.
-func (d *downloads) ask(ctx context.Context, packages []Package) {
+// download that then takes place reports the error. Without a connection there
+// is no use in one.
+func (d *downloads) ask(ctx context.Context, packages []Package) error {
 	var names []string
 	for _, p := range packages {
 		names = append(names, p.Wheel)
 	}
 	if len(names) == 0 {
-		return
+		return nil
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	say(d.progress, "asking pip where to find %s", strings.Join(names, ", "))
-	d.index, _ = pipClient.Index(ctx, platforms, names...)
+	var err error
+	if d.index, err = pipClient.Index(ctx, platforms, names...); errors.Is(err, pip.ErrNoConnection) {
+		return err
+	}
+	return nil
 }
 
 // release gets the headers of packages of a release.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Fetch returns the folder of a version like [Find], and first downloads the
@@ -36,6 +37,7 @@ func (r Release) Fetch(ctx context.Context, progress io.Writer) (dir string, err
 func FetchAll(ctx context.Context, releases []Release, progress io.Writer) (dirs []string, err error) {
 	dirs = make([]string, len(releases))
 	missing := make([][]Package, len(releases))
+	var lacking []string
 	for i, r := range releases {
 		if dirs[i], err = r.dir(); err != nil {
 			return nil, err
@@ -43,12 +45,17 @@ func FetchAll(ctx context.Context, releases []Release, progress io.Writer) (dirs
 		if missing[i], err = r.missing(dirs[i]); err != nil {
 			return nil, err
 		}
+		if len(missing[i]) > 0 {
+			lacking = append(lacking, r.Version)
+		}
 	}
 	if progress != nil {
 		progress = &lockedWriter{w: progress}
 	}
 	d := downloads{slots: make(chan struct{}, 8), progress: progress}
-	d.ask(ctx, slices.Concat(missing...))
+	if err := d.ask(ctx, slices.Concat(missing...)); err != nil {
+		return nil, fmt.Errorf("CUDA %s: %w", strings.Join(lacking, ", "), err)
+	}
 	err = each(ctx, releases, func(ctx context.Context, i int, r Release) error {
 		if len(missing[i]) == 0 {
 			return nil

@@ -95,31 +95,6 @@ func TestUnknownVersion(t *testing.T) {
 }
 
 // Whatever of the real headers is there must be what the manifest would pin.
-func TestOnly(t *testing.T) {
-	release := Release{Version: "13.5", Libraries: []Library{
-		{"one", Package{Headers: []File{{Path: "a.h"}, {Path: "one.h"}}}},
-		{"two", Package{Headers: []File{{Path: "b.h"}, {Path: "two.h"}}}},
-	}}
-	for _, tt := range []struct {
-		name    string
-		headers []string
-		want    []string
-	}{
-		{"of none", []string{"cuda.h"}, nil},
-		{"of one", []string{"cuda.h", "two.h"}, []string{"two"}},
-		{"of both", []string{"two.h", "a.h"}, []string{"one", "two"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var got []string
-			for _, l := range release.Only(tt.headers).Libraries {
-				got = append(got, l.Name)
-			}
-			assert.Equal(t, tt.want, got)
-			assert.Len(t, release.Libraries, 2, "the release is as it was")
-		})
-	}
-}
-
 func TestPinnedHeadersAreAllIncluded(t *testing.T) {
 	found := 0
 	for _, r := range Releases() {

@@ -75,8 +75,8 @@ func (r Release) packages() []Package {
 	return packages
 }
 
-// Only returns the release without the libraries that have none of these headers.
-func (r Release) Only(headers []string) Release {
+// Having is the release without the libraries that have none of these headers. Fetching it takes less.
+func (r Release) Having(headers []string) Release {
 	r.Libraries = slices.DeleteFunc(slices.Clone(r.Libraries), func(l Library) bool {
 		return !slices.ContainsFunc(l.Headers, func(f File) bool { return slices.Contains(headers, f.Path) })
 	})

@@ -1,7 +1,12 @@
 package doc
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,8 +28,27 @@ func complete(t *testing.T, api, version string) *model.API {
 	}
 	a, err := parse.Parse(os.DirFS(dir), api)
 	require.NoError(t, err)
-	require.NoError(t, model.Complete(a, model.Options{}))
+	require.NoError(t, model.Complete(a, model.Options{Frozen: frozen(t, api, version)}))
 	return a
+}
+
+// frozen is what plain names mean in the published package of a version, nil where there is none.
+func frozen(t *testing.T, api, version string) map[string]string {
+	i := slices.IndexFunc(committed, func(p model.Published) bool { return p.API == api && p.Version == version })
+	if i < 0 {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "cuda", "generated", committed[i].Name, "names.txt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	require.NoError(t, err)
+	names := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, means, _ := strings.Cut(strings.TrimSpace(line), " ")
+		names[name] = means
+	}
+	return names
 }
 
 // TestCoverage: everything that is published has text of ours.

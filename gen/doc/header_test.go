@@ -67,7 +67,7 @@ func headerDocs(t *testing.T, dir, api string, used map[string]bool) {
 	require.NoError(t, err)
 	for name := range dangling {
 		used[name] = true
-		assert.Containsf(t, danglingRefs, name, "the comments refer to %s, which nothing declares: list it with the reason", name)
+		assert.Containsf(t, danglingRefs, name, "the comments refer to %s, which nothing declares: list it in danglingRefs with the reason", name)
 	}
 	known := goNames(a)
 	exists := map[string]bool{"LibraryError": true, "SymbolError": true}

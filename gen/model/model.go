@@ -19,6 +19,7 @@ type API struct {
 	Dropped []string  // macros that are no constants, which have no place in Go
 	Unbound []Unbound // what the package cannot have, and why
 	Inlines []Inline  // functions that the header defines and the library does not export
+	Skipped []string  // what quirks leave out
 
 	renamed map[string]string // the Go names that quirks give, by C name
 

@@ -217,5 +217,8 @@ func skip(a *API, name string) bool {
 			d.LeftOut = "a quirk leaves it out"
 		}
 	}
+	if found {
+		a.Skipped = append(a.Skipped, name)
+	}
 	return found
 }

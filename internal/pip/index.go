@@ -26,7 +26,8 @@ var foundPattern = regexp.MustCompile(`(?m)Found link (\S+)(?: .*)?, version: (\
 // Index asks pip for the wheels of packages that fit one of the platforms, in every version. It
 // downloads none, unlike [Client.Locate], for which pip before 25.2 downloads each wheel whole. It
 // needs pip 21.2. Only pip's log tells the addresses, and it does not tell the sums. With an error
-// come the wheels of the packages before the one that pip does not find.
+// come the wheels of the packages before the one that pip does not find. Without a connection pip
+// retries once: its own five times take up to a minute.
 func (c Client) Index(ctx context.Context, platforms []string, names ...string) ([]Wheel, error) {
 	tmp, err := os.MkdirTemp("", "cudabind-*")
 	if err != nil {
@@ -34,7 +35,7 @@ func (c Client) Index(ctx context.Context, platforms []string, names ...string) 
 	}
 	defer os.RemoveAll(tmp)
 	file := filepath.Join(tmp, "log")
-	failed := c.run(ctx, asking, []string{"index", "versions", "--log", file}, platforms, strings.Join(names, " "))
+	failed := c.run(ctx, asking, []string{"index", "versions", "--log", file, "--retries", "1"}, platforms, strings.Join(names, " "))
 	log, err := os.ReadFile(file)
 	if failed != nil {
 		err = failed

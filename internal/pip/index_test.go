@@ -59,7 +59,7 @@ func TestIndex(t *testing.T) {
 	assert.Equal(t, append(wheels("other"), wheels("sample")...), got)
 	log, err := os.ReadFile(calls)
 	require.NoError(t, err)
-	assert.Regexp(t, `^(\d+) index versions --only-binary=:all: --disable-pip-version-check --no-input --quiet --platform linux_one other\n`+
+	assert.Regexp(t, `^(\d+) index versions --retries 1 --only-binary=:all: --disable-pip-version-check --no-input --quiet --platform linux_one other\n`+
 		`(\d+) index versions .* sample\n$`, string(log))
 
 	// What comes before a package that is not there is found.

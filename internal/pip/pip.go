@@ -23,6 +23,9 @@ type Client struct {
 // ErrNotPublished is the error for a package that the index does not have.
 var ErrNotPublished = errors.New("there is no such package")
 
+// ErrNoConnection is the error where pip does not reach the index.
+var ErrNoConnection = errors.New("there is no connection")
+
 // Download gets the wheel of a requirement that fits one of the platforms. dir is
 // an empty folder; file is the wheel's name in it.
 func (c Client) Download(ctx context.Context, dir string, platforms []string, requirement string) (file string, err error) {
@@ -83,9 +86,6 @@ func (c Client) run(ctx context.Context, program string, args, platforms []strin
 	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.Dir = empty
 	cmd.Stderr = &stderr
-	if os.Getenv("PIP_RETRIES") == "" {
-		cmd.Env = append(os.Environ(), "PIP_RETRIES=2") // five take pip most of a minute where there is no network
-	}
 	// Interrupted, pip removes its own temporary files. Where it cannot be, or
 	// does not end, it is killed after the delay.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -119,7 +119,7 @@ func (c Client) failure(ctx context.Context, requirement, python, stderr string,
 	}
 	switch {
 	case strings.Contains(stderr, "after connection broken by"): // pip then finds no package, either
-		err = errors.New("there is no connection")
+		err = ErrNoConnection
 	case strings.Contains(stderr, "No matching distribution found"):
 		err = ErrNotPublished
 	}

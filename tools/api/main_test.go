@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,4 +117,32 @@ func TestRun(t *testing.T) {
 	text, err = os.ReadFile(filepath.Join(dir, "api/p.txt"))
 	require.NoError(t, err)
 	assert.Equal(t, "func F(string)\nfunc G()\n", string(text), "as it was")
+}
+
+// TestValues: the value of a constant may change where CUDA decides on it, its type and its name may not.
+func TestValues(t *testing.T) {
+	for _, tt := range []struct {
+		name, pkg, now string
+		lost           int
+	}{
+		{"another value", "cuda/generated/p", "const C = 2", 0},
+		{"another value of the newest version", "tools/simdriver/sim", "const C = 2", 0},
+		{"another value elsewhere", "cuda/safe", "const C = 2", 1},
+		{"another type", "cuda/generated/p", "const C int64 = 1", 1},
+		{"another name", "cuda/generated/p", "const CX = 1", 1},
+		{"no constant any more", "cuda/generated/p", "var C = 1", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			code := filepath.FromSlash(tt.pkg + "/p.go")
+			dir := folder(t, map[string]string{"api/README.md": "", code: "package p\nconst C = 1\n"})
+			require.NoError(t, run(dir, "example.com/a", []string{tt.pkg}, options{write: true}, io.Discard))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, code), []byte("package p\n"+tt.now+"\n"), 0o666))
+			err := run(dir, "example.com/a", []string{tt.pkg}, options{write: true}, io.Discard)
+			if tt.lost == 0 {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, fmt.Sprintf("api/ would lose lines (%d)", tt.lost))
+			}
+		})
+	}
 }
