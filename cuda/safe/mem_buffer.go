@@ -100,8 +100,8 @@ func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 // address. During the capture, Close and [Buffer.FreeAsync] capture the release, after all
 // captured work that uses the memory. Memory that is not released in the capture stays
 // allocated after a launch. Work on other streams that waits for the launch may use it,
-// until the next launch of the executable frees it and allocates it again: that has
-// [InstantiateOptions].AutoFreeOnLaunch in any case. FreeAsync frees it earlier. Using it
+// until the next launch of the executable frees it and allocates it again: executables of such a
+// graph have [InstantiateOptions].AutoFreeOnLaunch set. FreeAsync frees it earlier. Using it
 // outside of captures before the first [GraphExec.Launch] returns [ErrNotAllocated]. The
 // buffer is closed with the graph and its executables, if not before.
 //

@@ -82,7 +82,7 @@ func init() {
 	})
 }
 
-// putOrdered is put for stream-ordered memory: other streams may use it once it is allocated.
+// putOrdered shares stream-ordered memory, which other streams may use once it is allocated.
 func (t *task) putOrdered(s *safe.Stream, b *safe.Buffer[float32], err error) error {
 	if err != nil {
 		return err

@@ -77,6 +77,7 @@ var errNoContext = fmt.Errorf("%w: the context.Context is nil", safe.ErrInvalidA
 
 var errEnded = errors.New("a file system has ended the goroutine that read it")
 
+// cStrings returns strings as an array of C, pinned until pin is unpinned; nil for none.
 func cStrings(all []string, pin *runtime.Pinner) **byte {
 	if len(all) == 0 {
 		return nil

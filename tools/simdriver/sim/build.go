@@ -140,7 +140,7 @@ func parse(version string) (int, error) {
 	return number, nil
 }
 
-// encode is parse without the check; it returns 0 if version is not a version.
+// encode returns a version such as "12.4" as CUDA writes it, 12040, and 0 for anything else.
 func encode(version string) int {
 	major, minor, _ := strings.Cut(version, ".")
 	a, err := strconv.Atoi(major)
