@@ -24,6 +24,7 @@ type moduleCore struct {
 	library driver.CUlibrary // 0 before CUDA 12.0
 	module  driver.CUmodule
 	names   map[string]string // LoadOptions.Names
+	log     string            // of the compiler, with LoadOptions.Log
 
 	parameters map[string]int // of the kernels, by the names in the image: see parameterCounts
 
@@ -77,7 +78,7 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 		copy(compiler.values, values)
 		return m.load(image, compiler)
 	})
-	compiler.setLog()
+	m.log = compiler.log()
 	if err != nil {
 		return nil, compiler.explain(wrap(op, err))
 	}
@@ -87,6 +88,16 @@ func load(op string, x *Context, image []byte, o LoadOptions) (*Module, error) {
 	u := &Module{core: m}
 	u.cleanup.Watch(&m.Handle)
 	return u, nil
+}
+
+// Log returns what the driver's compiler said when it compiled the module, "" without
+// [LoadOptions].Log and for device code that it did not compile. Source: cuModuleLoadDataEx with
+// CU_JIT_INFO_LOG_BUFFER.
+func (m *Module) Log() string {
+	if m == nil || m.core == nil {
+		return ""
+	}
+	return m.core.log
 }
 
 // LoadFile loads device code from a file: see [Load]. For options, read the file and call [LoadWith].

@@ -27,8 +27,9 @@ type LoadOptions struct {
 	Target driver.CUjit_target
 	// CacheMode sets which caches global loads use (ptxas -dlcm).
 	CacheMode driver.CUjit_cacheMode
-	// Log, if not nil, receives the compiler's messages, with or without an error.
-	Log *string
+	// Log keeps the compiler's messages, such as the registers that each kernel needs: see
+	// [Module.Log] and [Linker.Log]. With an error, Error.Detail has them.
+	Log bool
 	// Names are names by which [Module.Kernel] and [Global] find kernels and variables of the
 	// image, each with the symbol that the image has for it, such as "scale<float>" for
 	// "_Z5scaleIfEvPT_S0_". Symbols are also found as they are. [NewLinker] ignores Names.
@@ -54,8 +55,7 @@ type compiler struct {
 	options []driver.CUjit_option
 	values  []uintptr
 	errors  []byte
-	infos   []byte
-	log     *string        // LoadOptions.Log
+	infos   []byte         // nil without LoadOptions.Log
 	pin     runtime.Pinner // options hold addresses as numbers
 }
 
@@ -77,9 +77,9 @@ func (o LoadOptions) compiler(op string) (*compiler, error) {
 	if o.Target != 0 && o.ThreadsPerBlock != 0 {
 		return nil, refuse(op, ErrInvalidArgument, "Target and ThreadsPerBlock cannot be combined")
 	}
-	j := &compiler{errors: make([]byte, 16<<10), log: o.Log}
+	j := &compiler{errors: make([]byte, 16<<10)}
 	j.setBuffer(j.errors, driver.CU_JIT_ERROR_LOG_BUFFER, driver.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-	if o.Log != nil {
+	if o.Log {
 		j.infos = make([]byte, 64<<10)
 		j.setBuffer(j.infos, driver.CU_JIT_INFO_LOG_BUFFER, driver.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
 		j.set(driver.CU_JIT_LOG_VERBOSE, 1)
@@ -120,20 +120,16 @@ func (j *compiler) setBuffer(text []byte, buffer, size driver.CUjit_option) {
 	j.set(size, uintptr(len(text)-1))
 }
 
-// explain adds the compiler's error log to the error.
+// explain adds the compiler's messages to the error.
 func (j *compiler) explain(err error) error {
 	var e *Error
-	if text := strings.TrimSpace(ffi.GoStringN(j.errors)); text != "" && errors.As(err, &e) {
+	if text := strings.TrimSpace(ffi.GoStringN(j.errors) + "\n" + j.log()); text != "" && errors.As(err, &e) {
 		e.Detail = text
 	}
 	return err
 }
 
-// setLog copies the messages so far to LoadOptions.Log.
-func (j *compiler) setLog() {
-	if j.log != nil {
-		*j.log = strings.TrimSpace(ffi.GoStringN(j.infos))
-	}
-}
+// log returns the messages so far that are no errors.
+func (j *compiler) log() string { return strings.TrimSpace(ffi.GoStringN(j.infos)) }
 
 func (j *compiler) unpin() { j.pin.Unpin() }

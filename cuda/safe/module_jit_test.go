@@ -57,7 +57,7 @@ func TestLoadOptions(t *testing.T) {
 		{"level", safe.LoadOptions{Optimization: 3, LineInfo: true}},
 		{"debugging", safe.LoadOptions{DebugInfo: true, Optimization: safe.NoOptimization}},
 		{"cache", safe.LoadOptions{CacheMode: driver.CU_JIT_CACHE_OPTION_CG}},
-		{"log", safe.LoadOptions{Log: &log}},
+		{"log", safe.LoadOptions{Log: true}},
 		{"more", safe.LoadOptions{More: []safe.JITOption{{Option: driver.CU_JIT_FALLBACK_STRATEGY, Value: uintptr(driver.CU_PREFER_BINARY)}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestLoadOptions(t *testing.T) {
 		})
 	}
 	var e *safe.Error
-	_, err = safe.LoadWith(x, []byte(head+"nonsense"), safe.LoadOptions{Log: &log})
+	_, err = safe.LoadWith(x, []byte(head+"nonsense"), safe.LoadOptions{Log: true})
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, "Load", e.Op)
 	assert.NotEmpty(t, e.Detail)
@@ -128,15 +128,14 @@ func TestLoadNames(t *testing.T) {
 // TestLink links two pieces of PTX to one image.
 func TestLink(t *testing.T) {
 	x := open(t, 0)
-	var log string
-	l := linker(t, x, safe.LoadOptions{Log: &log, MaxRegisters: 64})
+	l := linker(t, x, safe.LoadOptions{Log: true, MaxRegisters: 64})
 	assert.NotZero(t, l.Raw())
 	require.NoError(t, l.Add(driver.CU_JIT_INPUT_PTX, "store", []byte(storePTX)))
 	require.NoError(t, l.Add(driver.CU_JIT_INPUT_PTX, "nothing", []byte(nothingPTX+"\x00")))
 	image, err := l.Complete()
 	require.NoError(t, err)
 	require.NotEmpty(t, image)
-	t.Logf("%d bytes; %s", len(image), log)
+	t.Logf("%d bytes; %s", len(image), l.Log())
 	_, err = l.Complete()
 	assert.ErrorIs(t, err, safe.ErrClosed, "once")
 	assert.ErrorIs(t, l.Add(driver.CU_JIT_INPUT_PTX, "more", []byte(nothingPTX)), safe.ErrClosed)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -26,6 +27,8 @@ type linkerCore struct {
 
 	mu   sync.Mutex
 	over bool // completed, or failed
+
+	log atomic.Pointer[string] // what the compiler has said so far, nil for nothing
 }
 
 // NewLinker creates a linker for o.Target, or for the context's device if that is 0.
@@ -81,8 +84,21 @@ func (l *Linker) do(op string, f func(c *linkerCore) error) error {
 		c.over = c.over || err != nil
 		return err
 	}))
-	c.compiler.setLog()
+	log := c.compiler.log()
+	c.log.Store(&log)
 	return c.compiler.explain(err)
+}
+
+// Log returns what the driver's compiler and linker have said so far, "" without
+// [LoadOptions].Log. Source: cuLinkCreate with CU_JIT_INFO_LOG_BUFFER.
+func (l *Linker) Log() string {
+	if l == nil || l.core == nil {
+		return ""
+	}
+	if log := l.core.log.Load(); log != nil {
+		return *log
+	}
+	return ""
 }
 
 // Add adds a piece of device code: driver.CU_JIT_INPUT_PTX, which it compiles, or compiled

@@ -58,6 +58,9 @@ type Image struct {
 	Format Format
 	Arch   string            // for which it was compiled: "sm_90", or "compute_90" of PTX
 	Names  map[string]string // the symbol of each of Options.Kernels, for safe.LoadOptions
+
+	// Warnings are the compiler's messages that are no errors, also of an image from the cache.
+	Warnings []*Diagnostic
 }
 
 // Compile compiles CUDA C++ for the architecture o.Arch. It needs neither a GPU nor a driver. It
@@ -164,15 +167,12 @@ func image(ctx context.Context, op string, a arch, t text, o Options) (*Image, e
 	if err != nil {
 		return nil, fail(op, err)
 	}
-	o.report(p.Log)
-	return &Image{p.Code, o.Format, a.name(o.Format), p.Names}, nil
+	return p.image(a, o), nil
 }
 
-// report hands out the compiler's warnings.
-func (o *Options) report(log string) {
-	if o.Warnings != nil {
-		*o.Warnings = warnings(parseLog(log))
-	}
+// image is what a product is to the program.
+func (p *product) image(a arch, o Options) *Image {
+	return &Image{p.Code, o.Format, a.name(o.Format), p.Names, warnings(parseLog(p.Log))}
 }
 
 // text is a source with its name, and the file system that it is from.

@@ -154,8 +154,6 @@ func TestCompileErrors(t *testing.T) {
 func TestCompileOptions(t *testing.T) {
 	versions(t, func(t *testing.T, version string) {
 		ctx, o := context.Background(), own(t)
-		var warned []*Diagnostic
-		o.Warnings = &warned
 		o.Defines = map[string]string{"FACTOR": "T(3)", "ON": ""}
 		o.Standard, o.FastMath, o.LineInfo, o.MaxRegisters = "c++20", true, true, 32
 		o.Kernels = []string{"scale<float>", "ns::scale<double, 2>", "&table"}
@@ -167,12 +165,11 @@ __constant__ float table[4];
 template<class T> __global__ void scale(T *v) { *v = *v * FACTOR + table[0]; int unused; }
 namespace ns { template<class T, int N> __global__ void scale(T *v) { v[N] *= FACTOR; } }`
 		for _, cached := range []bool{false, true} {
-			warned = nil
 			i, err := Compile(ctx, source, o)
 			require.NoError(t, err)
 			assert.Equal(t, map[string]string{"scale<float>": "_Z5scaleIfEvPT_", "ns::scale<double, 2>": "_ZN2ns5scaleIdLi2EEEvPT_", "&table": "table"}, i.Names)
-			require.Len(t, warned, 1, "cached: %v", cached)
-			assert.Equal(t, Diagnostic{"source.cu", 6, 82, "warning", "177-D", `variable "unused" was declared but never referenced`}, *warned[0])
+			require.Len(t, i.Warnings, 1, "cached: %v", cached)
+			assert.Equal(t, Diagnostic{"source.cu", 6, 82, "warning", "177-D", `variable "unused" was declared but never referenced`}, *i.Warnings[0])
 		}
 		assert.Equal(t, 1, images(t, o))
 

@@ -96,8 +96,7 @@ func link(ctx context.Context, op string, a arch, pieces []piece, o Options) (*I
 	if err != nil {
 		return nil, fail(op, err)
 	}
-	o.report(p.Log)
-	return &Image{p.Code, o.Format, a.name(o.Format), p.Names}, nil
+	return p.image(a, o), nil
 }
 
 func linked(ctx context.Context, a arch, pieces []piece, o Options) (*product, error) {

@@ -81,9 +81,6 @@ type Options struct {
 	// has fields for, use the fields. Images with flags that may read or write files are not
 	// cached.
 	Flags []string
-	// Warnings, if not nil, receives the compiler's messages that are no errors, also from the
-	// cache. Calls at the same time need one each.
-	Warnings *[]*Diagnostic
 
 	// CacheFolder is the folder of the cache; "" is cudabind/compile in the user's cache folder,
 	// or none where that cannot be used. It is made if it does not exist. It must belong to the
