@@ -262,26 +262,26 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetStreamPriorityRange tells the least and the greatest priority that streams of the
+// CudaDeviceGetStreamPriorityRange returns the least and the greatest priority that streams of the
 // current device can have.
 //
 //	cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 //
 // Lower numbers are preferred, so the greatest priority is the smaller number: an H200 gives 0 and
-// -5. The range that means something goes from greatestPriority to leastPriority, both included;
-// the driver moves others to the nearer end without a word. A device without priorities gives 0
-// twice.
+// -5. Valid priorities go from greatestPriority to leastPriority, both included; the driver clamps
+// others without an error. A device without priorities gives 0 for both.
 //
 // Parameters:
 //   - leastPriority: receives the number of the least priority, in practice 0; nil if not wanted
-//   - greatestPriority: receives that of the most preferred one, 0 or negative; nil if not wanted
+//   - greatestPriority: receives the number of the greatest priority, 0 or negative; nil if not
+//     wanted
 //
-// Ordering: a look at the device's properties; synchronous, and it waits for nothing.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: may be called during captures of any mode (measured).
 //
-// From Go: the device of the OS thread decides: lock the thread if the machine has different GPUs.
-// The range of one device does not change, so ask once.
+// From Go: the range is that of the OS thread's current device: lock the thread if the machine has
+// different GPUs. The range of a device does not change, so call this once.
 //
 // Errors:
 //   - [CudaErrorDeviceUninitialized]: the thread's context cannot be used
