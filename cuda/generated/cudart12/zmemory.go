@@ -4,43 +4,42 @@ package cudart12
 
 import "unsafe"
 
-// CudaMallocManaged allocates managed memory: one address that the CPU and every GPU can use, with
-// pages that move to where they are needed.
+// CudaMallocManaged allocates managed memory, which the CPU and every GPU access by the same
+// address and whose pages migrate between them.
 //
 //	cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 //
-// On Linux and GPUs since Pascal ([CudaDevAttrConcurrentManagedAccess]) pages come into being at
-// the first touch, are fetched by page faults, and the sum of all allocations may exceed the
-// device's memory. Faults are slow, tens of microseconds each; [CudaMemPrefetchAsync] brings whole
-// ranges before they are needed, [CudaMemAdvise] keeps them from moving. Where that attribute is 0
-// (Windows, some others), the CPU must not touch any managed memory that streams can reach while
-// the GPU has work: it is a crash. If such GPUs cannot all access each other's memory, CUDA keeps
-// managed memory on the host, where it is slow: hide some of them with the environment variable
-// CUDA_VISIBLE_DEVICES, or set CUDA_MANAGED_FORCE_DEVICE_ALLOC. The memory is not cleared.
+// The memory is not cleared. On Linux with a GPU since Pascal
+// ([CudaDevAttrConcurrentManagedAccess]) the first access creates a page, page faults migrate it,
+// and all allocations together may exceed the device's memory. A fault takes tens of microseconds:
+// prefetch whole ranges with [CudaMemPrefetchAsync], or keep them in place with [CudaMemAdvise].
+//
+// If that attribute is 0 (on Windows and some other systems), the CPU must not access managed
+// memory that streams can use while the GPU has work: the process crashes. If such GPUs cannot all
+// access each other's memory, CUDA keeps managed memory on the host, where access is slow. To avoid
+// that, hide some GPUs with the environment variable CUDA_VISIBLE_DEVICES, or set
+// CUDA_MANAGED_FORCE_DEVICE_ALLOC.
 //
 // Parameters:
-//   - devPtr: receives the address, the same on both sides
-//   - size: bytes; 0 is an error, unlike cudaMalloc's
+//   - devPtr: receives the address, for host and devices
+//   - size: bytes; 0 is an error, unlike for cudaMalloc
 //   - flags: which streams may use it on devices without concurrent access: [CudaMemAttachGlobal]:
-//     all, or [CudaMemAttachHost]: none until [CudaStreamAttachMemAsync] says otherwise. There is
-//     no default: 0 and the single-stream flag are refused (measured)
+//     all, or [CudaMemAttachHost]: none until [CudaStreamAttachMemAsync]. 0 and the single-stream
+//     flag are refused (measured)
 //
-// Ordering: usable by every stream when it returns; it does not wait for the device. What the host
-// writes before a launch the kernel sees; what a kernel wrote the host may read after a
-// synchronization with it.
+// Ordering: synchronous; the call waits for no work. A kernel sees what the host wrote before the
+// launch. The host may read what a kernel wrote after synchronizing with the kernel.
 //
-// Capture: not recorded, and like other allocations unsafe: it ends captures in GLOBAL mode
-// (measured).
+// Capture: unsafe: it invalidates GLOBAL captures (measured). The allocation is never captured.
 //
-// From Go: unsafe.Slice over the address gives a slice to work with, which is C memory for Go: no
-// Go pointers in it. A Go access may fault and move pages, and then blocks the OS thread in the
-// kernel, not in the scheduler. Stream memory operations do not work on it. [CudaFree] frees it,
-// and waits for the device.
+// From Go: unsafe.Slice makes a Go slice of the memory, which is C memory: store no Go pointers in
+// it. An access by Go may fault and migrate a page, which blocks the OS thread. Stream memory
+// operations do not work on managed memory. [CudaFree] frees it, and waits for the device.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: size 0, or flags as above
+//   - [CudaErrorInvalidValue]: a size of 0, or other flags
 //   - [CudaErrorNotSupported]: the device has no managed memory ([CudaDevAttrManagedMemory])
-//   - [CudaErrorMemoryAllocation]: neither device nor host can back it
+//   - [CudaErrorMemoryAllocation]: neither device nor host has enough memory
 //   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -72,40 +71,38 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 	return status(args.ret)
 }
 
-// CudaMalloc allocates device memory on the calling thread's current device and gives its address.
+// CudaMalloc allocates device memory on the calling thread's current device.
 //
 //	cudaError_t cudaMalloc(void **devPtr, size_t size)
 //
-// The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
-// of the process, so a pointer alone tells where it leads ([CudaPointerGetAttributes]). The content
-// is whatever was there before; nothing is cleared. Large blocks are made of 2 MiB pages, small
-// ones share a page, and reading past the end of a small block is therefore rarely caught. The
-// memory lives until it is freed or the device is reset.
+// The address is a multiple of at least 256 bytes. It is unique among all GPUs and the host of the
+// process, so the address alone identifies the memory ([CudaPointerGetAttributes]). The memory is
+// not cleared. Large blocks consist of 2 MiB pages; small blocks share a page, so a read past the
+// end of a small block rarely faults. The memory stays allocated until it is freed or the device is
+// reset.
 //
-// If there is not enough room, the driver first takes back what memory pools of the device hold
-// without using it (measured). It does not move or evict other memory.
+// If memory is short, the driver first takes back the unused memory of the device's pools
+// (measured). It does not move or evict other memory.
 //
 // Parameters:
-//   - devPtr: receives the address, which the host cannot follow
+//   - devPtr: receives the address, which the host cannot dereference
 //   - size: bytes; 0 succeeds and gives nil
 //
-// Ordering: usable by every stream as soon as the call returns. It does not wait for running work
-// (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
-// during a slow host function, an allocation and its release took 350 ms. [CudaMallocAsync] is far
-// cheaper for memory that is needed for a short time.
+// Ordering: every stream may use the memory as soon as the call returns. The call does not wait for
+// work (measured with 4 GiB beside a busy stream), but it may wait for locks of the driver: during
+// a slow host function, an allocation and its free took 350 ms. For short-lived memory
+// [CudaMallocAsync] is far cheaper.
 //
-// Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
-// thread of default mode while a capture in GLOBAL mode is open anywhere, gets
-// [CudaErrorStreamCaptureUnsupported], and the capture is lost.
+// Capture: unsafe, and never captured. In a thread that captures in a mode other than RELAXED, and
+// in every thread of default mode while a GLOBAL capture is open, the call returns
+// [CudaErrorStreamCaptureUnsupported] and invalidates the capture.
 //
-// From Go: the current device belongs to the OS thread; use a locked goroutine, or another one may
-// find the thread with a device that it does not expect. Hold the pointer as long as it is needed
-// and free it exactly once. No finalizer does so, and memory that is only forgotten is lost until
-// the process ends.
+// From Go: the current device belongs to the OS thread: lock the goroutine to it. Free the memory
+// exactly once. No finalizer frees it: memory whose pointer you drop leaks until the process ends.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: not enough memory in one piece. The call may be made again once
-//     something was freed; Go's garbage collector knows nothing of device memory and frees none
+//   - [CudaErrorMemoryAllocation]: not enough memory in one piece. Free some memory and call it
+//     again; Go's garbage collector frees no device memory
 //   - [CudaErrorInvalidValue]: devPtr is nil
 //   - [CudaErrorDeviceUninitialized]: the device could not be initialised for this thread
 //
@@ -137,34 +134,34 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	return status(args.ret)
 }
 
-// CudaMallocHost allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CudaMallocHost allocates pinned (page-locked) host memory, which the device's copy engines read
+// and write directly.
 //
 //	cudaError_t cudaMallocHost(void **ptr, size_t size)
 //
-// It is what asynchronous copies need to be asynchronous. All devices of the process can use it,
-// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are no longer
-// available to other programs; gigabytes are fine on a server, but allocate once and reuse, since
-// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
-// the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables], as on Grace Hopper)
-// the driver may leave the pages unlocked.
+// Copies between host and device are asynchronous only with pinned memory. All devices of the
+// process can use it, and kernels can access it under the same address, over PCI or NVLink. Pinned
+// pages are no longer available to other programs; gigabytes are fine on a server. Allocate once
+// and reuse, since pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. If
+// the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables], as on
+// Grace Hopper) the driver may leave the pages unlocked.
 //
 // Parameters:
-//   - ptr: receives the address, at a page's beginning; nil where the size is 0
+//   - ptr: receives the address, at the start of a page; nil if the size is 0
 //   - size: bytes; 0 succeeds (measured)
 //
-// Ordering: done when it returns, without waiting for the device.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: refused in the thread that captures, RELAXED mode excepted, and in every thread of
-// default mode while any capture in GLOBAL mode is open, which then is lost.
+// Capture: unsafe. In a thread that captures in a mode other than RELAXED, and in every thread of
+// default mode while a GLOBAL capture is open, the call fails and invalidates the capture.
 //
-// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, which Go neither moves nor
-// frees nor scans. Store no Go pointers in it. A slice that is used after [CudaFreeHost] is a use
-// after free, and nothing detects it. Lock the goroutine for the device.
+// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, and Go neither moves, frees
+// nor scans it. Store no Go pointers in it. Do not use the slice after [CudaFreeHost]: nothing
+// detects that. Lock the goroutine to its thread, which has the current device.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: the system has no such amount of pinnable memory; in a container
-//     its memory limit counts
+//   - [CudaErrorMemoryAllocation]: the system cannot pin that much memory; in a container its
+//     memory limit counts
 //   - [CudaErrorDeviceUninitialized]: the device of the thread could not be initialised
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
@@ -195,29 +192,29 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	return status(args.ret)
 }
 
-// CudaMallocPitch allocates device memory for a picture, rows padded so that each one starts well
+// CudaMallocPitch allocates device memory for rows of equal length, padded so that each row is well
 // aligned.
 //
 //	cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
 //
-// It is [cuMemAllocPitch] without the choice of an element size. The pitch that it gives, in bytes,
-// takes the place of the width in all address arithmetic and in [CudaMemcpy2D].
+// It is [cuMemAllocPitch] without an element size. In address arithmetic and in [CudaMemcpy2D], use
+// the returned pitch instead of the width.
 //
 // Parameters:
-//   - devPtr: receives the address of the first row, or nil where width or height is 0
-//   - pitch: receives the distance of two rows in bytes
+//   - devPtr: receives the address of the first row, or nil if width or height is 0
+//   - pitch: receives the bytes from one row to the next
 //   - width: bytes of a row that are used
 //   - height: rows
 //
-// Ordering: done when it returns; every stream may use the memory.
+// Ordering: every stream may use the memory as soon as the call returns.
 //
-// Capture: like [CudaMalloc], it fails while captures are open that forbid it, and ruins them.
+// Capture: unsafe like [CudaMalloc].
 //
-// From Go: the memory is on the device selected for this OS thread: lock the goroutine. Free it by
+// From Go: the memory is on the OS thread's current device: lock the goroutine. Free it with
 // [CudaFree].
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: height times the padded row is not free in one piece
+//   - [CudaErrorMemoryAllocation]: pitch times height is more than is free in one piece
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -299,38 +296,36 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 	return status(args.ret)
 }
 
-// CudaFree gives memory back that came from cudaMalloc, cudaMallocPitch, cudaMalloc3D,
-// cudaMallocManaged or a pool.
+// CudaFree frees memory of cudaMalloc, cudaMallocPitch, cudaMalloc3D, cudaMallocManaged or a pool.
 //
 //	cudaError_t cudaFree(void *devPtr)
 //
-// For ordinary and managed memory the call first waits until the context's work is done, also work
-// of streams that have nothing to do with the memory and of non-blocking ones (measured). A busy
-// program that frees this way serialises itself; [CudaFreeAsync] does not.
+// For ordinary and managed memory the call first waits for all work of the context, in non-blocking
+// streams and in streams that never use the memory too (measured). Frequent calls therefore
+// serialize a program; [CudaFreeAsync] does not.
 //
-// Memory of a pool ([CudaMallocAsync]) is taken at its word: measured, the call returns at once
-// while kernels are still running, and the block may be handed out again. Synchronize with its
-// users first, or free it in stream order.
+// For memory of a pool ([CudaMallocAsync]) the call returns at once, even while kernels run, and
+// the pool may hand out the block again (measured). First synchronize with the work that uses the
+// memory, or call [CudaFreeAsync].
 //
 // Parameters:
-//   - devPtr: the address that the allocation gave, not one inside the block; nil is accepted and
-//     does nothing
+//   - devPtr: the address that the allocation returned; nil does nothing
 //
-// Ordering: synchronous. When it returns, no work of the context still uses the memory, pools
-// excepted.
+// Ordering: synchronous. Except for memory of pools, all work of the context has completed when the
+// call returns.
 //
-// Capture: never recorded. It breaks a capture that another thread has open in GLOBAL mode, with
-// [CudaErrorStreamCaptureUnsupported]. Freeing what a captured graph uses is not noticed: the next
-// replay faults.
+// Capture: unsafe, and never captured. While another thread captures in GLOBAL mode, the call
+// returns [CudaErrorStreamCaptureUnsupported] and invalidates that capture. CUDA does not detect
+// that you free memory of a captured graph: its next launch faults.
 //
-// From Go: works on every thread. It can block for as long as the device is busy, and the OS thread
-// with it: do not call it from a finalizer or a cleanup, of which Go runs one at a time.
+// From Go: any thread. The call blocks its OS thread as long as the device is busy: do not call it
+// from a finalizer or a cleanup, since Go runs them one at a time.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not the beginning of a live allocation of this kind: an inner
-//     address, one that was freed already, or host memory, for which there is [CudaFreeHost]
-//   - [CudaErrorIllegalAddress]: earlier work crashed, and this call only reports it. The process
-//     cannot use CUDA any more; the memory is gone with it
+//   - [CudaErrorInvalidValue]: not the start of such an allocation: an address inside the block,
+//     memory freed before, or host memory, which [CudaFreeHost] frees
+//   - [CudaErrorIllegalAddress]: earlier work faulted, and this call only reports it. The process
+//     cannot use CUDA any more
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -363,26 +358,24 @@ func CudaFree(devPtr unsafe.Pointer) error {
 //
 //	cudaError_t cudaFreeHost(void *ptr)
 //
-// It waits until the device has finished everything that is enqueued (measured), so copies from or
-// to the memory are over before it goes. Memory that was registered is not freed by it; for that
-// there is [CudaHostUnregister].
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete. It does not accept registered memory: call [CudaHostUnregister].
 //
 // Parameters:
-//   - ptr: the address that the allocation gave; nil does nothing
+//   - ptr: the address that the allocation returned; nil does nothing
 //
-// Ordering: after all work of the context, streams without the default stream's order included.
+// Ordering: after all work of the context, in non-blocking streams too.
 //
-// Capture: breaks captures in GLOBAL mode of other threads. A graph that uses the memory keeps the
-// address and will fault, or write into whatever is there then.
+// Capture: unsafe: it invalidates GLOBAL captures of other threads. A graph that uses the memory
+// keeps the address: its next launch faults, or overwrites what is there by then.
 //
-// From Go: works on any thread. Let no slice on the memory survive, and do not run it in a
-// finalizer: it may block for long, and Go runs those one by one.
+// From Go: any thread. Drop every slice of the memory first. Do not call it in a finalizer: the
+// call may block, and Go runs finalizers one at a time.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an address inside the block, registered memory, or something freed
+//   - [CudaErrorInvalidValue]: an address inside the block, registered memory, or memory freed
 //     before
-//   - [CudaErrorIllegalAddress]: not this call's fault: earlier work crashed. The memory is not
-//     freed then
+//   - [CudaErrorIllegalAddress]: earlier work faulted; the memory is not freed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -493,34 +486,34 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	return status(args.ret)
 }
 
-// CudaHostAlloc allocates pinned host memory with properties of choice.
+// CudaHostAlloc allocates pinned (page-locked) host memory with given properties.
 //
 //	cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 //
-// With unique addresses, as on every 64-bit system, memory is portable and mapped whether asked for
-// or not, so of the flags only write-combining still changes something: such memory is not cached,
-// which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
-// Write to it front to back and never read it, not even to compare.
+// With unified addressing, as on every 64-bit system, all pinned memory is portable and mapped, so
+// only the write-combining flag changes anything. Write-combined memory is not cached: reads by the
+// GPU need no snoop on the bus, but reads by the CPU are extremely slow. Write it from front to
+// back and never read it on the host.
 //
 // Free the memory with [CudaFreeHost].
 //
 // Parameters:
-//   - pHost: receives the address, under which kernels reach the memory as well. For write-combined
-//     memory CUDA does not promise that: ask [CudaHostGetDevicePointer], which gave the same
-//     address when measured
+//   - pHost: receives the address, which kernels can use too. CUDA does not promise that for
+//     write-combined memory: call [CudaHostGetDevicePointer], which returned the same address when
+//     measured
 //   - size: bytes
 //   - flags: any of [CudaHostAllocPortable], [CudaHostAllocMapped] and
 //     [CudaHostAllocWriteCombined], or 0
 //
-// Ordering: synchronous, independent of streams.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: like [CudaMallocHost] it is unsafe beside captures, and ends a capture in GLOBAL mode.
+// Capture: unsafe like [CudaMallocHost].
 //
-// From Go: of write-combined memory make a slice to write through only; copy(dst, thatSlice) is the
-// slow case. The rest is as for all C memory: no Go pointers inside, freed by hand.
+// From Go: use a slice of write-combined memory only for writes; copy(dst, slice) reads it and is
+// slow. The memory is C memory: store no Go pointers in it, and free it yourself.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: no more memory can be pinned
+//   - [CudaErrorMemoryAllocation]: the system cannot pin that much memory
 //   - [CudaErrorInvalidValue]: an unknown flag
 //   - [CudaErrorDeviceUninitialized]: no usable device for this thread
 //
@@ -552,51 +545,50 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaHostRegister pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CudaHostRegister registers host memory: pins memory of the program, so that copies from and to it
+// are asynchronous.
 //
 //	cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
 //
-// The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
-// two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
-// that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
-// used once, staging is cheaper. The device must have [CudaDevAttrHostRegisterSupported].
+// The call locks the pages of the range and maps them for the GPU. You may register two ranges of
+// one page separately, but not overlapping ranges (measured). A copy that begins in the range and
+// leaves it fails. Pinning takes time for each page: for memory used once, a copy of pageable
+// memory is cheaper. The device must have [CudaDevAttrHostRegisterSupported].
 //
-// The read-only flag promises that the device only reads. Memory that this process may only read
-// needs it, and the flag needs [CudaDevAttrHostRegisterReadOnlySupported]. With the flag the call
-// never returns for a file on a disk that is mapped with MAP_PRIVATE; MAP_SHARED works, and files
-// in memory do (measured on an H200, driver 580). The I/O memory of another device, mapped into the
+// The read-only flag promises that the device only reads the memory. It is required for memory that
+// the process cannot write, and needs [CudaDevAttrHostRegisterReadOnlySupported]. With the flag the
+// call never returns for a file on disk mapped with MAP_PRIVATE; MAP_SHARED works, and so do files
+// in memory (measured on an H200, driver 580). I/O memory of another device, mapped into the
 // process, needs the I/O flag.
 //
-// Where the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables])
-// the pages need not be locked: with a GPU of its own memory they are only made present. End the
+// If the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables]) and
+// has memory of its own, the driver does not lock the pages but only makes them present. End the
 // registration with [CudaHostUnregister].
 //
 // Parameters:
-//   - ptr: the beginning; no alignment is required
-//   - size: bytes, more than 0
+//   - ptr: start of the range, with any alignment
+//   - size: bytes; not 0
 //   - flags: any of [CudaHostRegisterPortable], [CudaHostRegisterMapped],
-//     [CudaHostRegisterIoMemory] and [CudaHostRegisterReadOnly], or 0. The first two are always in
-//     force with unique addresses
+//     [CudaHostRegisterIoMemory] and [CudaHostRegisterReadOnly], or 0. With unified addressing the
+//     first two are always in force
 //
-// Ordering: synchronous; takes effect for copies that are enqueued afterwards.
+// Ordering: synchronous; applies to copies enqueued afterwards.
 //
-// Capture: one of the calls that a capture in GLOBAL mode does not survive.
+// Capture: unsafe: it invalidates GLOBAL captures.
 //
-// From Go: best for memory that is not Go's: mmap, C, another library. Go heap memory can be
-// registered, since the collector does not move it, but it must stay reachable until it is
-// unregistered, or the pages get a new use while the GPU still writes to them; a goroutine's stack
-// does move, so make sure that it is on the heap (a runtime.Pinner does both). Many small
-// registrations are slow.
+// From Go: register memory of mmap, C or another library rather than Go memory. The collector does
+// not move Go heap memory, but it must stay reachable until it is unregistered, or Go reuses it
+// while the GPU still writes to it. Goroutine stacks do move, so the memory must be on the heap. A
+// runtime.Pinner ensures both. Many small registrations are slow.
 //
 // Errors:
-//   - [CudaErrorHostMemoryAlreadyRegistered]: a part of it is registered already
-//   - [CudaErrorInvalidValue]: size 0, pinned memory of CUDA's own, or memory without write
-//     permission and no read-only flag (all measured)
-//   - [CudaErrorNotSupported]: this machine cannot do it for such memory, or the device lacks the
-//     attribute for the read-only flag
-//   - [CudaErrorNotPermitted]: I/O memory, and the process is not privileged
-//   - [CudaErrorMemoryAllocation]: the limit of pinnable memory is reached
+//   - [CudaErrorHostMemoryAlreadyRegistered]: a part of the range is registered already
+//   - [CudaErrorInvalidValue]: a size of 0, memory that CUDA pinned, or memory that the process
+//     cannot write, without the read-only flag (all measured)
+//   - [CudaErrorNotSupported]: the system cannot register such memory, or the device does not
+//     support the read-only flag
+//   - [CudaErrorNotPermitted]: the memory is I/O memory, and the process is not privileged
+//   - [CudaErrorMemoryAllocation]: the system cannot pin that much memory
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -626,25 +618,26 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaHostUnregister ends a registration: the pages may be swapped again, and CUDA forgets them.
+// CudaHostUnregister ends a registration and unlocks the pages.
 //
 //	cudaError_t cudaHostUnregister(void *ptr)
 //
-// It waits for all work that is enqueued (measured), so no copy loses its memory halfway.
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete.
 //
 // Parameters:
-//   - ptr: the address that was registered, exactly
+//   - ptr: the address that was registered
 //
-// Ordering: after all pending work of the context.
+// Ordering: after all enqueued work of the context.
 //
-// Capture: refused with [CudaErrorStreamCaptureUnsupported] while another thread captures in GLOBAL
-// mode, whose capture is lost as well.
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call returns
+// [CudaErrorStreamCaptureUnsupported] and invalidates that capture.
 //
-// From Go: call it before the memory is unmapped, freed or dropped; afterwards is too late, since
-// what comes to lie there next would still count as registered. Needs no particular thread.
+// From Go: call it before you unmap, free or drop the memory. Otherwise memory that is allocated
+// there later still counts as registered. Any thread may call it.
 //
 // Errors:
-//   - [CudaErrorHostMemoryNotRegistered]: nothing is registered around that address
+//   - [CudaErrorHostMemoryNotRegistered]: no registered range contains the address
 //   - [CudaErrorInvalidValue]: an address inside a registered range (measured)
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -671,24 +664,23 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaHostGetDevicePointer gives the address under which kernels reach pinned host memory.
+// CudaHostGetDevicePointer returns the address by which kernels access pinned host memory.
 //
 //	cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
 //
-// On 64-bit Linux it is the host address itself, for allocated and for registered memory (measured;
-// older texts tell of different addresses for write-combined memory).
-// [CudaDevAttrCanUseHostPointerForRegisteredMem] says whether that holds for registered memory
-// here.
+// On 64-bit Linux it is the host address itself, for allocated and registered memory (measured;
+// older documentation says that it differs for write-combined memory).
+// [CudaDevAttrCanUseHostPointerForRegisteredMem] tells whether that is so for registered memory.
 //
 // Parameters:
 //   - pDevice: receives the device address
-//   - pHost: a host address inside pinned memory, its beginning or further on
+//   - pHost: any host address inside pinned memory
 //   - flags: 0
 //
-// Capture: allowed during captures of any mode (measured).
+// Capture: allowed in every mode (measured).
 //
-// From Go: what kernels write there reaches Go only after a synchronization, and ordinary loads in
-// Go may be used then. Lock the goroutine if it selects devices.
+// From Go: synchronize before reading in Go what kernels wrote there. Lock the goroutine if it
+// selects devices.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the memory is not pinned
@@ -723,21 +715,21 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 	return status(args.ret)
 }
 
-// CudaHostGetFlags tells with which properties pinned memory is equipped.
+// CudaHostGetFlags returns the flags that are in force for pinned memory.
 //
 //	cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
 //
-// The answer shows what is in force, not what was asked for: memory that was allocated or
-// registered without flags reports the device mapping (measured).
+// They may differ from the flags that were given: memory allocated or registered without flags
+// reports the flag for mapped memory (measured).
 //
 // Parameters:
 //   - pFlags: receives the flags
 //   - pHost: an address inside pinned memory
 //
-// From Go: a cheap test whether a pointer from another library is pinned: success means yes.
+// From Go: a cheap test whether memory of another library is pinned: if it is not, the call fails.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the address is not pinned memory
+//   - [CudaErrorInvalidValue]: the memory is not pinned
 //   - [CudaErrorDeviceUninitialized]: no device could be initialised
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -762,28 +754,28 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaMalloc3D allocates device memory for a box of bytes, padded as hardware prefers, and
-// describes it in one struct.
+// CudaMalloc3D allocates device memory for a box of bytes, with padded rows, and describes it in
+// one struct.
 //
 //	cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent)
 //
-// The struct is what [CudaMemcpy3D] and [CudaMemset3D] take. Rows are pitch bytes apart, slices
-// pitch times height. Use it for volumes that kernels address themselves; what textures filter
-// belongs into an array of [CudaMalloc3DArray].
+// Pass the struct to [CudaMemcpy3D] and [CudaMemset3D]. Rows are pitch bytes apart, slices pitch
+// times height. Use it for volumes that kernels address themselves; for textures use an array of
+// [CudaMalloc3DArray].
 //
 // Parameters:
-//   - pitchedDevPtr: receives address and pitch, and width and height as they were asked for
-//   - extent: width in bytes, height in rows, depth in slices; a 0 anywhere gives a nil address
+//   - pitchedDevPtr: receives address and pitch, and the given width and height
+//   - extent: width in bytes, height in rows, depth in slices; if one of them is 0 the address is
+//     nil
 //
-// Ordering: usable by all streams at once.
+// Ordering: every stream may use the memory as soon as the call returns.
 //
-// Capture: forbidden where [CudaMalloc] is.
+// Capture: unsafe like [CudaMalloc].
 //
-// From Go: pass the extent by value. The address inside the struct is freed by [CudaFree]; the
-// struct itself is ordinary Go memory.
+// From Go: free the address in the struct with [CudaFree]; the struct is a Go variable.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: the padded box does not fit
+//   - [CudaErrorMemoryAllocation]: the padded box is larger than the free memory
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -1033,30 +1025,26 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 	return status(args.ret)
 }
 
-// CudaMemGetInfo tells how much memory of the calling thread's current device is free, and how much
-// it has.
+// CudaMemGetInfo returns the free and the total memory of the calling thread's current device.
 //
 //	cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 //
-// Both numbers are bytes of the whole device, shared by all processes, so the free amount changes
-// without this program doing anything, and an allocation of that size may still fail: memory is
-// handed out in large pages, and one request needs room of its own. What a memory pool keeps in
-// reserve counts as used here although the pool would give it up. On a GPU with multi-instance
-// partitions the numbers are those of the partition.
+// Both numbers are bytes of the whole device. All processes share its memory, so the free amount
+// changes at any time. An allocation of that size may still fail, since memory is allocated in
+// large pages. Memory that a pool reserves counts as used, although the pool would release it. On a
+// GPU with multi-instance partitions the numbers are those of the partition.
 //
 // Parameters:
 //   - free: receives the free bytes. The driver accepts nil
-//   - total: receives the bytes that there are; what the driver itself needs is taken off
+//   - total: receives the total bytes, without the memory that the driver itself needs
 //
-// Ordering: waits for nothing that runs on the device and is not ordered with any stream; the
-// answer describes the moment of the call.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: harmless: measured, it does not disturb a capture of another thread, GLOBAL mode
-// included.
+// Capture: allowed in every mode (measured).
 //
-// From Go: the answer is about the device that is selected for the OS thread, so call it on a
-// goroutine that is locked to its thread and has chosen the device there. Do not use it to decide
-// how much may be allocated; allocate and look at the error.
+// From Go: the call uses the OS thread's current device: lock the goroutine to its thread and
+// select the device first. Do not use the result to decide how much to allocate: allocate, and
+// check the error.
 //
 // Errors:
 //   - [CudaErrorDeviceUninitialized]: the device could not be initialised for this thread

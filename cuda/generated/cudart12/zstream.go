@@ -572,8 +572,8 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture_ptsz begins a capture: work that is enqueued in the stream from now on
-// does not run, but becomes nodes of a new graph.
+// CudaStreamBeginCapture_ptsz begins to capture a stream: work enqueued there from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
@@ -596,8 +596,7 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 	return status(args.ret)
 }
 
-// CudaStreamBeginCaptureToGraph_ptsz begins a capture that adds its nodes to a graph which exists
-// already.
+// CudaStreamBeginCaptureToGraph_ptsz begins to capture a stream into an existing graph.
 //
 //	cudaError_t cudaStreamBeginCaptureToGraph_ptsz(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode)
 //
@@ -624,31 +623,32 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 	return status(args.ret)
 }
 
-// CudaThreadExchangeStreamCaptureMode sets which calls the calling thread may make while something
-// captures, and gives back the mode it had.
+// CudaThreadExchangeStreamCaptureMode sets the capture mode of the calling thread, which decides
+// whether unsafe calls are refused during a capture, and returns the previous mode.
 //
 //	cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 //
-// Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
-// stream, so the graph would not do it again at each launch, though the captured work might depend
-// on it. Such a call is refused where the modes say so, and making it invalidates the capture that
-// forbids it, even one of another thread. The mode given to [CudaStreamBeginCapture] says what one
-// capture forbids, the mode set here what this thread respects.
+// Some calls are unsafe in a capture. An allocation, for instance, happens at once and not in a
+// stream: the graph would not repeat it at each launch, though captured work might depend on it.
+// Where the modes forbid such a call, CUDA refuses it and invalidates the capture that forbids it,
+// even a capture of another thread. The mode of [CudaStreamBeginCapture] says what a capture
+// forbids; the mode set here says what this thread respects.
 //
-//   - Global, the default: refused while this thread has a capture that is not relaxed, or while
-//     any other thread has one that began as global.
-//   - Thread-local: refused while this thread has a capture that is not relaxed; other threads'
-//     captures are ignored.
-//   - Relaxed: never refused. What contradicts capture itself still fails: a query of the capturing
-//     stream, or of an event whose latest record lies in a capture.
+//   - Global, the default: unsafe calls are refused while this thread has an open capture that is
+//     not relaxed, or while any other thread has an open global capture.
+//   - Thread-local: unsafe calls are refused while this thread has an open capture that is not
+//     relaxed. Captures of other threads do not matter.
+//   - Relaxed: unsafe calls are never refused. Calls that no capture can allow still fail: a query
+//     of a capturing stream, or of an event last recorded in an open capture.
 //
-// Measured on a 13.0 driver, the unsafe calls are, among others: query and synchronization of
-// streams and events, allocation and release of device and pinned memory (also in stream order),
-// registering host memory, unloading modules. Safe are: launches, records, waits, callbacks and
-// value writes in other streams, creating and destroying streams and events, loading modules.
-// [CudaDeviceSynchronize] breaks captures of the context in every mode.
+// Unsafe calls, measured on a 13.0 driver, include querying and synchronizing streams and events,
+// allocating and freeing device and pinned memory (in stream order too), registering host memory,
+// and unloading modules. Safe calls include launches, records, waits, callbacks and value writes in
+// other streams, creating and destroying streams and events, and loading modules.
+// [CudaDeviceSynchronize] invalidates captures of the context in every mode.
 //
-// Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
+// Call it in pairs, with one variable: the second exchange restores the mode that the first
+// returned.
 //
 //	mode := CudaStreamCaptureModeRelaxed
 //	err := CudaThreadExchangeStreamCaptureMode(&mode)
@@ -656,21 +656,21 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 //	err = CudaThreadExchangeStreamCaptureMode(&mode)
 //
 // Parameters:
-//   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
-//     and the process crashes (measured)
+//   - mode: the mode to set; receives the previous mode. Must not be nil: the driver does not check
+//     it, and the process crashes (measured)
 //
-// Ordering: takes effect at once for the calling thread, and costs some 15 ns there and back.
+// Ordering: takes effect at once for the calling thread, and a pair of exchanges costs some 15 ns.
 //
-// Capture: may be called at any time, also by a thread that captures, and never disturbs anything
-// itself.
+// Capture: allowed at any time, also in a thread that captures. It disturbs no capture.
 //
 // From Go: the mode belongs to the OS thread, so lock it (runtime.LockOSThread) from the first
-// exchange to the second. Without that the goroutine may go on elsewhere and leave a thread of Go's
-// pool in the wrong mode. Code that polls or frees in the background should do it in relaxed mode,
-// so that it ruins no capture of the program.
+// exchange to the second. Otherwise the goroutine may move and leave an OS thread of the Go runtime
+// in the wrong mode. Poll and free in background code in relaxed mode, so that it invalidates no
+// capture of the program.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: promised for unknown modes, but a 13.0 driver accepts any number
+//   - [CudaErrorInvalidValue]: an unknown mode, according to NVIDIA; a 13.0 driver accepts any
+//     number
 //
 // See also [CudaStreamBeginCapture].
 //
@@ -692,7 +692,7 @@ func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CudaStreamEndCapture_ptsz ends the capture that began in a stream and hands out the graph.
+// CudaStreamEndCapture_ptsz ends the capture that began in a stream and returns the graph.
 //
 //	cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t *pGraph)
 //
@@ -714,8 +714,8 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamIsCapturing_ptsz tells whether a stream records instead of works, and whether that
-// recording is still good.
+// CudaStreamIsCapturing_ptsz tells whether a stream is capturing, and whether its capture is still
+// valid.
 //
 //	cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 //
@@ -737,8 +737,8 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v2_ptsz tells all about the capture a stream is in: state, number,
-// graph, and the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream, and the number and graph
+// of its capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v2_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, size_t *numDependencies_out)
 //
@@ -764,8 +764,8 @@ func CudaStreamGetCaptureInfo_v2_ptsz(stream CudaStream_t, captureStatus_out *Cu
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v3_ptsz tells all about the capture a stream is in: state, number,
-// graph, and the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream, and the number and graph
+// of its capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v3_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -792,8 +792,8 @@ func CudaStreamGetCaptureInfo_v3_ptsz(stream CudaStream_t, captureStatus_out *Cu
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies_ptsz changes which nodes the next node captured in a stream
-// will depend on.
+// CudaStreamUpdateCaptureDependencies_ptsz changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies_ptsz(cudaStream_t stream, cudaGraphNode_t *dependencies, size_t numDependencies, unsigned int flags)
 //
@@ -818,8 +818,8 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies_v2_ptsz changes which nodes the next node captured in a
-// stream will depend on.
+// CudaStreamUpdateCaptureDependencies_v2_ptsz changes the nodes on which the next node captured in
+// a stream will depend.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies_v2_ptsz(cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -1417,43 +1417,43 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture begins a capture: work that is enqueued in the stream from now on does not
-// run, but becomes nodes of a new graph.
+// CudaStreamBeginCapture begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
-// It runs when the graph, which [CudaStreamEndCapture] returns, has been instantiated and is
-// launched. Arguments of kernels are copied into the node now; memory that copies and kernels refer
-// to is read at every replay. Other streams join when they wait for an event recorded here, and
-// must be joined again. [CudaStreamIsCapturing] tells the state; [CudaStreamGetCaptureInfo] a
-// number that names the capture.
+// To run the work, instantiate the graph that [CudaStreamEndCapture] returns, and launch it. Kernel
+// arguments are copied into the node now; memory that kernels and copies refer to is accessed at
+// every launch of the graph. Another stream joins the capture when it waits for an event recorded
+// in it. Before the capture ends, this stream must wait for every stream that joined.
+// [CudaStreamIsCapturing] returns the state of the capture, [CudaStreamGetCaptureInfo] also its
+// number.
 //
-// Kernels that use texture or surface references must not be captured: what they read or write is
-// undefined. Texture and surface objects are fine.
+// Kernels that use texture or surface references must not be captured: their behaviour is
+// undefined. Texture and surface objects are allowed.
 //
 // Parameters:
-//   - stream: the stream, which must not capture already. The legacy default stream, 0 or 1,
-//     cannot; the thread's own default stream, 2, can
-//   - mode: what other calls this capture forbids, of this thread and others:
+//   - stream: the stream, which must not be capturing already. The legacy default stream (0 or 1)
+//     cannot capture; the per-thread default stream (2) can
+//   - mode: which calls of this and other threads the capture forbids:
 //     [CudaStreamCaptureModeGlobal], [CudaStreamCaptureModeThreadLocal] or
-//     [CudaStreamCaptureModeRelaxed]; [CudaThreadExchangeStreamCaptureMode] says which calls.
-//     Prefer thread-local: a global capture is at the mercy of every thread in the process
+//     [CudaStreamCaptureModeRelaxed]; [CudaThreadExchangeStreamCaptureMode] lists them. Prefer
+//     thread-local: any thread of the process can invalidate a global capture
 //
-// Ordering: work that was enqueued before runs as usual and is no part of the graph; it is not
-// ordered before the graph's launches either, unless these go into the same stream.
+// Ordering: work enqueued before runs as usual and is not part of the graph. A launch of the graph
+// is ordered after it only in the same stream.
 //
-// Capture: several captures may run at once, in different streams; an event must not connect two of
-// them. While a blocking stream captures, the legacy stream is unusable: any use of it, a plain
-// synchronous copy of any thread included, returns [CudaErrorStreamCaptureImplicit] and ends the
-// capture, even a relaxed one. Capture in non-blocking streams.
+// Capture: several captures may be open at once, in different streams; an event must not connect
+// two of them. While a blocking stream captures, any use of the legacy stream, even a synchronous
+// copy in another thread, returns [CudaErrorStreamCaptureImplicit] and invalidates the capture in
+// every mode. Capture in non-blocking streams.
 //
-// From Go: unless the mode is relaxed, [CudaStreamEndCapture] must come from the same OS thread:
-// runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
-// thread that exits leaves its global capture open, which keeps forbidding unsafe calls of all
-// other threads. Other goroutines of the program, which allocate or query, are other threads: use
-// the thread-local mode. What captured nodes refer to must live as long as the graph and its
-// executables: keep buffers, and do not capture copies from Go memory, which are read again at
-// every replay.
+// From Go: unless the mode is relaxed, call [CudaStreamEndCapture] on the same OS thread: call
+// runtime.LockOSThread first, and unlock after the end. Always end the capture, also after a panic:
+// a thread that exits leaves its global capture open, which still forbids unsafe calls in all other
+// threads. Other goroutines allocate and query on other threads, so use the thread-local mode. Keep
+// everything that captured nodes refer to for as long as the graph and its executables exist. Do
+// not capture copies from Go memory: each launch reads it again.
 //
 // Errors:
 //   - [CudaErrorStreamCaptureUnsupported]: the legacy default stream
@@ -1484,40 +1484,40 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 	return status(args.ret)
 }
 
-// CudaStreamBeginCaptureToGraph begins a capture that adds its nodes to a graph which exists
-// already.
+// CudaStreamBeginCaptureToGraph begins to capture a stream into an existing graph.
 //
 //	cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode)
 //
-// Several captures one after the other, with hand-made nodes in between, can so build one graph. It
-// cannot be instantiated meanwhile: the attempt returns [CudaErrorStreamCaptureUnsupported] and
-// breaks the capture (measured). Only one capture at a time may go into a graph.
+// Several captures, one after the other, can so build one graph together with nodes that the
+// program adds itself. Only one capture at a time may go into a graph. Instantiating the graph
+// during the capture returns [CudaErrorStreamCaptureUnsupported] and invalidates the capture
+// (measured).
 //
-// As in all captures, nothing runs, and kernels with texture or surface references have undefined
-// results.
+// As in all captures, no work runs. The behaviour of kernels with texture or surface references is
+// undefined.
 //
 // Parameters:
-//   - stream: where to capture, any stream but the legacy one that does not capture yet
-//   - graph: the graph to add to. It stays the caller's
+//   - stream: the stream to capture: not the legacy stream, and not capturing yet
+//   - graph: the graph to add nodes to; the caller still owns it
 //   - dependencies: the nodes of that graph on which the first captured node depends, nil for none
 //   - dependencyData: edge data for each of them, or nil
 //   - numDependencies: how many
 //   - mode: as in [CudaStreamBeginCapture]
 //
-// Ordering: earlier work of the stream is left out; the order within the graph follows the
-// dependencies given here.
+// Ordering: earlier work of the stream is not captured. The first captured node depends on the
+// given nodes.
 //
-// Capture: if the capture is broken, CUDA destroys the graph with all that was in it before; the
-// handle, and every node, is dead then. Whoever cannot afford that clones the graph first
+// Capture: if the capture is invalidated, CUDA destroys the graph with all its nodes, earlier ones
+// too, and the handles become invalid. To keep the earlier nodes, clone the graph first
 // ([CudaGraphClone]).
 //
-// From Go: [CudaStreamEndCapture] hands out the same handle again: do not give it two owners, each
-// with a destroy. The arrays are read at once. Unless relaxed, stay on one locked OS thread until
-// the end; no other goroutine may touch the graph. Needs a 12.3 driver.
+// From Go: [CudaStreamEndCapture] returns the same handle again: destroy the graph once. The call
+// reads the arrays before it returns. Unless the mode is relaxed, stay on one locked OS thread
+// until the end. No other goroutine may use the graph meanwhile. Needs a 12.3 driver.
 //
 // Errors:
-//   - [CudaErrorIllegalState]: the stream captures, or another capture into this graph is under way
-//   - [CudaErrorInvalidValue]: no graph, a node of another one, an unknown mode
+//   - [CudaErrorIllegalState]: the stream is capturing, or another capture goes into this graph
+//   - [CudaErrorInvalidValue]: no such graph, a node of another graph, or an unknown mode
 //
 // See also [CudaStreamCreate], [CudaStreamIsCapturing], [CudaStreamEndCapture],
 // [CudaThreadExchangeStreamCaptureMode].
@@ -1547,40 +1547,40 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 	return status(args.ret)
 }
 
-// CudaStreamEndCapture ends the capture that began in a stream and hands out the graph.
+// CudaStreamEndCapture ends the capture that began in a stream and returns the graph.
 //
 //	cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
 //
-// The stream works normally again, as do the streams that joined. Events that were recorded in the
-// capture have no state any more: a query, synchronization or wait on one returns
-// [CudaErrorInvalidValue] until it is recorded anew (measured).
+// Afterwards the stream, and every stream that joined, executes work again. An event recorded in
+// the capture is invalid until it is recorded again: a query, synchronization or wait returns
+// [CudaErrorInvalidValue] (measured).
 //
 // Parameters:
-//   - stream: the stream in which the capture began; one that only joined will not do
-//   - pGraph: receives the graph, owned by the caller ([CudaGraphDestroy]); of a capture into an
-//     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
-//     not pass nil: the call succeeds and the graph is lost
+//   - stream: the stream in which the capture began, not one that joined
+//   - pGraph: receives the graph, which the caller destroys with [CudaGraphDestroy], or 0 if the
+//     call fails. After a capture into an existing graph it receives the same handle: destroy that
+//     graph once. Do not pass nil: the call succeeds and the graph is lost
 //
-// Ordering: synchronous; nothing has run, the graph is only described.
+// Ordering: synchronous; no captured work has run.
 //
-// Capture: with any error but [CudaErrorStreamCaptureUnmatched] and [CudaErrorIllegalState] this
-// capture is over and the graph gone. If the capture went into an existing graph and was broken,
-// CUDA destroys that graph: its handle dangles (calls on it return [CudaErrorInvalidValue]); drop
-// it without destroying.
+// Capture: with any error but [CudaErrorStreamCaptureUnmatched] and [CudaErrorIllegalState] the
+// capture is over and there is no graph. If the capture went into an existing graph and was
+// invalidated, CUDA destroys that graph: calls with its handle return [CudaErrorInvalidValue]. Do
+// not destroy it again.
 //
-// From Go: same OS thread as the beginning, so same goroutine between LockOSThread and
-// UnlockOSThread; put it into a defer. Only a relaxed capture may be ended by another goroutine.
+// From Go: call it on the OS thread that began the capture, in the same goroutine, between
+// LockOSThread and UnlockOSThread; use defer. Another goroutine may end a relaxed capture only.
 //
 // Errors:
-//   - [CudaErrorStreamCaptureInvalidated]: some call broke the capture before, and returned its own
-//     error then; there is no graph, and the stream is usable again
-//   - [CudaErrorStreamCaptureUnjoined]: a stream that joined has work which the first stream did
-//     not wait for: record an event there and wait for it here before ending
-//   - [CudaErrorStreamCaptureUnmatched]: the capture began in another stream; it is broken now, but
-//     still has to be ended there
-//   - [CudaErrorStreamCaptureWrongThread]: another OS thread began it, not in relaxed mode. The
-//     capture is dropped all the same (measured): the right thread finds nothing to end any more
-//   - [CudaErrorIllegalState]: the stream does not capture
+//   - [CudaErrorStreamCaptureInvalidated]: an earlier call invalidated the capture and returned its
+//     own error. There is no graph; the stream is usable again
+//   - [CudaErrorStreamCaptureUnjoined]: a stream that joined has captured work that this stream did
+//     not wait for: record an event there and wait for it here before the end
+//   - [CudaErrorStreamCaptureUnmatched]: the capture began in another stream. It is now
+//     invalidated, and must still be ended there
+//   - [CudaErrorStreamCaptureWrongThread]: another OS thread began the capture, and not in relaxed
+//     mode. The capture is over all the same (measured): the other thread cannot end it any more
+//   - [CudaErrorIllegalState]: the stream is not capturing
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -1607,32 +1607,32 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamIsCapturing tells whether a stream records instead of works, and whether that recording
-// is still good.
+// CudaStreamIsCapturing tells whether a stream is capturing, and whether its capture is still
+// valid.
 //
 //	cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 //
-// The answer is one of three: none; active; or invalidated, which means that an error spoilt the
-// capture and that it must be ended, by [CudaStreamEndCapture] in the stream where it began, before
-// any of its streams can be used again.
+// The status is none, active or invalidated. An invalidated capture was broken by an error: call
+// [CudaStreamEndCapture] in the stream where it began before using any of its streams again.
 //
 // Parameters:
 //   - stream: any stream
 //   - pCaptureStatus: receives [CudaStreamCaptureStatusNone], [CudaStreamCaptureStatusActive] or
-//     [CudaStreamCaptureStatusInvalidated]; must not be nil. After an error it says nothing
+//     [CudaStreamCaptureStatusInvalidated]; must not be nil. After an error the value is
+//     meaningless
 //
-// Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
+// Ordering: returns at once, after about 15 ns. Another thread may begin or end a capture right
+// afterwards.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
-// [CudaErrorStreamCaptureImplicit], unlike a real use of the legacy stream.
+// Capture: always allowed. It invalidates no capture, not even when it returns
+// [CudaErrorStreamCaptureImplicit].
 //
-// From Go: the cheap guard before a query, synchronization or allocation in code that is handed
-// streams by others. Works in host functions too.
+// From Go: in a library, a cheap check before a query, synchronization or allocation with a stream
+// of the caller. It also works in host functions.
 //
 // Errors:
-//   - [CudaErrorStreamCaptureImplicit]: asked of the legacy stream while a blocking stream of the
-//     device captures. The legacy stream itself never captures, but its use would depend on that
-//     stream
+//   - [CudaErrorStreamCaptureImplicit]: the stream is the legacy stream, and a blocking stream of
+//     the device is capturing
 //   - [CudaErrorInvalidValue]: nil
 //
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamEndCapture].
@@ -1656,8 +1656,8 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v1 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo_v1 returns the capture status of a stream, and the number and graph of
+// its capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out)
 //
@@ -1679,8 +1679,8 @@ func CudaStreamGetCaptureInfo_v1(stream CudaStream_t, captureStatus_out *CudaStr
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo_ptsz tells all about the capture a stream is in: state, number, graph,
-// and the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
+// its capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out)
 //
@@ -1703,47 +1703,47 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, size_t *numDependencies_out)
 //
-// With it a program adds nodes of its own in the middle of a capture: read graph and dependencies,
-// add the node, and set it as the new dependency by [CudaStreamUpdateCaptureDependencies].
-// Everything but the state is written only if the call succeeds and the state is active (measured:
-// else the variables keep what was in them).
+// A program can so add nodes of its own in the middle of a capture: get the graph and the
+// dependencies, add the node, and make it the new dependency with
+// [CudaStreamUpdateCaptureDependencies]. The call writes the status always, and the other results
+// only if it succeeds and the capture is active (measured).
 //
 // Parameters:
 //   - stream: the stream
-//   - captureStatus_out: receives the state; the only pointer that must not be nil
-//   - id_out: receives a number that no other capture of this process has; all streams drawn into
-//     one capture share it
-//   - graph_out: receives the graph being built, borrowed: [CudaStreamEndCapture] hands it to the
-//     caller or destroys it. Nodes may be added; destroying it is refused with
-//     [CudaErrorIllegalState] (measured), and nodes must not be removed. Some errors make the
-//     handle invalid before the end. Nodes that become unreachable by what you do to the graph are
-//     not reported as unjoined
+//   - captureStatus_out: receives the status; the only pointer that must not be nil
+//   - id_out: receives the number of the capture, which is unique in the process and the same for
+//     all streams of one capture
+//   - graph_out: receives the graph being captured, which the caller does not own. You may add
+//     nodes but not remove any, and destroying the graph fails with [CudaErrorIllegalState]
+//     (measured). Some errors make the handle invalid before the end of the capture. Nodes that
+//     your changes make unreachable are not reported as unjoined
 //   - dependencies_out: receives the address of the driver's array of nodes, valid until the next
-//     call on this stream or the end of the capture. Copy the handles out to keep them: those live
-//     as long as their nodes. The array itself may be passed to functions that act on the graph
+//     call on this stream or the end of the capture. Copy the handles to keep them: a handle is
+//     valid as long as its node. You may pass the array itself to functions that act on the graph
 //   - numDependencies_out: receives the length of both arrays
 //
-// Ordering: reads the state of this moment. An event wait, a launch or an update changes the
-// dependencies.
+// Ordering: returns the state at the time of the call. An event wait, a launch or an update changes
+// the dependencies.
 //
 // Capture: allowed and harmless on every stream, whatever the mode.
 //
-// From Go: the arrays are C memory: index them through unsafe.Slice and copy at once, with no other
-// goroutine working on the stream. Graphs are not safe for concurrent use, and this one changes
-// with each captured call. The older forms have fewer results: the first only state and number, the
-// second no edge data; a driver before 11.3 has the first alone.
+// From Go: the arrays are C memory: copy them at once through unsafe.Slice, while no other
+// goroutine uses the stream. A graph is not safe for concurrent use, and each captured call changes
+// this one. The first form returns only status and number, the second no edge data; a driver before
+// 11.3 has the first form only.
 //
 // Errors:
-//   - [CudaErrorStreamCaptureImplicit]: the legacy stream, while a stream that is not non-blocking
-//     captures; that capture goes on
-//   - [CudaErrorLossyQuery]: an edge has data, as programmatic launches leave it, and you did not
-//     ask for it; the older forms of the function cannot ask
-//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edge data is wanted without the nodes
+//   - [CudaErrorStreamCaptureImplicit]: the stream is the legacy stream, and a blocking stream is
+//     capturing; its capture stays valid
+//   - [CudaErrorLossyQuery]: an edge has data, as after a programmatic launch, and edgeData_out is
+//     nil; the older forms of the function lack that parameter
+//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edgeData_out is given without
+//     dependencies_out
 //
 // See also [CudaStreamGetCaptureInfo_v3], [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamUpdateCaptureDependencies].
@@ -1758,8 +1758,8 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 	return CudaStreamGetCaptureInfo_v2(stream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)
 }
 
-// CudaStreamGetCaptureInfo_v2 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo_v2 returns the capture status of a stream, and the number and graph of
+// its capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, size_t *numDependencies_out)
 //
@@ -1784,16 +1784,16 @@ func CudaStreamGetCaptureInfo_v2(stream CudaStream_t, captureStatus_out *CudaStr
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo_v3 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo_v3 returns the capture status of a stream, and the number and graph of
+// its capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
 // It is another form of [CudaStreamGetCaptureInfo], where the rest is said.
 //
 // Other parameters:
-//   - edgeData_out: receives the address of the matching array of edge data, valid as long; may be
-//     nil, and may be used only together with dependencies_out
+//   - edgeData_out: receives the address of the matching array of edge data, valid as long as
+//     dependencies_out; may be nil, and needs dependencies_out
 //
 // Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
@@ -1815,33 +1815,33 @@ func CudaStreamGetCaptureInfo_v3(stream CudaStream_t, captureStatus_out *CudaStr
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies changes which nodes the next node captured in a stream will
-// depend on.
+// CudaStreamUpdateCaptureDependencies changes the nodes on which the next node captured in a stream
+// will depend.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *dependencies, size_t numDependencies, unsigned int flags)
 //
-// Nodes that the program added to the graph by hand come into the stream's order in this way.
+// Use it to order captured work after nodes that the program added to the graph itself.
 //
 // Parameters:
-//   - stream: a stream that captures
+//   - stream: a capturing stream
 //   - dependencies: nodes of the graph being captured; nil only with a count of 0
-//   - numDependencies: how many nodes. 0 together with the flag for setting makes the next node
-//     depend on nothing
-//   - flags: [CudaStreamAddCaptureDependencies] (0) adds to the present set,
+//   - numDependencies: the number of nodes. With 0 and [CudaStreamSetCaptureDependencies] the next
+//     node depends on nothing
+//   - flags: [CudaStreamAddCaptureDependencies] (0) adds the nodes to the current set,
 //     [CudaStreamSetCaptureDependencies] replaces it
 //
-// Ordering: only nodes captured later see it. Nodes that fell out of the set and that the stream no
-// longer reaches do not count as unjoined at [CudaStreamEndCapture].
+// Ordering: applies to nodes captured later. Nodes that you remove from the set and that the stream
+// no longer reaches do not count as unjoined in [CudaStreamEndCapture].
 //
-// Capture: meaningful in a capture alone; no mode forbids it.
+// Capture: only in a capture; allowed in every mode.
 //
-// From Go: arrays are read during the call, so a Go slice will do. Serialize it with everything
-// else that touches the graph or its streams. Lacking in drivers before 11.3.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. No other
+// goroutine may use the graph or its streams at the same time. Needs an 11.3 driver.
 //
 // Errors:
-//   - [CudaErrorIllegalState]: the stream does not capture
-//   - [CudaErrorInvalidValue]: a node of another graph, or unknown flags; the capture goes on
-//     undamaged (measured)
+//   - [CudaErrorIllegalState]: the stream is not capturing
+//   - [CudaErrorInvalidValue]: a node of another graph, or unknown flags; the capture stays valid
+//     (measured)
 //
 // See also [CudaStreamBeginCapture], [CudaStreamGetCaptureInfo].
 //
@@ -1867,8 +1867,8 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies_v2 changes which nodes the next node captured in a stream
-// will depend on.
+// CudaStreamUpdateCaptureDependencies_v2 changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //

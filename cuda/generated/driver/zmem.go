@@ -4,29 +4,26 @@ package driver
 
 import "unsafe"
 
-// CuMemGetInfo tells how much memory of the current context's device is free, and how much it has.
+// CuMemGetInfo returns the free and the total memory of the current context's device.
 //
 //	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 //
-// Both numbers are bytes of the whole device, shared by all processes, so the free amount changes
-// without this program doing anything, and an allocation of that size may still fail: memory is
-// handed out in large pages, and one request needs room of its own. What a memory pool keeps in
-// reserve counts as used here although the pool would give it up. On a GPU with multi-instance
-// partitions the numbers are those of the partition.
+// Both numbers are bytes of the whole device. All processes share its memory, so the free amount
+// changes at any time. An allocation of that size may still fail, since memory is allocated in
+// large pages. Memory that a pool reserves counts as used, although the pool would release it. On a
+// GPU with multi-instance partitions the numbers are those of the partition.
 //
 // Parameters:
 //   - free: receives the free bytes. The driver accepts nil
-//   - total: receives the bytes that there are; what the driver itself needs is taken off
+//   - total: receives the total bytes, without the memory that the driver itself needs
 //
-// Ordering: waits for nothing that runs on the device and is not ordered with any stream; the
-// answer describes the moment of the call.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: harmless: measured, it does not disturb a capture of another thread, GLOBAL mode
-// included.
+// Capture: allowed in every mode (measured).
 //
-// From Go: the answer is about the context that is current on the OS thread, so call it on a
-// goroutine that is locked to its thread and has set the context there. Do not use it to decide how
-// much may be allocated; allocate and look at the error.
+// From Go: the call uses the OS thread's current context: lock the goroutine to its thread and make
+// the context current first. Do not use the result to decide how much to allocate: allocate, and
+// check the error.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
@@ -54,8 +51,7 @@ func CuMemGetInfo(free *uint64, total *uint64) error {
 	return CuMemGetInfo_v2(free, total)
 }
 
-// CuMemGetInfo_v2 tells how much memory of the current context's device is free, and how much it
-// has.
+// CuMemGetInfo_v2 returns the free and the total memory of the current context's device.
 //
 //	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 //
@@ -76,42 +72,41 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAlloc allocates device memory on the current context's device and gives its address.
+// CuMemAlloc allocates device memory on the current context's device.
 //
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
-// The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
-// of the process, so a pointer alone tells where it leads ([CuPointerGetAttribute]). The content is
-// whatever was there before; nothing is cleared. Large blocks are made of 2 MiB pages, small ones
-// share a page, and reading past the end of a small block is therefore rarely caught. The memory
-// lives until it is freed, or its context is destroyed.
+// The address is a multiple of at least 256 bytes. It is unique among all GPUs and the host of the
+// process, so the address alone identifies the memory ([CuPointerGetAttribute]). The memory is not
+// cleared. Large blocks consist of 2 MiB pages; small blocks share a page, so a read past the end
+// of a small block rarely faults. The memory stays allocated until it is freed, or its context is
+// destroyed.
 //
-// If there is not enough room, the driver first takes back what memory pools of the device hold
-// without using it (measured). It does not move or evict other memory.
+// If memory is short, the driver first takes back the unused memory of the device's pools
+// (measured). It does not move or evict other memory.
 //
 // Parameters:
-//   - dptr: receives the address, which the host cannot follow
+//   - dptr: receives the address, which the host cannot dereference
 //   - bytesize: bytes; 0 is refused
 //
-// Ordering: usable by every stream as soon as the call returns. It does not wait for running work
-// (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
-// during a slow host function, an allocation and its release took 350 ms. [CuMemAllocAsync] is far
-// cheaper for memory that is needed for a short time.
+// Ordering: every stream may use the memory as soon as the call returns. The call does not wait for
+// work (measured with 4 GiB beside a busy stream), but it may wait for locks of the driver: during
+// a slow host function, an allocation and its free took 350 ms. For short-lived memory
+// [CuMemAllocAsync] is far cheaper.
 //
-// Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
-// thread of default mode while a capture in GLOBAL mode is open anywhere, gets
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the capture is lost.
+// Capture: unsafe, and never captured. In a thread that captures in a mode other than RELAXED, and
+// in every thread of default mode while a GLOBAL capture is open, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture.
 //
-// From Go: the current context belongs to the OS thread; use a locked goroutine, or another one may
-// find the thread with a context that it does not expect. A CUdeviceptr is a number: hold it as
-// long as it is needed and free it exactly once. No finalizer does so, and memory that is only
-// forgotten is lost until the process ends.
+// From Go: the current context belongs to the OS thread: lock the goroutine to it. Free the memory
+// exactly once. No finalizer frees it: memory whose CUdeviceptr you drop leaks until the process
+// ends.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory in one piece. The call may be made again once
-//     something was freed; Go's garbage collector knows nothing of device memory and frees none
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory in one piece. Free some memory and call it
+//     again; Go's garbage collector frees no device memory
 //   - [CUDA_ERROR_INVALID_VALUE]: dptr is nil, or bytesize is 0
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_EXTERNAL_DEVICE], or
 // the error of earlier work.
@@ -137,7 +132,7 @@ func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
 	return CuMemAlloc_v2(dptr, bytesize)
 }
 
-// CuMemAlloc_v2 allocates device memory on the current context's device and gives its address.
+// CuMemAlloc_v2 allocates device memory on the current context's device.
 //
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
@@ -158,34 +153,34 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAllocPitch allocates device memory for rows of equal length, each beginning where the
-// hardware likes it.
+// CuMemAllocPitch allocates device memory for rows of equal length, padded so that each row is well
+// aligned.
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
-// The driver rounds the width up to a pitch, the distance from one row's beginning to the next. All
-// address arithmetic uses it: row y begins at y times the pitch. On an H200 the pitch is a multiple
-// of 512 bytes. It makes each row start aligned for coalesced loads and fit as the linear memory of
-// a 2D texture. For data without a row structure it only costs memory.
+// The driver rounds the width up to the pitch, the distance between the starts of two rows: row y
+// begins at y times the pitch. On an H200 the pitch is a multiple of 512 bytes. Each row is then
+// aligned for coalesced loads, and the memory can be bound to a 2D texture. For data without rows
+// the padding only wastes memory.
 //
 // Parameters:
 //   - dptr: receives the address of row 0
 //   - pPitch: receives the pitch in bytes, at least WidthInBytes
-//   - WidthInBytes: used bytes of a row
+//   - WidthInBytes: bytes of a row that are used
 //   - Height: number of rows, not 0
-//   - ElementSizeBytes: the largest size that kernels load at once: 4, 8 or 16 bytes, nothing else
+//   - ElementSizeBytes: the largest size that a kernel loads at once: 4, 8 or 16 bytes
 //
-// Ordering: usable by all streams when it returns, as memory of [CuMemAlloc] is.
+// Ordering: every stream may use the memory as soon as the call returns.
 //
-// Capture: refused like [CuMemAlloc], and like it the end of a capture in GLOBAL mode elsewhere.
+// Capture: unsafe like [CuMemAlloc].
 //
-// From Go: needs a locked goroutine whose thread has the context current. Do not compute the pitch
-// yourself, it differs among GPUs. [CuMemFree] gives the memory back.
+// From Go: lock the goroutine to its thread and make the context current. Do not compute the pitch
+// yourself: it differs among GPUs. Free the memory with [CuMemFree].
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, or an element size that is not 4, 8 or 16
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: pitch times rows is more than is free in one piece
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: pitch times height is more than is free in one piece
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -209,8 +204,8 @@ func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Hei
 	return CuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
 }
 
-// CuMemAllocPitch_v2 allocates device memory for rows of equal length, each beginning where the
-// hardware likes it.
+// CuMemAllocPitch_v2 allocates device memory for rows of equal length, padded so that each row is
+// well aligned.
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
@@ -235,39 +230,37 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 	return status(args.ret)
 }
 
-// CuMemFree gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
-// pool.
+// CuMemFree frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
 //
 //	CUresult cuMemFree_v2(CUdeviceptr dptr)
 //
-// For ordinary and managed memory the call first waits until the context's work is done, also work
-// of streams that have nothing to do with the memory and of non-blocking ones (measured). A busy
-// program that frees this way serialises itself; [CuMemFreeAsync] does not.
+// For ordinary and managed memory the call first waits for all work of the context, in non-blocking
+// streams and in streams that never use the memory too (measured). Frequent calls therefore
+// serialize a program; [CuMemFreeAsync] does not.
 //
-// Memory of a pool ([CuMemAllocAsync]) is taken at its word: measured, the call returns at once
-// while kernels are still running, and the block may be handed out again. Synchronize with its
-// users first, or free it in stream order.
+// For memory of a pool ([CuMemAllocAsync]) the call returns at once, even while kernels run, and
+// the pool may hand out the block again (measured). First synchronize with the work that uses the
+// memory, or call [CuMemFreeAsync].
 //
 // Parameters:
-//   - dptr: the address that the allocation gave, not one inside the block; 0 is accepted and does
-//     nothing
+//   - dptr: the address that the allocation returned; 0 does nothing
 //
-// Ordering: synchronous. When it returns, no work of the context still uses the memory, pools
-// excepted.
+// Ordering: synchronous. Except for memory of pools, all work of the context has completed when the
+// call returns.
 //
-// Capture: never recorded. It breaks a capture that another thread has open in GLOBAL mode, with
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]. Freeing what a captured graph uses is not noticed: the
-// next replay faults.
+// Capture: unsafe, and never captured. While another thread captures in GLOBAL mode, the call
+// returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture. CUDA does not
+// detect that you free memory of a captured graph: its next launch faults.
 //
-// From Go: works on every thread, also without a current context (measured). It can block for as
-// long as the device is busy, and the OS thread with it: do not call it from a finalizer or a
-// cleanup, of which Go runs one at a time.
+// From Go: any thread, no current context needed (measured). The call blocks its OS thread as long
+// as the device is busy: do not call it from a finalizer or a cleanup, since Go runs them one at a
+// time.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not the beginning of a live allocation of this kind: an inner
-//     address, one that was freed already, or host memory, for which there is [CuMemFreeHost]
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work crashed, and this call only reports it. The
-//     process cannot use CUDA any more; the memory is gone with it
+//   - [CUDA_ERROR_INVALID_VALUE]: not the start of such an allocation: an address inside the block,
+//     memory freed before, or host memory, which [CuMemFreeHost] frees
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work faulted, and this call only reports it. The
+//     process cannot use CUDA any more
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -293,8 +286,7 @@ func CuMemFree(dptr CUdeviceptr) error {
 	return CuMemFree_v2(dptr)
 }
 
-// CuMemFree_v2 gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
-// pool.
+// CuMemFree_v2 frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
 //
 //	CUresult cuMemFree_v2(CUdeviceptr dptr)
 //
@@ -314,26 +306,24 @@ func CuMemFree_v2(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemGetAddressRange finds the allocation that an address lies in: where it begins and how long
-// it is.
+// CuMemGetAddressRange returns start and size of the allocation that contains an address.
 //
 //	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 //
-// It knows device memory, pinned and managed host memory and stream-ordered allocations, whose size
-// it gives as it was asked for. Of reserved address space it tells the mapped piece around the
-// address. Useful when a library hands out a pointer and nothing else.
+// The address may be in device memory, pinned host memory, managed memory or a stream-ordered
+// allocation. In reserved address space the call returns the mapping that contains the address.
 //
 // Parameters:
-//   - pbase: receives the first address; nil if that is not wanted
-//   - psize: receives the bytes of the allocation; nil if that is not wanted
-//   - dptr: any address inside
+//   - pbase: receives the start; nil if not wanted
+//   - psize: receives the size in bytes; nil if not wanted
+//   - dptr: any address inside the allocation
 //
-// From Go: a snapshot. Nothing stops another goroutine from freeing the block meanwhile.
+// From Go: another goroutine may free the block at any time.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_FOUND]: the address belongs to nothing that CUDA allocated (measured for
-//     malloc's memory, and Go's is no different)
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current; measured, it insists on one
+//   - [CUDA_ERROR_NOT_FOUND]: CUDA did not allocate the memory (measured for memory of malloc;
+//     memory of Go is the same)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -353,8 +343,7 @@ func CuMemGetAddressRange(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) e
 	return CuMemGetAddressRange_v2(pbase, psize, dptr)
 }
 
-// CuMemGetAddressRange_v2 finds the allocation that an address lies in: where it begins and how
-// long it is.
+// CuMemGetAddressRange_v2 returns start and size of the allocation that contains an address.
 //
 //	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 //
@@ -376,35 +365,36 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 	return status(args.ret)
 }
 
-// CuMemAllocHost allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CuMemAllocHost allocates pinned (page-locked) host memory, which the device's copy engines read
+// and write directly.
 //
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
-// It is what asynchronous copies need to be asynchronous. All contexts of the process can use it,
-// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are no longer
-// available to other programs; gigabytes are fine on a server, but allocate once and reuse, since
-// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
-// the host's page tables ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES], as on
-// Grace Hopper) the driver may leave the pages unlocked.
+// Copies between host and device are asynchronous only with pinned memory. All contexts of the
+// process can use it, and kernels can access it under the same address, over PCI or NVLink. Pinned
+// pages are no longer available to other programs; gigabytes are fine on a server. Allocate once
+// and reuse, since pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. If
+// the GPU uses the host's page tables
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES], as on Grace Hopper) the
+// driver may leave the pages unlocked.
 //
 // Parameters:
-//   - pp: receives the address, at a page's beginning; nil where the size is 0
+//   - pp: receives the address, at the start of a page; nil if the size is 0
 //   - bytesize: bytes; 0 succeeds (measured)
 //
-// Ordering: done when it returns, without waiting for the device.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: refused in the thread that captures, RELAXED mode excepted, and in every thread of
-// default mode while any capture in GLOBAL mode is open, which then is lost.
+// Capture: unsafe. In a thread that captures in a mode other than RELAXED, and in every thread of
+// default mode while a GLOBAL capture is open, the call fails and invalidates the capture.
 //
-// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, which Go neither moves nor
-// frees nor scans. Store no Go pointers in it. A slice that is used after [CuMemFreeHost] is a use
-// after free, and nothing detects it. Lock the goroutine for the context.
+// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, and Go neither moves, frees
+// nor scans it. Store no Go pointers in it. Do not use the slice after [CuMemFreeHost]: nothing
+// detects that. Lock the goroutine to its thread, which has the current context.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system has no such amount of pinnable memory; in a container
-//     its memory limit counts
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current; this function wants one
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system cannot pin that much memory; in a container its memory
+//     limit counts
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
 // [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
@@ -429,8 +419,8 @@ func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
 	return CuMemAllocHost_v2(pp, bytesize)
 }
 
-// CuMemAllocHost_v2 allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CuMemAllocHost_v2 allocates pinned (page-locked) host memory, which the device's copy engines
+// read and write directly.
 //
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
@@ -455,26 +445,24 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 //
 //	CUresult cuMemFreeHost(void *p)
 //
-// It waits until the device has finished everything that is enqueued (measured), so copies from or
-// to the memory are over before it goes. Memory that was registered is not freed by it; for that
-// there is [CuMemHostUnregister].
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete. It does not accept registered memory: call [CuMemHostUnregister].
 //
 // Parameters:
-//   - p: the address that the allocation gave; nil does nothing
+//   - p: the address that the allocation returned; nil does nothing
 //
-// Ordering: after all work of the context, streams without the default stream's order included.
+// Ordering: after all work of the context, in non-blocking streams too.
 //
-// Capture: breaks captures in GLOBAL mode of other threads. A graph that uses the memory keeps the
-// address and will fault, or write into whatever is there then.
+// Capture: unsafe: it invalidates GLOBAL captures of other threads. A graph that uses the memory
+// keeps the address: its next launch faults, or overwrites what is there by then.
 //
-// From Go: works without a current context (measured). Let no slice on the memory survive, and do
-// not run it in a finalizer: it may block for long, and Go runs those one by one.
+// From Go: no current context needed (measured). Drop every slice of the memory first. Do not call
+// it in a finalizer: the call may block, and Go runs finalizers one at a time.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an address inside the block, registered memory, or something
-//     freed before
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: not this call's fault: earlier work crashed. The memory is not
-//     freed then
+//   - [CUDA_ERROR_INVALID_VALUE]: an address inside the block, registered memory, or memory freed
+//     before
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work faulted; the memory is not freed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -507,34 +495,34 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemHostAlloc allocates pinned host memory with properties of choice.
+// CuMemHostAlloc allocates pinned (page-locked) host memory with given properties.
 //
 //	CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 //
-// With unique addresses, as on every 64-bit system, memory is portable and mapped whether asked for
-// or not, so of the flags only write-combining still changes something: such memory is not cached,
-// which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
-// Write to it front to back and never read it, not even to compare.
+// With unified addressing, as on every 64-bit system, all pinned memory is portable and mapped, so
+// only the write-combining flag changes anything. Write-combined memory is not cached: reads by the
+// GPU need no snoop on the bus, but reads by the CPU are extremely slow. Write it from front to
+// back and never read it on the host.
 //
 // Free the memory with [CuMemFreeHost].
 //
 // Parameters:
-//   - pp: receives the address, under which kernels reach the memory as well. For write-combined
-//     memory CUDA does not promise that: ask [CuMemHostGetDevicePointer], which gave the same
-//     address when measured
+//   - pp: receives the address, which kernels can use too. CUDA does not promise that for
+//     write-combined memory: call [CuMemHostGetDevicePointer], which returned the same address when
+//     measured
 //   - bytesize: bytes
 //   - Flags: any of [CU_MEMHOSTALLOC_PORTABLE], [CU_MEMHOSTALLOC_DEVICEMAP] and
 //     [CU_MEMHOSTALLOC_WRITECOMBINED], or 0
 //
-// Ordering: synchronous, independent of streams.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: like [CuMemAllocHost] it is unsafe beside captures, and ends a capture in GLOBAL mode.
+// Capture: unsafe like [CuMemAllocHost].
 //
-// From Go: of write-combined memory make a slice to write through only; copy(dst, thatSlice) is the
-// slow case. The rest is as for all C memory: no Go pointers inside, freed by hand.
+// From Go: use a slice of write-combined memory only for writes; copy(dst, slice) reads it and is
+// slow. The memory is C memory: store no Go pointers in it, and free it yourself.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no more memory can be pinned
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system cannot pin that much memory
 //   - [CUDA_ERROR_INVALID_VALUE]: an unknown flag
 //   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
 //
@@ -572,28 +560,28 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuMemHostGetDevicePointer gives the address under which kernels reach pinned host memory.
+// CuMemHostGetDevicePointer returns the address by which kernels access pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 //
-// On 64-bit Linux it is the host address itself, for allocated and for registered memory (measured;
-// older texts tell of different addresses for write-combined memory).
-// [CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] says whether that holds for
-// registered memory here.
+// On 64-bit Linux it is the host address itself, for allocated and registered memory (measured;
+// older documentation says that it differs for write-combined memory).
+// [CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] tells whether that is so for
+// registered memory.
 //
 // Parameters:
 //   - pdptr: receives the device address
-//   - p: a host address inside pinned memory, its beginning or further on
+//   - p: any host address inside pinned memory
 //   - Flags: 0
 //
-// Capture: allowed during captures of any mode (measured).
+// Capture: allowed in every mode (measured).
 //
-// From Go: what kernels write there reaches Go only after a synchronization, and ordinary loads in
-// Go may be used then. Lock the goroutine, as the context is the thread's.
+// From Go: synchronize before reading in Go what kernels wrote there. The call uses the OS thread's
+// current context: lock the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the memory is not pinned
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current, whose address it would be
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -617,7 +605,7 @@ func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint3
 	return CuMemHostGetDevicePointer_v2(pdptr, p, Flags)
 }
 
-// CuMemHostGetDevicePointer_v2 gives the address under which kernels reach pinned host memory.
+// CuMemHostGetDevicePointer_v2 returns the address by which kernels access pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 //
@@ -640,22 +628,22 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 	return status(args.ret)
 }
 
-// CuMemHostGetFlags tells with which properties pinned memory is equipped.
+// CuMemHostGetFlags returns the flags that are in force for pinned memory.
 //
 //	CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 //
-// The answer shows what is in force, not what was asked for: memory that was allocated or
-// registered without flags reports the device mapping (measured).
+// They may differ from the flags that were given: memory allocated or registered without flags
+// reports the flag for mapped memory (measured).
 //
 // Parameters:
 //   - pFlags: receives the flags
 //   - p: an address inside pinned memory
 //
-// From Go: a cheap test whether a pointer from another library is pinned: success means yes.
+// From Go: a cheap test whether memory of another library is pinned: if it is not, the call fails.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the address is not pinned memory
-//   - [CUDA_ERROR_INVALID_CONTEXT]: without a current context it says only this
+//   - [CUDA_ERROR_INVALID_VALUE]: the memory is not pinned
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -678,44 +666,44 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemAllocManaged allocates managed memory: one address that the CPU and every GPU can use, with
-// pages that move to where they are needed.
+// CuMemAllocManaged allocates managed memory, which the CPU and every GPU access by the same
+// address and whose pages migrate between them.
 //
 //	CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 //
-// On Linux and GPUs since Pascal ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]) pages come into
-// being at the first touch, are fetched by page faults, and the sum of all allocations may exceed
-// the device's memory. Faults are slow, tens of microseconds each; [CuMemPrefetchAsync] brings
-// whole ranges before they are needed, [CuMemAdvise] keeps them from moving. Where that attribute
-// is 0 (Windows, some others), the CPU must not touch any managed memory that streams can reach
-// while the GPU has work: it is a crash. If such GPUs cannot all access each other's memory, CUDA
-// keeps managed memory on the host, where it is slow: hide some of them with the environment
-// variable CUDA_VISIBLE_DEVICES, or set CUDA_MANAGED_FORCE_DEVICE_ALLOC. The memory is not cleared.
+// The memory is not cleared. On Linux with a GPU since Pascal
+// ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]) the first access creates a page, page faults
+// migrate it, and all allocations together may exceed the device's memory. A fault takes tens of
+// microseconds: prefetch whole ranges with [CuMemPrefetchAsync], or keep them in place with
+// [CuMemAdvise].
+//
+// If that attribute is 0 (on Windows and some other systems), the CPU must not access managed
+// memory that streams can use while the GPU has work: the process crashes. If such GPUs cannot all
+// access each other's memory, CUDA keeps managed memory on the host, where access is slow. To avoid
+// that, hide some GPUs with the environment variable CUDA_VISIBLE_DEVICES, or set
+// CUDA_MANAGED_FORCE_DEVICE_ALLOC.
 //
 // Parameters:
-//   - dptr: receives the address, the same on both sides
+//   - dptr: receives the address, for host and devices
 //   - bytesize: bytes; 0 is refused
 //   - flags: which streams may use it on devices without concurrent access: [CU_MEM_ATTACH_GLOBAL]:
-//     all, or [CU_MEM_ATTACH_HOST]: none until [CuStreamAttachMemAsync] says otherwise. There is no
-//     default: 0 and the single-stream flag are refused (measured)
+//     all, or [CU_MEM_ATTACH_HOST]: none until [CuStreamAttachMemAsync]. 0 and the single-stream
+//     flag are refused (measured)
 //
-// Ordering: usable by every stream when it returns; it does not wait for the device. What the host
-// writes before a launch the kernel sees; what a kernel wrote the host may read after a
-// synchronization with it.
+// Ordering: synchronous; the call waits for no work. A kernel sees what the host wrote before the
+// launch. The host may read what a kernel wrote after synchronizing with the kernel.
 //
-// Capture: not recorded, and like other allocations unsafe: it ends captures in GLOBAL mode
-// (measured).
+// Capture: unsafe: it invalidates GLOBAL captures (measured). The allocation is never captured.
 //
-// From Go: unsafe.Slice over the address gives a slice to work with, which is C memory for Go: no
-// Go pointers in it. A Go access may fault and move pages, and then blocks the OS thread in the
-// kernel, not in the scheduler. Stream memory operations do not work on it. [CuMemFree] frees it,
-// and waits for the device.
+// From Go: unsafe.Slice makes a Go slice of the memory, which is C memory: store no Go pointers in
+// it. An access by Go may fault and migrate a page, which blocks the OS thread. Stream memory
+// operations do not work on managed memory. [CuMemFree] frees it, and waits for the device.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: size 0, or flags as above
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, or other flags
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no managed memory
 //     ([CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY])
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: neither device nor host can back it
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: neither device nor host has enough memory
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -752,33 +740,34 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CuDeviceRegisterAsyncNotification asks to be told when this process holds more of a device's
-// memory than it is meant to.
+// CuDeviceRegisterAsyncNotification registers a callback that CUDA calls when this process exceeds
+// its budget of a device's memory.
 //
 //	CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback)
 //
-// Such a budget exists where several processes share the GPU's memory under a manager, mostly on
-// Windows; the notice is a request to free something before the system starts paging. On a Linux
-// server registration succeeds (measured) and the function may never be called. Several functions
-// may be registered, also one several times; their order is open.
+// A process has a budget where a manager divides the GPU's memory among several processes, mostly
+// on Windows. The callback should make the program free memory before the system starts paging. On
+// a Linux server registration succeeds (measured), but CUDA may never call the function. You may
+// register several functions, and one function several times; CUDA calls them in any order.
 //
 // Parameters:
 //   - device: the device to watch
 //   - callbackFunc: the function to call; it should return within milliseconds and must not
 //     register or unregister
-//   - userData: handed to the function as it is
-//   - callback: receives the registration, which ends it again and is handed to the function
+//   - userData: passed to the function unchanged
+//   - callback: receives the registration, for [CuDeviceUnregisterAsyncNotification]; CUDA also
+//     passes it to the function
 //
-// From Go: CUDA promises no particular thread, so the function has to be C code that stores the
-// news where Go finds it, an atomic counter for instance. What userData points to must be C memory,
-// or be pinned, until the registration ended.
+// From Go: CUDA may call the function on any thread, so it must be C code that calls no Go and
+// stores the notification where Go finds it, for instance in an atomic counter. userData must point
+// to C memory, or to memory that is pinned until the registration ends.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on a thread that CUDA does not
 // name: it must not be a Go function exported to C, and must not call one, or the process dies.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_PERMITTED]: called from inside such a function
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this system has no such notices
+//   - [CUDA_ERROR_NOT_PERMITTED]: called inside such a function
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system does not support notifications
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error
 // of earlier work.
@@ -808,14 +797,14 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 //	CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
 //
 // Parameters:
-//   - device: the device it was made for
+//   - device: the device of the registration
 //   - callback: the registration; invalid afterwards
 //
-// From Go: a notice that is under way on another thread may still arrive while this runs. Release
-// what userData leads to after it returned.
+// From Go: while the call runs, another thread may still call the function. Free what userData
+// points to when the call has returned.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_PERMITTED]: called from inside a notification function
+//   - [CUDA_ERROR_NOT_PERMITTED]: called inside a notification function
 //
 // Also [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
@@ -838,24 +827,24 @@ func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallba
 	return status(args.ret)
 }
 
-// CuDeviceGetByPCIBusId finds the device that sits at a PCI address.
+// CuDeviceGetByPCIBusId returns the device with a given PCI address.
 //
 //	CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 //
-// That address, unlike the ordinal, does not depend on CUDA_VISIBLE_DEVICES or on the order of
-// enumeration, and it is what nvidia-smi and the kernel print. It says nothing about partitions: on
-// a multi-instance GPU all of them share it, so tell those apart by their UUID.
+// Unlike the ordinal, the PCI address does not depend on CUDA_VISIBLE_DEVICES or on the order of
+// enumeration, and nvidia-smi and the kernel print it. All partitions of a multi-instance GPU share
+// one address: identify them by their UUID.
 //
 // Parameters:
 //   - dev: receives the device
 //   - pciBusId: text that ends in a zero byte, in hexadecimal, domain first and function last as in
 //     0000:3b:00.0; domain and function may be left out
 //
-// From Go: build the zero-terminated bytes yourself, for example append([]byte(id), 0), and pass
-// the address of the first; they need to live during the call only.
+// From Go: append a zero byte, for example append([]byte(id), 0), and pass the address of the first
+// byte. The call does not keep it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_DEVICE]: no visible device is there
+//   - [CUDA_ERROR_INVALID_DEVICE]: no visible device has this address
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -890,7 +879,7 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 //
 // Parameters:
 //   - pciBusId: receives the text with a closing zero byte
-//   - len: bytes there; 13 are needed (measured: 12 fail)
+//   - len: length of the buffer; 13 bytes are needed (measured: 12 fail)
 //   - dev: the device
 //
 // From Go: pass a buffer of 16 bytes and cut it at the zero. Linux names the same device in lower
@@ -928,17 +917,16 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuIpcGetEventHandle makes a handle by which another process can wait for an event of this one,
-// and record it.
+// CuIpcGetEventHandle makes an IPC handle, with which another process can record an event of this
+// process and wait for it.
 //
 //	CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 //
 // Parameters:
-//   - pHandle: receives the 64 bytes
-//   - event: an event that was created for it, with [CU_EVENT_INTERPROCESS] and
-//     [CU_EVENT_DISABLE_TIMING]
+//   - pHandle: receives the handle, 64 bytes
+//   - event: an event that was created with [CU_EVENT_INTERPROCESS] and [CU_EVENT_DISABLE_TIMING]
 //
-// From Go: the event must be alive while others use it; destroying it leaves them with a dead one.
+// From Go: keep the event while other processes use it.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: the event was created without those flags
@@ -970,23 +958,25 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 	return status(args.ret)
 }
 
-// CuIpcOpenEventHandle makes an event here of another process's event.
+// CuIpcOpenEventHandle opens an event of another process in this process.
 //
 //	CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 //
-// Both sides then record, wait for and query the same state. Record before the other side waits:
-// tell it by message that the record was enqueued, or it waits for an earlier record, or for none.
+// Both processes record, wait for and query the same event. Record the event before the other
+// process waits: send a message once the record is enqueued. Otherwise the wait refers to an
+// earlier record, or to none.
 //
 // Parameters:
-//   - phEvent: receives the event; it has no timing, and is destroyed here by [CuEventDestroy]
-//   - handle: the bytes from the other process, by value
+//   - phEvent: receives the event, which has no timing; destroy it here with [CuEventDestroy]
+//   - handle: the handle from the other process, by value
 //
-// From Go: opened on the context that is current on the OS thread: lock the goroutine. Send only
-// the 64 bytes of the handle; the event's own value means nothing elsewhere.
+// From Go: the call uses the OS thread's current context: lock the goroutine. Send the 64 bytes of
+// the handle, not the event itself, which has no meaning in another process.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle is of this process, or there is no current context
-//   - [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED]: this device cannot reach the other one's memory
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle comes from this process, or there is no current
+//     context
+//   - [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED]: this device cannot access memory of the other device
 //
 // Also [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -1014,29 +1004,29 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 	return status(args.ret)
 }
 
-// CuIpcGetMemHandle makes a handle by which another process on this machine can reach device memory
-// of this one.
+// CuIpcGetMemHandle makes an IPC handle, with which another process on this machine can map device
+// memory of this process.
 //
 //	CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 //
-// The handle is 64 bytes without pointers; send them by any channel. It stands for the whole
-// allocation, also if the address is inside it, and nothing says where inside: tell the offset
-// beside it. Possible for memory of [CuMemAlloc], but not for pool, managed or host memory
-// (measured; pools and [CuMemCreate] have ways of their own). Small allocations share pages, so the
-// other process may get to see neighbours: give what is shared at least 2 MiB. Ask the device
-// first: [CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED].
+// The handle consists of 64 bytes without pointers, which you may send in any way. It stands for
+// the whole allocation, even if the address is inside it: send the offset too. The memory must come
+// from [CuMemAlloc], not from a pool, and must not be managed or host memory (measured; to share
+// memory of pools and of [CuMemCreate] there are other functions). Small allocations share pages,
+// so the other process may see neighbouring allocations: allocate at least 2 MiB for shared memory.
+// Check the device first: [CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED].
 //
 // Parameters:
 //   - pHandle: receives the handle
 //   - dptr: an address in the allocation
 //
-// From Go: keep the memory allocated until the others have closed it. Making a handle again for the
-// same memory gives the same one.
+// From Go: keep the memory allocated until the other processes have closed it. A second call for
+// the same memory returns the same handle.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: memory of another kind;
-//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE] tells beforehand
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context, which the call insists on (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: memory of another kind; check
+//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE]
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_MAP_FAILED], or the
 // error of earlier work.
@@ -1068,25 +1058,25 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 //
 //	CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //
-// The address differs from the other process's. Opening needs access from the current device to the
-// one with the memory; the flag enables it. Memory of one process's device can be opened by one
-// context per device of this process. Opening a handle again there returns the same address and
-// counts: it takes as many calls of [CuIpcCloseMemHandle]. Close it before the other process frees
-// the memory. Both processes must run under the same user, in containers with a common IPC
-// namespace and with the device in both.
+// The address differs from that in the other process. The current device must be able to access the
+// device of the memory; the flag enables that access. For each device of the other process, only
+// one context of each device of this process can open its memory. Opening a handle again in that
+// context returns the same address: call [CuIpcCloseMemHandle] as often as you open. Close it
+// before the other process frees the memory. Both processes must run under the same user, in
+// containers with a common IPC namespace and with the device in both.
 //
 // Parameters:
-//   - pdptr: receives the address of the allocation's beginning
-//   - handle: what the other process got, passed by value
-//   - Flags: [CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS], which is not optional
+//   - pdptr: receives the address of the start of the allocation
+//   - handle: the handle from the other process, by value
+//   - Flags: [CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS], which is required
 //
-// From Go: test it with two processes. The other one's streams order nothing here: use an event of
-// [CuIpcOpenEventHandle], or a message after a synchronization.
+// From Go: streams of the other process order no work here: use an event of [CuIpcOpenEventHandle],
+// or send a message after a synchronization. Test with two processes.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle is of this very process (measured), or no context is
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle comes from this process (measured), or no context is
 //     current
-//   - [CUDA_ERROR_MAP_FAILED]: this device cannot reach the memory
+//   - [CUDA_ERROR_MAP_FAILED]: this device cannot access the memory
 //   - [CUDA_ERROR_INVALID_HANDLE]: the memory was freed
 //
 // Also [CUDA_ERROR_TOO_MANY_PEERS], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -1128,26 +1118,26 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 	return status(args.ret)
 }
 
-// CuIpcCloseMemHandle gives up one reference to device memory of another process, and unmaps it
-// with the last.
+// CuIpcCloseMemHandle releases one reference to device memory of another process, and unmaps the
+// memory with the last reference.
 //
 //	CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 //
-// Opening the same handle again in a context returns the same address and counts one reference
-// more, so close as often as you open. Closing neither frees the memory nor touches the mappings of
-// other processes. The process that allocated the memory must free it only after all others have
-// closed it: freeing first is undefined. Peer access that opening enabled ends with the last
-// mapping that needs it.
+// Each [CuIpcOpenMemHandle] of the same handle in a context adds a reference, so close as often as
+// you open. Closing neither frees the memory nor affects mappings of other processes. The process
+// that allocated the memory must free it only after all others have closed it; otherwise the
+// behaviour is undefined. Peer access that opening enabled ends with the last mapping that needs
+// it.
 //
 // Parameters:
 //   - dptr: the address that [CuIpcOpenMemHandle] returned
 //
-// From Go: synchronize with the work that uses it first. [CuMemFree] is the wrong call for such an
-// address.
+// From Go: synchronize with the work that uses the memory first. Do not call [CuMemFree] for such
+// an address.
 //
 // Errors:
 //   - [CUDA_ERROR_MAP_FAILED]: the driver could not unmap it
-//   - [CUDA_ERROR_INVALID_VALUE]: not an address that was opened
+//   - [CUDA_ERROR_INVALID_VALUE]: not an address of [CuIpcOpenMemHandle]
 //
 // Also [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
@@ -1173,53 +1163,51 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemHostRegister pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CuMemHostRegister registers host memory: pins memory of the program, so that copies from and to
+// it are asynchronous.
 //
 //	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 //
-// The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
-// two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
-// that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
-// used once, staging is cheaper. The device must have
-// [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED].
+// The call locks the pages of the range and maps them for the GPU. You may register two ranges of
+// one page separately, but not overlapping ranges (measured). A copy that begins in the range and
+// leaves it fails. Pinning takes time for each page: for memory used once, a copy of pageable
+// memory is cheaper. The device must have [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED].
 //
-// The read-only flag promises that the device only reads. Memory that this process may only read
-// needs it, and the flag needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. With the
-// flag the call never returns for a file on a disk that is mapped with MAP_PRIVATE; MAP_SHARED
-// works, and files in memory do (measured on an H200, driver 580). The I/O memory of another
-// device, mapped into the process, needs the I/O flag.
+// The read-only flag promises that the device only reads the memory. It is required for memory that
+// the process cannot write, and needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. With
+// the flag the call never returns for a file on disk mapped with MAP_PRIVATE; MAP_SHARED works, and
+// so do files in memory (measured on an H200, driver 580). I/O memory of another device, mapped
+// into the process, needs the I/O flag.
 //
-// Where the GPU uses the host's page tables
-// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]) the pages need not be
-// locked: with a GPU of its own memory they are only made present. End the registration with
+// If the GPU uses the host's page tables
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]) and has memory of its own,
+// the driver does not lock the pages but only makes them present. End the registration with
 // [CuMemHostUnregister].
 //
 // Parameters:
-//   - p: the beginning; no alignment is required
-//   - bytesize: bytes, more than 0
+//   - p: start of the range, with any alignment
+//   - bytesize: bytes; not 0
 //   - Flags: any of [CU_MEMHOSTREGISTER_PORTABLE], [CU_MEMHOSTREGISTER_DEVICEMAP],
-//     [CU_MEMHOSTREGISTER_IOMEMORY] and [CU_MEMHOSTREGISTER_READ_ONLY], or 0. The first two are
-//     always in force with unique addresses
+//     [CU_MEMHOSTREGISTER_IOMEMORY] and [CU_MEMHOSTREGISTER_READ_ONLY], or 0. With unified
+//     addressing the first two are always in force
 //
-// Ordering: synchronous; takes effect for copies that are enqueued afterwards.
+// Ordering: synchronous; applies to copies enqueued afterwards.
 //
-// Capture: one of the calls that a capture in GLOBAL mode does not survive.
+// Capture: unsafe: it invalidates GLOBAL captures.
 //
-// From Go: best for memory that is not Go's: mmap, C, another library. Go heap memory can be
-// registered, since the collector does not move it, but it must stay reachable until it is
-// unregistered, or the pages get a new use while the GPU still writes to them; a goroutine's stack
-// does move, so make sure that it is on the heap (a runtime.Pinner does both). Many small
-// registrations are slow.
+// From Go: register memory of mmap, C or another library rather than Go memory. The collector does
+// not move Go heap memory, but it must stay reachable until it is unregistered, or Go reuses it
+// while the GPU still writes to it. Goroutine stacks do move, so the memory must be on the heap. A
+// runtime.Pinner ensures both. Many small registrations are slow.
 //
 // Errors:
-//   - [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED]: a part of it is registered already
-//   - [CUDA_ERROR_INVALID_VALUE]: size 0, pinned memory of CUDA's own, or memory without write
-//     permission and no read-only flag (all measured)
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this machine cannot do it for such memory, or the device lacks
-//     the attribute for the read-only flag
-//   - [CUDA_ERROR_NOT_PERMITTED]: I/O memory, and the process is not privileged
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the limit of pinnable memory is reached
+//   - [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED]: a part of the range is registered already
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, memory that CUDA pinned, or memory that the process
+//     cannot write, without the read-only flag (all measured)
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system cannot register such memory, or the device does not
+//     support the read-only flag
+//   - [CUDA_ERROR_NOT_PERMITTED]: the memory is I/O memory, and the process is not privileged
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system cannot pin that much memory
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
@@ -1238,8 +1226,8 @@ func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return CuMemHostRegister_v2(p, bytesize, Flags)
 }
 
-// CuMemHostRegister_v2 pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CuMemHostRegister_v2 registers host memory: pins memory of the program, so that copies from and
+// to it are asynchronous.
 //
 //	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 //
@@ -1262,25 +1250,26 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 	return status(args.ret)
 }
 
-// CuMemHostUnregister ends a registration: the pages may be swapped again, and CUDA forgets them.
+// CuMemHostUnregister ends a registration and unlocks the pages.
 //
 //	CUresult cuMemHostUnregister(void *p)
 //
-// It waits for all work that is enqueued (measured), so no copy loses its memory halfway.
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete.
 //
 // Parameters:
-//   - p: the address that was registered, exactly
+//   - p: the address that was registered
 //
-// Ordering: after all pending work of the context.
+// Ordering: after all enqueued work of the context.
 //
-// Capture: refused with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] while another thread captures in
-// GLOBAL mode, whose capture is lost as well.
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture.
 //
-// From Go: call it before the memory is unmapped, freed or dropped; afterwards is too late, since
-// what comes to lie there next would still count as registered. Needs no particular thread.
+// From Go: call it before you unmap, free or drop the memory. Otherwise memory that is allocated
+// there later still counts as registered. Any thread may call it.
 //
 // Errors:
-//   - [CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED]: nothing is registered around that address
+//   - [CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED]: no registered range contains the address
 //   - [CUDA_ERROR_INVALID_VALUE]: an address inside a registered range (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -2886,31 +2875,31 @@ func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 	return status(args.ret)
 }
 
-// CuMemGetHandleForAddressRange gives a range of CUDA memory as a dma-buf file descriptor, for
+// CuMemGetHandleForAddressRange exports a range of CUDA memory as a dma-buf file descriptor, for
 // drivers of other devices.
 //
 //	CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags)
 //
-// Network cards and cameras read and write GPU memory that way. Of reserved address space the whole
-// range has to be mapped to memory of one device with equal properties; if the mapping changes, get
-// a new descriptor. Where [CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED] is set, device memory can be
-// given to mmap through the descriptor.
+// Network cards and cameras can so read and write GPU memory. In reserved address space the whole
+// range must be mapped to memory of one device with equal properties; if the mapping changes, get a
+// new descriptor. If [CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED] is set, mmap accepts the
+// descriptor for device memory.
 //
 // Parameters:
 //   - handle: address of an int32 that receives the descriptor
-//   - dptr: beginning of the range, at a multiple of the host's page size
-//   - size: bytes, a multiple of it as well
+//   - dptr: start of the range, a multiple of the host's page size
+//   - size: bytes, a multiple of the host's page size
 //   - handleType: [CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD]
-//   - flags: 0, or [CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE] to go by way of PCI even if the
-//     memory has a faster one
+//   - flags: 0, or [CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE] to map the memory over PCI even if
+//     there is a faster path
 //
-// From Go: the descriptor is the program's: close it with syscall.Close. It keeps the memory from
-// nothing; free that after the other device is done with it.
+// From Go: the program owns the descriptor: close it with syscall.Close. The descriptor does not
+// keep the memory allocated: free the memory when the other device is done with it.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED] is 0, or for pinned host
-//     memory [CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED]
-//   - [CUDA_ERROR_INVALID_VALUE]: not aligned, or not one allocation
+//     memory [CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED] is 0
+//   - [CUDA_ERROR_INVALID_VALUE]: a misaligned range, or more than one allocation
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -2958,8 +2947,8 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 	return status(args.ret)
 }
 
-// CuMemHostRegister_v1 pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CuMemHostRegister_v1 registers host memory: pins memory of the program, so that copies from and
+// to it are asynchronous.
 //
 //	CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 //
@@ -2982,8 +2971,7 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 	return status(args.ret)
 }
 
-// CuMemGetInfo_v1 tells how much memory of the current context's device is free, and how much it
-// has.
+// CuMemGetInfo_v1 returns the free and the total memory of the current context's device.
 //
 //	CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 //
@@ -3004,7 +2992,7 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 	return status(args.ret)
 }
 
-// CuMemAlloc_v1 allocates device memory on the current context's device and gives its address.
+// CuMemAlloc_v1 allocates device memory on the current context's device.
 //
 //	CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 //
@@ -3026,8 +3014,8 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 	return status(args.ret)
 }
 
-// CuMemAllocPitch_v1 allocates device memory for rows of equal length, each beginning where the
-// hardware likes it.
+// CuMemAllocPitch_v1 allocates device memory for rows of equal length, padded so that each row is
+// well aligned.
 //
 //	CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
 //
@@ -3054,8 +3042,7 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 	return status(args.ret)
 }
 
-// CuMemFree_v1 gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
-// pool.
+// CuMemFree_v1 frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
 //
 //	CUresult cuMemFree(CUdeviceptr_v1 dptr)
 //
@@ -3076,8 +3063,7 @@ func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 	return status(args.ret)
 }
 
-// CuMemGetAddressRange_v1 finds the allocation that an address lies in: where it begins and how
-// long it is.
+// CuMemGetAddressRange_v1 returns start and size of the allocation that contains an address.
 //
 //	CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 //
@@ -3100,8 +3086,8 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 	return status(args.ret)
 }
 
-// CuMemAllocHost_v1 allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CuMemAllocHost_v1 allocates pinned (page-locked) host memory, which the device's copy engines
+// read and write directly.
 //
 //	CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
 //
@@ -3123,7 +3109,7 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 	return status(args.ret)
 }
 
-// CuMemHostGetDevicePointer_v1 gives the address under which kernels reach pinned host memory.
+// CuMemHostGetDevicePointer_v1 returns the address by which kernels access pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
 //

@@ -136,8 +136,8 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags uint32, priority int32
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToCig_ptsz begins to record a stream's work into a command list of Direct3D
-// 12 or a command buffer of Vulkan.
+// CuStreamBeginCaptureToCig_ptsz begins to record a stream's work into a Direct3D 12 command list
+// or a Vulkan command buffer.
 //
 //	CUresult cuStreamBeginCaptureToCig_ptsz(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
 //
@@ -159,8 +159,8 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 	return status(args.ret)
 }
 
-// CuStreamEndCaptureToCig_ptsz ends the recording of a stream's work into a graphics command list,
-// and makes the stream an ordinary one again.
+// CuStreamEndCaptureToCig_ptsz ends the recording of a stream's work into a graphics command list;
+// afterwards the stream executes work again.
 //
 //	CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream)
 //
@@ -367,8 +367,8 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v2_ptsz begins a capture: work that is enqueued in the stream from now on
-// does not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_v2_ptsz begins to capture a stream: work enqueued there from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -391,8 +391,8 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 	return status(args.ret)
 }
 
-// CuStreamBeginRecaptureToGraph_ptsz begins a capture that compares what is captured, node by node,
-// with a graph that exists, and updates the latter.
+// CuStreamBeginRecaptureToGraph_ptsz begins a capture that compares captured work, node by node,
+// with an existing graph, and updates that graph.
 //
 //	CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
 //
@@ -418,8 +418,7 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToGraph_ptsz begins a capture that adds its nodes to a graph which exists
-// already.
+// CuStreamBeginCaptureToGraph_ptsz begins to capture a stream into an existing graph.
 //
 //	CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 //
@@ -446,32 +445,33 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 	return status(args.ret)
 }
 
-// CuThreadExchangeStreamCaptureMode sets which calls the calling thread may make while something
-// captures, and gives back the mode it had.
+// CuThreadExchangeStreamCaptureMode sets the capture mode of the calling thread, which decides
+// whether unsafe calls are refused during a capture, and returns the previous mode.
 //
 //	CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 //
-// Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
-// stream, so the graph would not do it again at each launch, though the captured work might depend
-// on it. Such a call is refused where the modes say so, and making it invalidates the capture that
-// forbids it, even one of another thread. The mode given to [CuStreamBeginCapture] says what one
-// capture forbids, the mode set here what this thread respects.
+// Some calls are unsafe in a capture. An allocation, for instance, happens at once and not in a
+// stream: the graph would not repeat it at each launch, though captured work might depend on it.
+// Where the modes forbid such a call, CUDA refuses it and invalidates the capture that forbids it,
+// even a capture of another thread. The mode of [CuStreamBeginCapture] says what a capture forbids;
+// the mode set here says what this thread respects.
 //
-//   - Global, the default: refused while this thread has a capture that is not relaxed, or while
-//     any other thread has one that began as global.
-//   - Thread-local: refused while this thread has a capture that is not relaxed; other threads'
-//     captures are ignored.
-//   - Relaxed: never refused. What contradicts capture itself still fails: a query of the capturing
-//     stream, or of an event whose latest record lies in a capture.
+//   - Global, the default: unsafe calls are refused while this thread has an open capture that is
+//     not relaxed, or while any other thread has an open global capture.
+//   - Thread-local: unsafe calls are refused while this thread has an open capture that is not
+//     relaxed. Captures of other threads do not matter.
+//   - Relaxed: unsafe calls are never refused. Calls that no capture can allow still fail: a query
+//     of a capturing stream, or of an event last recorded in an open capture.
 //
-// Measured on a 13.0 driver, the unsafe calls are, among others: query and synchronization of
-// streams and events, allocation and release of device and pinned memory (also in stream order),
-// registering host memory, unloading modules. Safe are: launches, records, waits, callbacks and
-// value writes in other streams, creating and destroying streams and events, loading modules.
-// [CuCtxSynchronize], [CuCtxRecordEvent] and [CuCtxWaitEvent] break captures of the context in
+// Unsafe calls, measured on a 13.0 driver, include querying and synchronizing streams and events,
+// allocating and freeing device and pinned memory (in stream order too), registering host memory,
+// and unloading modules. Safe calls include launches, records, waits, callbacks and value writes in
+// other streams, creating and destroying streams and events, and loading modules.
+// [CuCtxSynchronize], [CuCtxRecordEvent] and [CuCtxWaitEvent] invalidate captures of the context in
 // every mode.
 //
-// Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
+// Call it in pairs, with one variable: the second exchange restores the mode that the first
+// returned.
 //
 //	mode := CU_STREAM_CAPTURE_MODE_RELAXED
 //	err := CuThreadExchangeStreamCaptureMode(&mode)
@@ -479,21 +479,21 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 //	err = CuThreadExchangeStreamCaptureMode(&mode)
 //
 // Parameters:
-//   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
-//     and the process crashes (measured)
+//   - mode: the mode to set; receives the previous mode. Must not be nil: the driver does not check
+//     it, and the process crashes (measured)
 //
-// Ordering: takes effect at once for the calling thread, and costs some 15 ns there and back.
+// Ordering: takes effect at once for the calling thread, and a pair of exchanges costs some 15 ns.
 //
-// Capture: may be called at any time, also by a thread that captures, and never disturbs anything
-// itself.
+// Capture: allowed at any time, also in a thread that captures. It disturbs no capture.
 //
 // From Go: the mode belongs to the OS thread, so lock it (runtime.LockOSThread) from the first
-// exchange to the second. Without that the goroutine may go on elsewhere and leave a thread of Go's
-// pool in the wrong mode. Code that polls or frees in the background should do it in relaxed mode,
-// so that it ruins no capture of the program.
+// exchange to the second. Otherwise the goroutine may move and leave an OS thread of the Go runtime
+// in the wrong mode. Poll and free in background code in relaxed mode, so that it invalidates no
+// capture of the program.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: promised for unknown modes, but a 13.0 driver accepts any number
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown mode, according to NVIDIA; a 13.0 driver accepts any
+//     number
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -517,7 +517,7 @@ func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CuStreamEndCapture_ptsz ends the capture that began in a stream and hands out the graph.
+// CuStreamEndCapture_ptsz ends the capture that began in a stream and returns the graph.
 //
 //	CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 //
@@ -539,8 +539,8 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuStreamIsCapturing_ptsz tells whether a stream records instead of works, and whether that
-// recording is still good.
+// CuStreamIsCapturing_ptsz tells whether a stream is capturing, and whether its capture is still
+// valid.
 //
 //	CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 //
@@ -562,8 +562,8 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v3_ptsz tells all about the capture a stream is in: state, number, graph,
-// and the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream, and the number and graph
+// of its capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -590,8 +590,8 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_v2_ptsz changes which nodes the next node captured in a stream
-// will depend on.
+// CuStreamUpdateCaptureDependencies_v2_ptsz changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -1499,8 +1499,8 @@ func CuStreamSynchronize(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v1 begins a capture: work that is enqueued in the stream from now on does
-// not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_v1 begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture(CUstream hStream)
 //
@@ -1520,8 +1520,8 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_ptsz begins a capture: work that is enqueued in the stream from now on does
-// not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_ptsz begins to capture a stream: work enqueued there from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
 //
@@ -1542,43 +1542,42 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture begins a capture: work that is enqueued in the stream from now on does not
-// run, but becomes nodes of a new graph.
+// CuStreamBeginCapture begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
-// It runs when the graph, which [CuStreamEndCapture] returns, has been instantiated and is
-// launched. Arguments of kernels are copied into the node now; memory that copies and kernels refer
-// to is read at every replay. Other streams join when they wait for an event recorded here, and
-// must be joined again. [CuStreamIsCapturing] tells the state; [CuStreamGetCaptureInfo] a number
-// that names the capture.
+// To run the work, instantiate the graph that [CuStreamEndCapture] returns, and launch it. Kernel
+// arguments are copied into the node now; memory that kernels and copies refer to is accessed at
+// every launch of the graph. Another stream joins the capture when it waits for an event recorded
+// in it. Before the capture ends, this stream must wait for every stream that joined.
+// [CuStreamIsCapturing] returns the state of the capture, [CuStreamGetCaptureInfo] also its number.
 //
-// Kernels that use texture or surface references must not be captured: what they read or write is
-// undefined. Texture and surface objects are fine.
+// Kernels that use texture or surface references must not be captured: their behaviour is
+// undefined. Texture and surface objects are allowed.
 //
 // Parameters:
-//   - hStream: the stream, which must not capture already. The legacy default stream, 0 or 1,
-//     cannot; the thread's own default stream, 2, can
-//   - mode: what other calls this capture forbids, of this thread and others:
+//   - hStream: the stream, which must not be capturing already. The legacy default stream (0 or 1)
+//     cannot capture; the per-thread default stream (2) can
+//   - mode: which calls of this and other threads the capture forbids:
 //     [CU_STREAM_CAPTURE_MODE_GLOBAL], [CU_STREAM_CAPTURE_MODE_THREAD_LOCAL] or
-//     [CU_STREAM_CAPTURE_MODE_RELAXED]; [CuThreadExchangeStreamCaptureMode] says which calls. The
-//     oldest form of the function has no mode and is global
+//     [CU_STREAM_CAPTURE_MODE_RELAXED]; [CuThreadExchangeStreamCaptureMode] lists them. The oldest
+//     form of the function has no mode and captures in global mode
 //
-// Ordering: work that was enqueued before runs as usual and is no part of the graph; it is not
-// ordered before the graph's launches either, unless these go into the same stream.
+// Ordering: work enqueued before runs as usual and is not part of the graph. A launch of the graph
+// is ordered after it only in the same stream.
 //
-// Capture: several captures may run at once, in different streams; an event must not connect two of
-// them. While a blocking stream captures, the legacy stream is unusable: any use of it, a plain
-// synchronous copy of any thread included, returns [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and ends
-// the capture, even a relaxed one. Capture in non-blocking streams.
+// Capture: several captures may be open at once, in different streams; an event must not connect
+// two of them. While a blocking stream captures, any use of the legacy stream, even a synchronous
+// copy in another thread, returns [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and invalidates the capture
+// in every mode. Capture in non-blocking streams.
 //
-// From Go: unless the mode is relaxed, [CuStreamEndCapture] must come from the same OS thread:
-// runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
-// thread that exits leaves its global capture open, which keeps forbidding unsafe calls of all
-// other threads. Other goroutines of the program, which allocate or query, are other threads: use
-// the thread-local mode. What captured nodes refer to must live as long as the graph and its
-// executables: keep buffers, and do not capture copies from Go memory, which are read again at
-// every replay.
+// From Go: unless the mode is relaxed, call [CuStreamEndCapture] on the same OS thread: call
+// runtime.LockOSThread first, and unlock after the end. Always end the capture, also after a panic:
+// a thread that exits leaves its global capture open, which still forbids unsafe calls in all other
+// threads. Other goroutines allocate and query on other threads, so use the thread-local mode. Keep
+// everything that captured nodes refer to for as long as the graph and its executables exist. Do
+// not capture copies from Go memory: each launch reads it again.
 //
 // Errors:
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the legacy default stream
@@ -1601,8 +1600,8 @@ func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
 	return CuStreamBeginCapture_v2(hStream, mode)
 }
 
-// CuStreamBeginCapture_v2 begins a capture: work that is enqueued in the stream from now on does
-// not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_v2 begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -1624,40 +1623,40 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToGraph begins a capture that adds its nodes to a graph which exists already.
+// CuStreamBeginCaptureToGraph begins to capture a stream into an existing graph.
 //
 //	CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 //
-// Several captures one after the other, with hand-made nodes in between, can so build one graph. It
-// cannot be instantiated meanwhile: the attempt returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and
-// breaks the capture (measured). Only one capture at a time may go into a graph.
+// Several captures, one after the other, can so build one graph together with nodes that the
+// program adds itself. Only one capture at a time may go into a graph. Instantiating the graph
+// during the capture returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture
+// (measured).
 //
-// As in all captures, nothing runs, and kernels with texture or surface references have undefined
-// results.
+// As in all captures, no work runs. The behaviour of kernels with texture or surface references is
+// undefined.
 //
 // Parameters:
-//   - hStream: where to capture, any stream but the legacy one that does not capture yet
-//   - hGraph: the graph to add to. It stays the caller's
+//   - hStream: the stream to capture: not the legacy stream, and not capturing yet
+//   - hGraph: the graph to add nodes to; the caller still owns it
 //   - dependencies: the nodes of that graph on which the first captured node depends, nil for none
 //   - dependencyData: edge data for each of them, or nil
 //   - numDependencies: how many
 //   - mode: as in [CuStreamBeginCapture]
 //
-// Ordering: earlier work of the stream is left out; the order within the graph follows the
-// dependencies given here.
+// Ordering: earlier work of the stream is not captured. The first captured node depends on the
+// given nodes.
 //
-// Capture: if the capture is broken, CUDA destroys the graph with all that was in it before; the
-// handle, and every node, is dead then. Whoever cannot afford that clones the graph first
+// Capture: if the capture is invalidated, CUDA destroys the graph with all its nodes, earlier ones
+// too, and the handles become invalid. To keep the earlier nodes, clone the graph first
 // ([CuGraphClone]).
 //
-// From Go: [CuStreamEndCapture] hands out the same handle again: do not give it two owners, each
-// with a destroy. The arrays are read at once. Unless relaxed, stay on one locked OS thread until
-// the end; no other goroutine may touch the graph. Needs a 12.3 driver.
+// From Go: [CuStreamEndCapture] returns the same handle again: destroy the graph once. The call
+// reads the arrays before it returns. Unless the mode is relaxed, stay on one locked OS thread
+// until the end. No other goroutine may use the graph meanwhile. Needs a 12.3 driver.
 //
 // Errors:
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream captures, or another capture into this graph is under
-//     way
-//   - [CUDA_ERROR_INVALID_VALUE]: no graph, a node of another one, an unknown mode
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream is capturing, or another capture goes into this graph
+//   - [CUDA_ERROR_INVALID_VALUE]: no such graph, a node of another graph, or an unknown mode
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1689,34 +1688,34 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 	return status(args.ret)
 }
 
-// CuStreamBeginRecaptureToGraph begins a capture that compares what is captured, node by node, with
-// a graph that exists, and updates the latter.
+// CuStreamBeginRecaptureToGraph begins a capture that compares captured work, node by node, with an
+// existing graph, and updates that graph.
 //
 //	CUresult cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
 //
-// It serves programs that capture the same sequence again with other arguments. The nodes must come
-// in the same order and with the same topology as when the graph was made; otherwise, and when
-// parameters of an allocation or free node differ, the recapture fails at once. For any other
-// difference of parameters the callback is asked. The graph's user objects are released before it
-// begins. After a failure the state of the graph is undefined: destroy it.
+// Use it to capture the same sequence again with other arguments. The recapture fails at once if
+// the order or topology of the nodes differs, or a parameter of an allocation or free node. If
+// other parameters differ, CUDA calls the callback, which accepts or refuses the change. The
+// graph's user objects are released first. After a failure the state of the graph is undefined:
+// destroy it.
 //
 // Parameters:
 //   - hStream: as in [CuStreamBeginCapture]
-//   - mode: as there
+//   - mode: as in [CuStreamBeginCapture]
 //   - hGraph: the graph to compare with and to update
 //   - callbackFunc: a C function, called for each node that differs, with both sets of parameters
-//     (valid during the call only) and whether an executable could be updated; it returns 0 to go
-//     on and anything else to fail. 0 means no callback
+//     (valid only during the callback) and whether an executable could be updated. It returns 0 to
+//     go on and any other value to fail. 0 means no callback
 //   - userData: a number for the callback
 //
-// Ordering: like every capture: nothing runs.
+// Ordering: as in every capture, no work runs.
 //
-// Capture: it is a capture, with the modes, threads and rules of one; it ends by
-// [CuStreamEndCapture].
+// Capture: the rules for modes and threads are those of [CuStreamBeginCapture]; end the capture
+// with [CuStreamEndCapture].
 //
-// From Go: the callback is called inside the program's own calls, on their thread, and must not be
-// Go. Write it in C, or pass 0. Needs a 13.3 driver; how it behaves is taken from the header, not
-// measured.
+// From Go: the callback runs inside calls of the program, on their thread, and must not be a Go
+// function. Write it in C, or pass 0. Needs a 13.3 driver. This description follows the header and
+// was not measured.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread that ends the
 // capture, inside that call: it must not be a Go function exported to C, and must not call one, or
@@ -1724,8 +1723,8 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no such graph, or the stream cannot begin
-//   - [CUDA_ERROR_GRAPH_RECAPTURE_FAILURE]: from later calls: the sequence differs in a way that is
-//     not allowed
+//   - [CUDA_ERROR_GRAPH_RECAPTURE_FAILURE]: returned by later calls: the sequence differs in a way
+//     that is not allowed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1755,41 +1754,41 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 	return status(args.ret)
 }
 
-// CuStreamEndCapture ends the capture that began in a stream and hands out the graph.
+// CuStreamEndCapture ends the capture that began in a stream and returns the graph.
 //
 //	CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 //
-// The stream works normally again, as do the streams that joined. Events that were recorded in the
-// capture have no state any more: a query, synchronization or wait on one returns
-// [CUDA_ERROR_INVALID_VALUE] until it is recorded anew (measured).
+// Afterwards the stream, and every stream that joined, executes work again. An event recorded in
+// the capture is invalid until it is recorded again: a query, synchronization or wait returns
+// [CUDA_ERROR_INVALID_VALUE] (measured).
 //
 // Parameters:
-//   - hStream: the stream in which the capture began; one that only joined will not do
-//   - phGraph: receives the graph, owned by the caller ([CuGraphDestroy]); of a capture into an
-//     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
-//     not pass nil: the call succeeds and the graph is lost
+//   - hStream: the stream in which the capture began, not one that joined
+//   - phGraph: receives the graph, which the caller destroys with [CuGraphDestroy], or 0 if the
+//     call fails. After a capture into an existing graph it receives the same handle: destroy that
+//     graph once. Do not pass nil: the call succeeds and the graph is lost
 //
-// Ordering: synchronous; nothing has run, the graph is only described.
+// Ordering: synchronous; no captured work has run.
 //
 // Capture: with any error but [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED] and [CUDA_ERROR_ILLEGAL_STATE]
-// this capture is over and the graph gone. If the capture went into an existing graph and was
-// broken, CUDA destroys that graph: its handle dangles (calls on it return
-// [CUDA_ERROR_INVALID_VALUE]); drop it without destroying.
+// the capture is over and there is no graph. If the capture went into an existing graph and was
+// invalidated, CUDA destroys that graph: calls with its handle return [CUDA_ERROR_INVALID_VALUE].
+// Do not destroy it again.
 //
-// From Go: same OS thread as the beginning, so same goroutine between LockOSThread and
-// UnlockOSThread; put it into a defer. Only a relaxed capture may be ended by another goroutine.
+// From Go: call it on the OS thread that began the capture, in the same goroutine, between
+// LockOSThread and UnlockOSThread; use defer. Another goroutine may end a relaxed capture only.
 //
 // Errors:
-//   - [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]: some call broke the capture before, and returned its
-//     own error then; there is no graph, and the stream is usable again
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNJOINED]: a stream that joined has work which the first stream
-//     did not wait for: record an event there and wait for it here before ending
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED]: the capture began in another stream; it is broken now,
-//     but still has to be ended there
-//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another OS thread began it, not in relaxed mode.
-//     The capture is dropped all the same (measured): the right thread finds nothing to end any
+//   - [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]: an earlier call invalidated the capture and returned
+//     its own error. There is no graph; the stream is usable again
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNJOINED]: a stream that joined has captured work that this stream
+//     did not wait for: record an event there and wait for it here before the end
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED]: the capture began in another stream. It is now
+//     invalidated, and must still be ended there
+//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another OS thread began the capture, and not in
+//     relaxed mode. The capture is over all the same (measured): the other thread cannot end it any
 //     more
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream does not capture
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream is not capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -1816,32 +1815,31 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuStreamIsCapturing tells whether a stream records instead of works, and whether that recording
-// is still good.
+// CuStreamIsCapturing tells whether a stream is capturing, and whether its capture is still valid.
 //
 //	CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 //
-// The answer is one of three: none; active; or invalidated, which means that an error spoilt the
-// capture and that it must be ended, by [CuStreamEndCapture] in the stream where it began, before
-// any of its streams can be used again.
+// The status is none, active or invalidated. An invalidated capture was broken by an error: call
+// [CuStreamEndCapture] in the stream where it began before using any of its streams again.
 //
 // Parameters:
 //   - hStream: any stream
 //   - captureStatus: receives [CU_STREAM_CAPTURE_STATUS_NONE], [CU_STREAM_CAPTURE_STATUS_ACTIVE] or
-//     [CU_STREAM_CAPTURE_STATUS_INVALIDATED]; must not be nil. After an error it says nothing
+//     [CU_STREAM_CAPTURE_STATUS_INVALIDATED]; must not be nil. After an error the value is
+//     meaningless
 //
-// Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
+// Ordering: returns at once, after about 15 ns. Another thread may begin or end a capture right
+// afterwards.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
-// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT], unlike a real use of the legacy stream.
+// Capture: always allowed. It invalidates no capture, not even when it returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT].
 //
-// From Go: the cheap guard before a query, synchronization or allocation in code that is handed
-// streams by others. Works in host functions too.
+// From Go: in a library, a cheap check before a query, synchronization or allocation with a stream
+// of the caller. It also works in host functions.
 //
 // Errors:
-//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: asked of the legacy stream while a blocking stream of
-//     the context captures. The legacy stream itself never captures, but its use would depend on
-//     that stream
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the stream is the legacy stream, and a blocking stream
+//     of the context is capturing
 //   - [CUDA_ERROR_INVALID_VALUE]: nil
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -1867,8 +1865,8 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v1 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v1 returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1890,8 +1888,8 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_ptsz tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
+// its capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1914,8 +1912,8 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v2 returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1940,8 +1938,8 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2_ptsz tells all about the capture a stream is in: state, number, graph,
-// and the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream, and the number and graph
+// of its capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1967,50 +1965,49 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo tells all about the capture a stream is in: state, number, graph, and the
-// nodes on which the next one will depend.
+// CuStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
-// With it a program adds nodes of its own in the middle of a capture: read graph and dependencies,
-// add the node, and set it as the new dependency by [CuStreamUpdateCaptureDependencies]. Everything
-// but the state is written only if the call succeeds and the state is active (measured: else the
-// variables keep what was in them).
+// A program can so add nodes of its own in the middle of a capture: get the graph and the
+// dependencies, add the node, and make it the new dependency with
+// [CuStreamUpdateCaptureDependencies]. The call writes the status always, and the other results
+// only if it succeeds and the capture is active (measured).
 //
 // Parameters:
 //   - hStream: the stream
-//   - captureStatus_out: receives the state; the only pointer that must not be nil
-//   - id_out: receives a number that no other capture of this process has; all streams drawn into
-//     one capture share it
-//   - graph_out: receives the graph being built, borrowed: [CuStreamEndCapture] hands it to the
-//     caller or destroys it. Nodes may be added; destroying it is refused with
-//     [CUDA_ERROR_ILLEGAL_STATE] (measured), and nodes must not be removed. Some errors make the
-//     handle invalid before the end. Nodes that become unreachable by what you do to the graph are
-//     not reported as unjoined
+//   - captureStatus_out: receives the status; the only pointer that must not be nil
+//   - id_out: receives the number of the capture, which is unique in the process and the same for
+//     all streams of one capture
+//   - graph_out: receives the graph being captured, which the caller does not own. You may add
+//     nodes but not remove any, and destroying the graph fails with [CUDA_ERROR_ILLEGAL_STATE]
+//     (measured). Some errors make the handle invalid before the end of the capture. Nodes that
+//     your changes make unreachable are not reported as unjoined
 //   - dependencies_out: receives the address of the driver's array of nodes, valid until the next
-//     call on this stream or the end of the capture. Copy the handles out to keep them: those live
-//     as long as their nodes. The array itself may be passed to functions that act on the graph
-//   - edgeData_out: receives the address of the matching array of edge data, valid as long; may be
-//     nil, and may be used only together with dependencies_out
+//     call on this stream or the end of the capture. Copy the handles to keep them: a handle is
+//     valid as long as its node. You may pass the array itself to functions that act on the graph
+//   - edgeData_out: receives the address of the matching array of edge data, valid as long as
+//     dependencies_out; may be nil, and needs dependencies_out
 //   - numDependencies_out: receives the length of both arrays
 //
-// Ordering: reads the state of this moment. An event wait, a launch or an update changes the
-// dependencies.
+// Ordering: returns the state at the time of the call. An event wait, a launch or an update changes
+// the dependencies.
 //
 // Capture: allowed and harmless on every stream, whatever the mode.
 //
-// From Go: the arrays are C memory: index them through unsafe.Slice and copy at once, with no other
-// goroutine working on the stream. Graphs are not safe for concurrent use, and this one changes
-// with each captured call. The older forms have fewer results: the first only state and number, the
-// second no edge data; a driver before 11.3 has the first alone.
+// From Go: the arrays are C memory: copy them at once through unsafe.Slice, while no other
+// goroutine uses the stream. A graph is not safe for concurrent use, and each captured call changes
+// this one. The first form returns only status and number, the second no edge data; a driver before
+// 11.3 has the first form only.
 //
 // Errors:
-//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the legacy stream, while a stream that is not
-//     non-blocking captures; that capture goes on
-//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, as programmatic launches leave it, and you did
-//     not ask for it; the older forms of the function cannot ask
-//   - [CUDA_ERROR_INVALID_VALUE]: captureStatus_out is nil, or edge data is wanted without the
-//     nodes
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the stream is the legacy stream, and a blocking stream
+//     is capturing; its capture stays valid
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, as after a programmatic launch, and edgeData_out
+//     is nil; the older forms of the function lack that parameter
+//   - [CUDA_ERROR_INVALID_VALUE]: captureStatus_out is nil, or edgeData_out is given without
+//     dependencies_out
 //
 // See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
 //
@@ -2024,8 +2021,8 @@ func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCapture
 	return CuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
 }
 
-// CuStreamGetCaptureInfo_v3 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v3 returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -2215,8 +2212,8 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_v1 changes which nodes the next node captured in a stream will
-// depend on.
+// CuStreamUpdateCaptureDependencies_v1 changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
@@ -2240,8 +2237,8 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_ptsz changes which nodes the next node captured in a stream
-// will depend on.
+// CuStreamUpdateCaptureDependencies_ptsz changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
@@ -2266,35 +2263,35 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies changes which nodes the next node captured in a stream will
-// depend on.
+// CuStreamUpdateCaptureDependencies changes the nodes on which the next node captured in a stream
+// will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
-// Nodes that the program added to the graph by hand come into the stream's order in this way.
+// Use it to order captured work after nodes that the program added to the graph itself.
 //
 // Parameters:
-//   - hStream: a stream that captures
+//   - hStream: a capturing stream
 //   - dependencies: nodes of the graph being captured; nil only with a count of 0
 //   - dependencyData: one entry of edge data for each node, or nil for ordinary edges; the oldest
 //     form has no such parameter
-//   - numDependencies: how many nodes. 0 together with the flag for setting makes the next node
-//     depend on nothing
-//   - flags: [CU_STREAM_ADD_CAPTURE_DEPENDENCIES] (0) adds to the present set,
+//   - numDependencies: the number of nodes. With 0 and [CU_STREAM_SET_CAPTURE_DEPENDENCIES] the
+//     next node depends on nothing
+//   - flags: [CU_STREAM_ADD_CAPTURE_DEPENDENCIES] (0) adds the nodes to the current set,
 //     [CU_STREAM_SET_CAPTURE_DEPENDENCIES] replaces it
 //
-// Ordering: only nodes captured later see it. Nodes that fell out of the set and that the stream no
-// longer reaches do not count as unjoined at [CuStreamEndCapture].
+// Ordering: applies to nodes captured later. Nodes that you remove from the set and that the stream
+// no longer reaches do not count as unjoined in [CuStreamEndCapture].
 //
-// Capture: meaningful in a capture alone; no mode forbids it.
+// Capture: only in a capture; allowed in every mode.
 //
-// From Go: arrays are read during the call, so a Go slice will do. Serialize it with everything
-// else that touches the graph or its streams. Lacking in drivers before 11.3.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. No other
+// goroutine may use the graph or its streams at the same time. Needs an 11.3 driver.
 //
 // Errors:
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream does not capture
-//   - [CUDA_ERROR_INVALID_VALUE]: a node of another graph, or unknown flags; the capture goes on
-//     undamaged (measured)
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream is not capturing
+//   - [CUDA_ERROR_INVALID_VALUE]: a node of another graph, or unknown flags; the capture stays
+//     valid (measured)
 //
 // See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
 //
@@ -2308,8 +2305,8 @@ func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNo
 	return CuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags)
 }
 
-// CuStreamUpdateCaptureDependencies_v2 changes which nodes the next node captured in a stream will
-// depend on.
+// CuStreamUpdateCaptureDependencies_v2 changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -2334,40 +2331,41 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToCig begins to record a stream's work into a command list of Direct3D 12 or
-// a command buffer of Vulkan.
+// CuStreamBeginCaptureToCig begins to record a stream's work into a Direct3D 12 command list or a
+// Vulkan command buffer.
 //
 //	CUresult cuStreamBeginCaptureToCig(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
 //
-// CIG is CUDA in graphics: the graphics API then executes the CUDA work among its own commands, in
-// the order of recording. The context must have been created for that, with [CUctxCigParam], and
-// the device must support it: [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED],
+// CIG means CUDA in graphics: the graphics API executes the CUDA work among its own commands, in
+// the order of recording. The context must have been created for CIG, with [CUctxCigParam], and the
+// device must support it: [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED],
 // [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED]. Launches, copies and memsets are recorded.
-// Not allowed, not even by way of a graph: host functions and callbacks, [CuStreamSynchronize],
-// waits for values and batches of memory operations, ordinary captures, allocation and release in
-// stream order.
+// Not allowed, even in a graph, are host functions and callbacks, [CuStreamSynchronize], waits for
+// values, batches of memory operations, ordinary captures, and stream-ordered allocation and free.
 //
-// The command list must be recording while work is added, belong to the same device, and must not
-// be submitted before [CuStreamEndCaptureToCig], nor twice. Resources that the recorded work uses
-// need barriers of the graphics API before. How the recorded work is ordered with other CUDA work
-// of the context is the program's responsibility: a wrong order can hang the device.
+// The command list must belong to the same device and must be recording while work is added. Submit
+// it once, after [CuStreamEndCaptureToCig]. Resources that the recorded work uses need barriers of
+// the graphics API first. The program must order the recorded work with other CUDA work of the
+// context: a wrong order can hang the device.
 //
 // Parameters:
-//   - hStream: the stream, not the legacy one and not yet in such a capture
-//   - streamCigCaptureParams: which command list; for Direct3D 12 the ID3D12CommandList, for Vulkan
-//     the handle that vkGetCommandBufferInternalHandleNV gives, not the VkCommandBuffer itself
+//   - hStream: the stream; not the legacy stream, and not recording for CIG already
+//   - streamCigCaptureParams: the command list: for Direct3D 12 the ID3D12CommandList, for Vulkan
+//     the handle that vkGetCommandBufferInternalHandleNV returns, not the VkCommandBuffer itself
 //
-// Ordering: nothing runs until the graphics API executes the list; then in recorded order.
+// Ordering: no work runs until the graphics API executes the list; the work then runs in recorded
+// order.
 //
-// Capture: like a capture in relaxed mode in what it forbids other calls, but it produces no graph.
+// Capture: forbids other calls as a capture in relaxed mode does, but produces no graph.
 //
-// From Go: the struct is read during the call, what it points to is the graphics API's. Keep stream
-// and list alive until the GPU is done with the list. Needs 13.2; taken from the header, not tried.
+// From Go: the struct is read during the call; what it points to belongs to the graphics API. Keep
+// stream and list until the GPU has executed the list. Needs a 13.2 driver. This description
+// follows the header and was not measured.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the context was not created for CIG
-//   - [CUDA_ERROR_NOT_SUPPORTED]: device or driver cannot
-//   - [CUDA_ERROR_INVALID_VALUE]: parameters that name no usable command list
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device or the driver does not support CIG
+//   - [CUDA_ERROR_INVALID_VALUE]: the parameters do not name a usable command list
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2389,28 +2387,29 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamEndCaptureToCig ends the recording of a stream's work into a graphics command list, and
-// makes the stream an ordinary one again.
+// CuStreamEndCaptureToCig ends the recording of a stream's work into a graphics command list;
+// afterwards the stream executes work again.
 //
 //	CUresult cuStreamEndCaptureToCig(CUstream hStream)
 //
-// From now on the graphics API may submit the list. The stream, and every stream that depends on it
-// through events, must not be destroyed before the GPU has executed the list.
+// The graphics API may now submit the list. Do not destroy the stream, nor a stream that depends on
+// it through events, before the GPU has executed the list.
 //
 // Parameters:
 //   - hStream: the stream in which [CuStreamBeginCaptureToCig] began
 //
-// Ordering: the recorded work is ordered by the graphics queue; CUDA cannot wait for it but through
-// what the two APIs share.
+// Ordering: the graphics queue orders the recorded work. CUDA can wait for it only through objects
+// shared with the graphics API.
 //
-// Capture: ordinary captures are possible in the stream again.
+// Capture: the stream may be captured again.
 //
-// From Go: call it on the OS thread that began, which therefore stays locked in between, and also
-// on error paths: a list left open cannot be submitted. From 13.2 on.
+// From Go: call it on the OS thread that began the recording, and keep the goroutine locked to that
+// thread in between. Call it on error paths too: a list that is still recording cannot be
+// submitted. Needs a 13.2 driver.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the stream is not recording for CIG
-//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another thread began it
+//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another thread began the recording
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
