@@ -1296,8 +1296,8 @@ func CuMemHostUnregister(p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemcpy_ptds copies bytes between any two addresses that the driver can place, host or device,
-// and waits.
+// CuMemcpy_ptds copies bytes between any two addresses, host or device, and waits unless both are
+// in device memory.
 //
 //	CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 //
@@ -1320,7 +1320,7 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 	return status(args.ret)
 }
 
-// CuMemcpyPeer_ptds copies from the memory of one context to that of another.
+// CuMemcpyPeer_ptds copies memory of one context to memory of another.
 //
 //	CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 //
@@ -1345,8 +1345,8 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD_v2_ptds copies from host to device memory and returns when the host memory may be
-// written again.
+// CuMemcpyHtoD_v2_ptds copies from host to device memory, and returns when the host memory may be
+// changed again.
 //
 //	CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
@@ -1369,7 +1369,7 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH_v2_ptds copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH_v2_ptds copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -1392,7 +1392,7 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD_v2_ptds copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD_v2_ptds copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -1439,8 +1439,7 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD_v2_ptds copies from an array of one dimension to linear device memory, undoing the
-// array's layout.
+// CuMemcpyAtoD_v2_ptds copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -1464,8 +1463,8 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA_v2_ptds copies from host memory into an array of one dimension and returns when the
-// host memory is free again.
+// CuMemcpyHtoA_v2_ptds copies from host memory to an array of one dimension, and returns when the
+// host memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
@@ -1489,7 +1488,7 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH_v2_ptds copies from an array of one dimension to host memory and returns when the
+// CuMemcpyAtoH_v2_ptds copies from an array of one dimension to host memory, and returns when the
 // bytes have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
@@ -1515,7 +1514,7 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 }
 
 // CuMemcpyAtoA_v2_ptds copies between two arrays of one dimension whose elements have the same
-// size; the formats may differ.
+// size. Their formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -1540,8 +1539,8 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 	return status(args.ret)
 }
 
-// CuMemcpy2D_v2_ptds copies a rectangle of rows between host memory, device memory and arrays, and
-// waits like the plain copies.
+// CuMemcpy2D_v2_ptds copies a rectangle between host memory, device memory and arrays, and waits
+// unless both ends are on the device.
 //
 //	CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
@@ -1562,8 +1561,7 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned_v2_ptds copies a rectangle like cuMemcpy2D, but also where the rows do not
-// lie as the copy hardware wants them.
+// CuMemcpy2DUnaligned_v2_ptds copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
@@ -1584,8 +1582,8 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D_v2_ptds copies a box: width, height and depth, between linear memory and arrays in any
-// combination.
+// CuMemcpy3D_v2_ptds copies a box (width, height and depth) between linear memory and arrays, in
+// any combination.
 //
 //	CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
 //
@@ -1606,7 +1604,7 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeer_ptds copies a box between the memories of two contexts.
+// CuMemcpy3DPeer_ptds copies a box between memory of two contexts.
 //
 //	CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
 //
@@ -1651,7 +1649,7 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 	return status(args.ret)
 }
 
-// CuMemcpyPeerAsync_ptsz enqueues a copy from one context's memory to another's.
+// CuMemcpyPeerAsync_ptsz enqueues a copy of memory of one context to memory of another in a stream.
 //
 //	CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 //
@@ -1725,7 +1723,7 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync_v2_ptsz enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync_v2_ptsz enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -1749,7 +1747,8 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync_v2_ptsz enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync_v2_ptsz enqueues a copy from host memory to an array of one dimension in a
+// stream.
 //
 //	CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -1774,7 +1773,8 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync_v2_ptsz enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync_v2_ptsz enqueues a copy from an array of one dimension to host memory in a
+// stream.
 //
 //	CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
@@ -1799,7 +1799,7 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync_v2_ptsz enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync_v2_ptsz enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
@@ -1821,7 +1821,7 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync_v2_ptsz enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync_v2_ptsz enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
@@ -1843,7 +1843,7 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeerAsync_ptsz enqueues the copy of a box between two contexts.
+// CuMemcpy3DPeerAsync_ptsz enqueues a copy of a box between memory of two contexts in a stream.
 //
 //	CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 //
@@ -1865,8 +1865,8 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_v2_ptsz enqueues many copies by one call, each with attributes, as one piece
-// of work in a stream.
+// CuMemcpyBatchAsync_v2_ptsz enqueues a batch of copies, each with attributes, as one operation of
+// a stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
@@ -1893,8 +1893,8 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_v2_ptsz enqueues many copies of boxes by one call, pointers and arrays
-// mixed.
+// CuMemcpy3DBatchAsync_v2_ptsz enqueues a batch of copies of boxes, between linear memory and
+// arrays, as one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
@@ -1918,8 +1918,7 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 	return status(args.ret)
 }
 
-// CuMemcpyWithAttributesAsync_ptsz enqueues one copy with the attributes that a batch gives its
-// copies.
+// CuMemcpyWithAttributesAsync_ptsz enqueues one copy with the attributes of a batch of copies.
 //
 //	CUresult cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 //
@@ -1944,8 +1943,7 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 	return status(args.ret)
 }
 
-// CuMemcpy3DWithAttributesAsync_ptsz enqueues one copy of a box in the form in which a batch
-// describes it.
+// CuMemcpy3DWithAttributesAsync_ptsz enqueues one copy of a box, described as in a batch of copies.
 //
 //	CUresult cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 //
@@ -2119,7 +2117,7 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 	return status(args.ret)
 }
 
-// CuMemsetD8Async_ptsz enqueues a fill of bytes in a stream.
+// CuMemsetD8Async_ptsz enqueues a memset of bytes in a stream.
 //
 //	CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 //
@@ -2144,7 +2142,7 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 	return status(args.ret)
 }
 
-// CuMemsetD16Async_ptsz enqueues a fill of 16-bit elements in a stream.
+// CuMemsetD16Async_ptsz enqueues a memset of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 //
@@ -2169,7 +2167,7 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemsetD32Async_ptsz enqueues a fill of 32-bit elements in a stream.
+// CuMemsetD32Async_ptsz enqueues a memset of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 //
@@ -2194,7 +2192,7 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemsetD2D8Async_ptsz enqueues a fill of a rectangle of bytes in a stream.
+// CuMemsetD2D8Async_ptsz enqueues a memset of a rectangle of bytes in a stream.
 //
 //	CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 //
@@ -2221,7 +2219,7 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 	return status(args.ret)
 }
 
-// CuMemsetD2D16Async_ptsz enqueues a fill of a rectangle of 16-bit elements in a stream.
+// CuMemsetD2D16Async_ptsz enqueues a memset of a rectangle of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 //
@@ -2248,7 +2246,7 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 	return status(args.ret)
 }
 
-// CuMemsetD2D32Async_ptsz enqueues a fill of a rectangle of 32-bit elements in a stream.
+// CuMemsetD2D32Async_ptsz enqueues a memset of a rectangle of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 //
@@ -2920,8 +2918,8 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 	return status(args.ret)
 }
 
-// CuMemBatchDecompressAsync_ptsz enqueues the decompression of many buffers by the GPU's
-// decompression engine.
+// CuMemBatchDecompressAsync_ptsz enqueues a batch of decompressions by the GPU's decompression
+// engine.
 //
 //	CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 //
@@ -3132,8 +3130,8 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD_v1 copies from host to device memory and returns when the host memory may be written
-// again.
+// CuMemcpyHtoD_v1 copies from host to device memory, and returns when the host memory may be
+// changed again.
 //
 //	CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 //
@@ -3157,7 +3155,7 @@ func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH_v1 copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH_v1 copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
@@ -3181,7 +3179,7 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD_v1 copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD_v1 copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
@@ -3232,8 +3230,7 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD_v1 copies from an array of one dimension to linear device memory, undoing the
-// array's layout.
+// CuMemcpyAtoD_v1 copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -3259,8 +3256,8 @@ func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint3
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA_v1 copies from host memory into an array of one dimension and returns when the host
-// memory is free again.
+// CuMemcpyHtoA_v1 copies from host memory to an array of one dimension, and returns when the host
+// memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
 //
@@ -3285,7 +3282,7 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH_v1 copies from an array of one dimension to host memory and returns when the bytes
+// CuMemcpyAtoH_v1 copies from an array of one dimension to host memory, and returns when the bytes
 // have arrived.
 //
 //	CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -3311,8 +3308,8 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA_v1 copies between two arrays of one dimension whose elements have the same size; the
-// formats may differ.
+// CuMemcpyAtoA_v1 copies between two arrays of one dimension whose elements have the same size.
+// Their formats may differ.
 //
 //	CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -3339,7 +3336,7 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync_v1 enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync_v1 enqueues a copy from host memory to an array of one dimension in a stream.
 //
 //	CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 //
@@ -3365,7 +3362,7 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync_v1 enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync_v1 enqueues a copy from an array of one dimension to host memory in a stream.
 //
 //	CUresult cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 //
@@ -3391,8 +3388,8 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpy2D_v1 copies a rectangle of rows between host memory, device memory and arrays, and waits
-// like the plain copies.
+// CuMemcpy2D_v1 copies a rectangle between host memory, device memory and arrays, and waits unless
+// both ends are on the device.
 //
 //	CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 //
@@ -3412,8 +3409,7 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned_v1 copies a rectangle like cuMemcpy2D, but also where the rows do not lie as
-// the copy hardware wants them.
+// CuMemcpy2DUnaligned_v1 copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 //
@@ -3433,7 +3429,7 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D_v1 copies a box: width, height and depth, between linear memory and arrays in any
+// CuMemcpy3D_v1 copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
@@ -3504,7 +3500,7 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync_v1 enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync_v1 enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 //
@@ -3530,7 +3526,7 @@ func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, By
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync_v1 enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync_v1 enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
 //
@@ -3551,7 +3547,7 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync_v1 enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync_v1 enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 //
@@ -3822,34 +3818,34 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD copies from host to device memory and returns when the host memory may be written
+// CuMemcpyHtoD copies from host to device memory, and returns when the host memory may be changed
 // again.
 //
 //	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
-// Ordinary memory is read into pinned buffers of the driver first, by the CPU, so the copy is
-// slower than one from pinned memory. When the call returns, the last piece may still be on its way
-// from such a buffer to the device; work that is ordered after it sees it nevertheless.
+// The CPU first copies pageable memory into pinned staging buffers of the driver, so the copy is
+// slower than from pinned memory. When the call returns, the last piece may still be on its way to
+// the device; work ordered after the copy sees all bytes.
 //
 // Parameters:
-//   - dstDevice: where to, of any alignment
-//   - srcHost: where from; a device address is accepted as well (measured), nil is not
-//   - ByteCount: bytes; 0 succeeds
+//   - dstDevice: the destination, with any alignment
+//   - srcHost: the source; a device address is accepted too (measured), nil is not
+//   - ByteCount: bytes; 0 does nothing
 //
-// Ordering: after the work of all blocking streams, by way of the legacy default stream; a kernel
-// on a non-blocking stream that uses the destination is not waited for (measured), so synchronize
-// with it first. The _ptds function uses the thread's default stream in the same way.
+// Ordering: runs in the legacy default stream (in the per-thread default stream for the _ptds
+// function), after earlier work of all blocking streams. The copy does not wait for a kernel in a
+// non-blocking stream that uses the destination (measured): synchronize with that stream first.
 //
-// Capture: not recorded. It fails during the capture of a blocking stream and ruins it; beside one
-// of a non-blocking stream it works, whoever captures, GLOBAL mode included.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture. Beside captures in non-blocking streams it is allowed in every mode.
 //
-// From Go: pass unsafe.Pointer(unsafe.SliceData(b)) for a slice b; memory that holds Go pointers is
-// meaningless on the device. The thread needs the context: lock the goroutine. The OS thread is
-// blocked as long as blocking streams are busy.
+// From Go: pass unsafe.Pointer(unsafe.SliceData(b)) for a slice b; Go pointers in it have no
+// meaning on the device. The call needs the OS thread's current context: lock the goroutine. It
+// blocks the OS thread as long as blocking streams are busy.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the destination leaves its allocation, or the source does so with
-//     pinned memory, or srcHost is nil
+//   - [CUDA_ERROR_INVALID_VALUE]: the destination, or a source in pinned memory, leaves its
+//     allocation, or srcHost is nil
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a stream that was created without
 //     [CU_STREAM_NON_BLOCKING] is capturing
@@ -3878,8 +3874,8 @@ func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint6
 	return CuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount)
 }
 
-// CuMemcpyHtoD_v2 copies from host to device memory and returns when the host memory may be written
-// again.
+// CuMemcpyHtoD_v2 copies from host to device memory, and returns when the host memory may be
+// changed again.
 //
 //	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
@@ -3901,31 +3897,31 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// This is the usual way to get a result: after kernels of blocking streams it needs no other
-// synchronization, and it brings their errors with it.
+// It is the usual way to read results: it waits for kernels of blocking streams, so they need no
+// other synchronization, and it returns their errors.
 //
 // Parameters:
-//   - dstHost: where to; ordinary memory goes through the driver's pinned buffers
-//   - srcDevice: where from
-//   - ByteCount: bytes; 0 succeeds
+//   - dstHost: the destination; copies to pageable memory go through pinned staging buffers of the
+//     driver
+//   - srcDevice: the source
+//   - ByteCount: bytes; 0 does nothing
 //
-// Ordering: on the legacy default stream. It does not wait for non-blocking streams: measured, it
-// copied in no time while one was busy, so what a kernel there is to write may be missing. Use
-// [CuMemcpyDtoHAsync] on that stream.
+// Ordering: runs in the legacy default stream. The copy does not wait for non-blocking streams
+// (measured), so results of their kernels may be missing: use [CuMemcpyDtoHAsync] in that stream.
 //
-// Capture: refused while a blocking stream captures, and fatal to that capture; otherwise it runs
-// immediately and leaves no node.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: dstHost may be the beginning of a slice, which must be long enough: CUDA cannot check
-// it. Waits in the OS thread for everything before it.
+// From Go: dstHost may point to the first element of a slice, which must be long enough: CUDA
+// cannot check that. The call blocks the OS thread until earlier work is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: more bytes than the allocation has from srcDevice on
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: a kernel before it crashed; the copy is only the first to tell
+//   - [CUDA_ERROR_INVALID_VALUE]: the source leaves its allocation
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: an earlier kernel faulted; the copy only reports it
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -3952,7 +3948,7 @@ func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint6
 	return CuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount)
 }
 
-// CuMemcpyDtoH_v2 copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH_v2 copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -3974,33 +3970,33 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// The name is misleading in one way: it returns at once, before the copy has run (measured), unless
-// the memory has [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] set or the context was made with
-// [CU_CTX_SYNC_MEMOPS]. Pinned host memory counts as device memory here, ordinary memory is
-// refused.
+// Although its name lacks Async, the call returns before the copy has run (measured), unless
+// [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] is set for the memory or the context was created with
+// [CU_CTX_SYNC_MEMOPS]. Pinned host memory is accepted, pageable host memory is refused.
 //
 // Parameters:
-//   - dstDevice: where to; must not overlap the source
-//   - srcDevice: where from
+//   - dstDevice: the destination; must not overlap the source
+//   - srcDevice: the source
 //   - ByteCount: bytes
 //
-// Ordering: legacy default stream: after earlier and before later work of the blocking streams.
-// Non-blocking streams see the bytes only after an event or a synchronization.
+// Ordering: runs in the legacy default stream: after earlier and before later work of blocking
+// streams. Non-blocking streams need an event or a synchronization.
 //
-// Capture: [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and a lost capture while a blocking stream
-// captures.
+// Capture: never captured. While a blocking stream captures, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and invalidates that capture.
 //
-// From Go: lock the goroutine for the current context. A nil result means enqueued, so free the
-// source by [CuMemFree], which waits, or after a synchronization.
+// From Go: the call needs the OS thread's current context: lock the goroutine. A nil result means
+// that the copy is enqueued: free the source with [CuMemFree], which waits, or after a
+// synchronization.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an end is ordinary host memory (measured; [CuMemcpy] takes it),
-//     or a range leaves its allocation
-//   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
+//   - [CUDA_ERROR_INVALID_VALUE]: pageable host memory (measured; [CuMemcpy] accepts it), or a
+//     range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4027,7 +4023,7 @@ func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64
 	return CuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount)
 }
 
-// CuMemcpyDtoD_v2 copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD_v2 copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -4053,25 +4049,26 @@ func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uin
 //
 //	CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// An array is stored in an order of its own, so this is more than moving bytes, and the driver does
-// the conversion. Arrays of two dimensions take it too (measured), from the first row on;
-// [CuMemcpy2D] is meant for those.
+// The driver converts the bytes to the layout of the array. The call also accepts arrays of two
+// dimensions (measured) and starts at the first row; for these use [CuMemcpy2D].
 //
 // Parameters:
 //   - dstArray: the array
-//   - dstOffset: where to begin in it, in bytes
-//   - srcDevice: where from
+//   - dstOffset: offset in the array, in bytes
+//   - srcDevice: the source
 //   - ByteCount: bytes, a multiple of the element size
 //
-// Ordering: enqueued on the legacy default stream; returns before it is done.
+// Ordering: runs in the legacy default stream; the call returns before the copy is done.
 //
-// Capture: cannot be recorded, since there is no form with a stream; [CuMemcpy2DAsync] can.
+// Capture: cannot be captured, since there is no form with a stream. [CuMemcpy2DAsync] can be
+// captured.
 //
-// From Go: needs the context to be current; keep array and memory until synchronized.
+// From Go: needs a current context. Keep array and memory until a synchronization.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: offset or size is no multiple of an element, or leaves the array
-//   - [CUDA_ERROR_INVALID_HANDLE]: no live array
+//   - [CUDA_ERROR_INVALID_VALUE]: an offset or size that is not a multiple of the element size, or
+//     that leaves the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4116,26 +4113,27 @@ func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, 
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD copies from an array of one dimension to linear device memory, undoing the array's
-// layout.
+// CuMemcpyAtoD copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
 // Parameters:
-//   - dstDevice: where to; a multiple of the element size
+//   - dstDevice: the destination; a multiple of the element size
 //   - srcArray: the array
-//   - srcOffset: where to begin in it, in bytes
-//   - ByteCount: bytes, whole elements
+//   - srcOffset: offset in the array, in bytes
+//   - ByteCount: bytes, a multiple of the element size
 //
-// Ordering: on the legacy default stream, asynchronous to the host: a nil result does not mean that
-// the bytes are there, only that later work of blocking streams will see them.
+// Ordering: runs in the legacy default stream, asynchronous with the host: a nil result means that
+// the copy is enqueued. Later work of blocking streams sees the bytes.
 //
-// Capture: breaks the capture of a blocking stream; for a node use [CuMemcpy2DAsync].
+// Capture: never captured, and invalidates the capture of a blocking stream. [CuMemcpy2DAsync] can
+// be captured.
 //
-// From Go: lock the goroutine for the current context; no host memory is involved.
+// From Go: the call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not whole elements, or beyond the end of either side
+//   - [CUDA_ERROR_INVALID_VALUE]: bytes that are not a multiple of the element size, or a range
+//     that leaves array or memory
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4157,8 +4155,7 @@ func CuMemcpyAtoD(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, Byt
 	return CuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoD_v2 copies from an array of one dimension to linear device memory, undoing the
-// array's layout.
+// CuMemcpyAtoD_v2 copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -4181,27 +4178,27 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA copies from host memory into an array of one dimension and returns when the host
-// memory is free again.
+// CuMemcpyHtoA copies from host memory to an array of one dimension, and returns when the host
+// memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
 // Parameters:
 //   - dstArray: the array
-//   - dstOffset: first byte of it to write
-//   - srcHost: where from, element after element
+//   - dstOffset: offset in the array, in bytes
+//   - srcHost: the source, element after element
 //   - ByteCount: bytes
 //
-// Ordering: after blocking streams' work, on the legacy default stream.
+// Ordering: runs in the legacy default stream, after earlier work of blocking streams.
 //
-// Capture: executed immediately, or [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] while a blocking stream is
-// captured.
+// Capture: never captured. While a blocking stream captures, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT].
 //
-// From Go: a slice's data pointer will do for srcHost; nothing is kept after the return.
+// From Go: srcHost may point to a slice's data, which the call does not use after it returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the range is not within the array
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this thread
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4222,8 +4219,8 @@ func CuMemcpyHtoA(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, By
 	return CuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount)
 }
 
-// CuMemcpyHtoA_v2 copies from host memory into an array of one dimension and returns when the host
-// memory is free again.
+// CuMemcpyHtoA_v2 copies from host memory to an array of one dimension, and returns when the host
+// memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
@@ -4246,27 +4243,27 @@ func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH copies from an array of one dimension to host memory and returns when the bytes have
-// arrived.
+// CuMemcpyAtoH copies from an array of one dimension to host memory, and returns when the bytes
+// have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
 // Parameters:
-//   - dstHost: where to
+//   - dstHost: the destination
 //   - srcArray: the array
-//   - srcOffset: first byte of it to read
+//   - srcOffset: offset in the array, in bytes
 //   - ByteCount: bytes
 //
-// Ordering: waits for blocking streams, and the host for it. Surface writes of a non-blocking
-// stream are not waited for.
+// Ordering: runs in the legacy default stream, after earlier work of blocking streams. It does not
+// wait for surface writes in a non-blocking stream.
 //
-// Capture: outside of any graph; not to be called while a blocking stream captures.
+// Capture: never captured, and not allowed while a blocking stream captures.
 //
-// From Go: blocks the OS thread. dstHost may be Go memory that is long enough.
+// From Go: blocks the OS thread. dstHost may point to a slice, which must be long enough.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: more than the array has
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: an earlier kernel crashed, which shows here
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: an earlier kernel faulted; the copy only reports it
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4288,7 +4285,7 @@ func CuMemcpyAtoH(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, By
 	return CuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoH_v2 copies from an array of one dimension to host memory and returns when the bytes
+// CuMemcpyAtoH_v2 copies from an array of one dimension to host memory, and returns when the bytes
 // have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
@@ -4312,7 +4309,7 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA copies between two arrays of one dimension whose elements have the same size; the
+// CuMemcpyAtoA copies between two arrays of one dimension whose elements have the same size. Their
 // formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
@@ -4322,16 +4319,16 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 //   - dstOffset: first byte there
 //   - srcArray: the array to read, of elements of the same size
 //   - srcOffset: first byte there
-//   - ByteCount: bytes, whole elements
+//   - ByteCount: bytes, a multiple of the element size
 //
-// Ordering: returns before the copy is done; ordered on the legacy default stream.
+// Ordering: runs in the legacy default stream; the call returns before the copy is done.
 //
-// Capture: as with all copies that have no stream: not recorded.
+// Capture: never captured.
 //
-// From Go: both arrays must live until the work was waited for, and the context has to be current.
+// From Go: keep both arrays until a synchronization. Needs a current context.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: elements of different size, or a range too long
+//   - [CUDA_ERROR_INVALID_VALUE]: elements of different size, or a range that leaves its array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4353,8 +4350,8 @@ func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffse
 	return CuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoA_v2 copies between two arrays of one dimension whose elements have the same size; the
-// formats may differ.
+// CuMemcpyAtoA_v2 copies between two arrays of one dimension whose elements have the same size.
+// Their formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -4378,29 +4375,29 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync enqueues a copy from host memory to an array of one dimension in a stream.
 //
 //	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// From pinned memory it is asynchronous. Ordinary memory is staged (measured with a few bytes: the
-// call returned while the stream was busy).
+// The copy is asynchronous with pinned memory. The driver stages pageable memory (measured with a
+// few bytes: the call returned while the stream was busy).
 //
 // Parameters:
 //   - dstArray: the array
-//   - dstOffset: first byte of it to write
-//   - srcHost: where from
+//   - dstOffset: offset in the array, in bytes
+//   - srcHost: the source
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: stream order; textures that kernels read later in that stream see the new elements.
+// Ordering: in stream order. Texture reads of later kernels in the stream see the new elements.
 //
-// Capture: becomes a copy node (measured), which reads srcHost at replay.
+// Capture: becomes a memcpy node (measured), which reads srcHost at each launch.
 //
-// From Go: pinned memory, or a slice that is pinned until the stream has passed.
+// From Go: srcHost must be pinned host memory, or Go memory that is pinned until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not within the array
-//   - [CUDA_ERROR_INVALID_HANDLE]: array or stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array or stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4424,7 +4421,7 @@ func CuMemcpyHtoAAsync(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointe
 	return CuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream)
 }
 
-// CuMemcpyHtoAAsync_v2 enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync_v2 enqueues a copy from host memory to an array of one dimension in a stream.
 //
 //	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -4448,30 +4445,29 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync enqueues a copy from an array of one dimension to host memory in a stream.
 //
 //	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
-// Into memory that is not pinned the call itself waits for the stream (measured).
+// With pageable memory the call waits until the copy is done (measured).
 //
 // Parameters:
-//   - dstHost: where to
+//   - dstHost: the destination
 //   - srcArray: the array
-//   - srcOffset: first byte of it to read
+//   - srcOffset: offset in the array, in bytes
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: after earlier work of the stream; the bytes may be read when the stream was
-// synchronized.
+// Ordering: in stream order. The host may read the bytes after synchronizing with the stream.
 //
-// Capture: becomes a node that writes dstHost at each replay.
+// Capture: becomes a memcpy node, which writes dstHost at each launch.
 //
-// From Go: use memory of [CuMemAllocHost] and keep it until then; another goroutine must not read
-// it earlier.
+// From Go: use memory of [CuMemAllocHost] and keep it until the copy is done. No other goroutine
+// may read it before.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: more than the array holds
-//   - [CUDA_ERROR_INVALID_HANDLE]: array or stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array or stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4495,7 +4491,7 @@ func CuMemcpyAtoHAsync(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint6
 	return CuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream)
 }
 
-// CuMemcpyAtoHAsync_v2 enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync_v2 enqueues a copy from an array of one dimension to host memory in a stream.
 //
 //	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
@@ -4519,31 +4515,31 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpy2D copies a rectangle of rows between host memory, device memory and arrays, and waits
-// like the plain copies.
+// CuMemcpy2D copies a rectangle between host memory, device memory and arrays, and waits unless
+// both ends are on the device.
 //
 //	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 //
-// The struct names for each end what it is, where the rectangle begins and how far apart the rows
-// are. Source and destination may have different pitches, which makes this the way to pack and
-// unpack. Of [CU_MEMORYTYPE_UNIFIED] ends the driver finds out what they are.
+// For source and destination the struct gives the kind of memory, the start of the rectangle, and
+// the pitch. The pitches may differ, so you can pack and unpack rows. With [CU_MEMORYTYPE_UNIFIED]
+// the driver infers the kind of memory from the address. Unused members need not be cleared.
 //
 // Parameters:
 //   - pCopy: describes the copy; read during the call only
 //
-// Ordering: on the legacy default stream; returns when host memory is read or written, and earlier
-// when both ends are on the device. The unused members need not be cleared.
+// Ordering: runs in the legacy default stream. The call returns when the host memory is read or
+// written; if both ends are on the device, before the copy has run.
 //
-// Capture: executed, not recorded; forbidden during the capture of a blocking stream.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: a Go pointer in SrcHost or DstHost lies inside the struct that is passed, so pin what it
-// points to with runtime.Pinner until the call returns. Set a current context on a locked thread
-// first.
+// From Go: pin Go memory that SrcHost or DstHost points to with a runtime.Pinner until the call
+// returns. The call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than the row or larger than the device allows
-//     ([CU_DEVICE_ATTRIBUTE_MAX_PITCH]), a memory type that does not fit its address, a rectangle
-//     that leaves its allocation
+//     ([CU_DEVICE_ATTRIBUTE_MAX_PITCH]), a memory type that does not match the address, or a
+//     rectangle that leaves its allocation
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context captures
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -4572,8 +4568,8 @@ func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2D_v2(pCopy)
 }
 
-// CuMemcpy2D_v2 copies a rectangle of rows between host memory, device memory and arrays, and waits
-// like the plain copies.
+// CuMemcpy2D_v2 copies a rectangle between host memory, device memory and arrays, and waits unless
+// both ends are on the device.
 //
 //	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -4593,29 +4589,28 @@ func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned copies a rectangle like cuMemcpy2D, but also where the rows do not lie as the
-// copy hardware wants them.
+// CuMemcpy2DUnaligned copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 //
-// It exists for memory inside one device whose pitch did not come from [CuMemAllocPitch]: old
-// drivers refused such copies in [CuMemcpy2D], and this function makes them in smaller pieces and
-// perhaps much slower. Where [CuMemcpy2D] works there is nothing to gain.
+// Old drivers refuse a [CuMemcpy2D] within a device if the pitch did not come from
+// [CuMemAllocPitch]. This function accepts it, but copies in smaller pieces and may be much slower.
+// Use it only where [CuMemcpy2D] fails.
 //
 // Parameters:
 //   - pCopy: describes the copy; read during the call only
 //
-// Ordering: legacy default stream, as for every copy without a stream argument.
+// Ordering: runs in the legacy default stream.
 //
-// Capture: the same conditions: harmless to captures of non-blocking streams, fatal to others.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: host memory in the struct has to be pinned for the call, as Go's rule for pointers
-// inside what is passed to C demands.
+// From Go: pin Go memory that the struct points to until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a rectangle outside of its allocation, or a pitch shorter than
-//     its row
-//   - [CUDA_ERROR_INVALID_CONTEXT]: nothing is current on the thread
+//   - [CUDA_ERROR_INVALID_VALUE]: a rectangle that leaves its allocation, or a pitch smaller than
+//     the row
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4639,8 +4634,7 @@ func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2DUnaligned_v2(pCopy)
 }
 
-// CuMemcpy2DUnaligned_v2 copies a rectangle like cuMemcpy2D, but also where the rows do not lie as
-// the copy hardware wants them.
+// CuMemcpy2DUnaligned_v2 copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -4660,29 +4654,29 @@ func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D copies a box: width, height and depth, between linear memory and arrays in any
+// CuMemcpy3D copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 //
-// Width is in bytes everywhere. Linear memory is described by pitch and height, from which the
-// distance of two slices follows. Layers of layered arrays and faces of cube maps count as slices.
+// Width is in bytes everywhere. In linear memory two slices are pitch times height bytes apart.
+// Layers of layered arrays and faces of cube maps count as slices.
 //
 // Parameters:
-//   - pCopy: describes the copy; clear it before filling it in, unused members must be 0
+//   - pCopy: describes the copy; unused members must be 0
 //
-// Ordering: synchronous where the host takes part, otherwise only enqueued, on the legacy default
-// stream or the thread's own.
+// Ordering: runs in the legacy default stream, or in the per-thread default stream for the _ptds
+// function. If an end is on the host the call waits for the copy, otherwise it only enqueues it.
 //
-// Capture: not recorded, see [CuMemcpy3DAsync]; ruins captures of blocking streams.
+// Capture: never captured, and invalidates captures of blocking streams. [CuMemcpy3DAsync] can be
+// captured.
 //
-// From Go: Go memory that the struct points to has to be pinned during the call (runtime.Pinner),
-// since it is reached through a pointer inside the argument. The context must be current on the
-// thread.
+// From Go: pin Go memory that the struct points to with a runtime.Pinner until the call returns.
+// The call uses the OS thread's current context.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: two kinds of memory do not fit their members, a pitch is shorter
-//     than a row, or the box leaves its memory
+//   - [CUDA_ERROR_INVALID_VALUE]: a memory type does not match its members, a pitch is smaller than
+//     a row, or the box leaves its memory
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream captures
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -4708,7 +4702,7 @@ func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 	return CuMemcpy3D_v2(pCopy)
 }
 
-// CuMemcpy3D_v2 copies a box: width, height and depth, between linear memory and arrays in any
+// CuMemcpy3D_v2 copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
@@ -4733,32 +4727,32 @@ func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 //
 //	CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// With pinned source memory the call returns at once and the copy engine reads the memory when the
-// stream gets there. With ordinary memory the driver first copies the bytes into pinned buffers of
-// its own: measured, up to 1 MiB came back at once, 64 MiB only after the stream had got to the
-// copy, and in every size the source could be overwritten afterwards without harm.
+// With a pinned source the call returns at once, and the device reads the source when the copy
+// runs. With a pageable source the driver first copies the bytes into pinned staging buffers.
+// Measured: calls with up to 1 MiB returned at once, a call with 64 MiB only once the copy ran, and
+// in all cases the source could be overwritten after the return.
 //
 // Parameters:
-//   - dstDevice: where to
-//   - srcHost: where from
+//   - dstDevice: the destination
+//   - srcHost: the source
 //   - ByteCount: bytes; 0 enqueues nothing
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: in the order of the stream. Copies of one direction share a copy engine and follow each
-// other even from different streams; kernels run beside them only if the host memory is pinned.
-// Stream 0 and 1 are ordered with all blocking streams, 2 is the thread's own.
+// Ordering: in stream order. Copies of one direction share a copy engine and run one at a time,
+// even from different streams. A copy overlaps with kernels only if the host memory is pinned.
+// Streams 0 and 1 are the legacy stream, ordered with all blocking streams; 2 is the per-thread
+// default stream.
 //
-// Capture: becomes a copy node, ordinary memory too. The source is then read at every replay, not
-// now: it must exist as long as the graph or any executable of it.
+// Capture: becomes a memcpy node, with pageable memory too. Each launch reads the source: keep it
+// as long as the graph and its executables exist.
 //
-// From Go: needs no current context unless the stream is 0 (measured with 13.0; older drivers: set
-// it). Give it memory of [CuMemAllocHost], or pin the slice with a runtime.Pinner until an event
-// recorded after the copy is done; that ordinary memory is staged is what drivers do, not a
-// promise. In a capture do not use Go memory unless it stays pinned for the graph's life.
+// From Go: needs no current context unless the stream is 0 (measured with 13.0; with older drivers
+// make the context current). Use memory of [CuMemAllocHost], or pin the slice with a runtime.Pinner
+// until an event recorded after the copy completes: CUDA does not promise that it stages pageable
+// memory. In a capture do not use Go memory, unless it stays pinned as long as the graph exists.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a range leaves its allocation, for instance pinned memory that
-//     ends earlier than the copy
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
 //   - [CUDA_ERROR_INVALID_CONTEXT]: hStream is 0 and no context is current
 //
@@ -4815,30 +4809,29 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 //
 //	CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// Only pinned memory makes it asynchronous. Into ordinary memory the call blocks until the stream
-// has got to the copy and the bytes have arrived, whatever the size (measured).
+// The copy is asynchronous only with pinned memory. With a pageable destination the call blocks
+// until the copy is done, whatever the size (measured).
 //
 // Parameters:
-//   - dstHost: where to
-//   - srcDevice: where from
-//   - ByteCount: bytes; with 0 nothing is enqueued
-//   - hStream: the stream; 0 means the default stream
+//   - dstHost: the destination
+//   - srcDevice: the source
+//   - ByteCount: bytes; 0 enqueues nothing
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the stream's earlier work. The host may read the bytes when an event after the
-// copy is done or the stream was synchronized, not when the call returns. Default streams behave as
-// in any launch.
+// Ordering: in stream order. The host may read the bytes after synchronizing with the stream, or
+// with an event recorded after the copy, not when the call returns.
 //
-// Capture: becomes a node that writes to dstHost at each replay, also where dstHost is ordinary
-// memory (measured), and the call does not block then.
+// Capture: becomes a memcpy node, which writes dstHost at each launch. That works with pageable
+// memory too, and the call does not block (measured).
 //
-// From Go: with pinned memory, keep the memory until the stream has passed. A slice works and costs
-// a blocked OS thread; pin it with runtime.Pinner if it must not matter how the driver does it.
-// Other goroutines must not touch the memory meanwhile: the race detector does not see the GPU.
+// From Go: keep pinned memory until the copy is done. With a slice the call blocks its OS thread.
+// Pin the slice with a runtime.Pinner until the copy is done, since CUDA does not promise to block.
+// No other goroutine may use the memory meanwhile: the race detector does not see the GPU.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the source or a pinned destination is shorter than that
+//   - [CUDA_ERROR_INVALID_VALUE]: the source, or a pinned destination, leaves its allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work has crashed; nothing will arrive
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work faulted; the bytes will not arrive
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4890,31 +4883,31 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// Within a GPU it runs at about half the memory's bandwidth, since every byte is read and written.
-// Between GPUs it uses NVLink or PCI directly if the stream's context may access the peer, and a
-// detour through host memory if not.
+// Within a GPU the copy runs at about half the memory's bandwidth, since every byte is read and
+// written. Between GPUs it uses NVLink or PCI if peer access is enabled for the stream's context,
+// and goes through host memory if not.
 //
 // Parameters:
-//   - dstDevice: where to; an overlap with the source gives undefined bytes
-//   - srcDevice: where from; pinned host memory is allowed on either side
+//   - dstDevice: the destination; if it overlaps the source the result is undefined
+//   - srcDevice: the source. Source and destination may be pinned host memory
 //   - ByteCount: bytes
-//   - hStream: the stream; 0 is the default one
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the earlier and before the later work of the stream, nothing else. A copy to
-// another GPU is not ordered with that GPU's streams: use an event. Stream 0 as everywhere: legacy,
-// or the thread's own in the _ptsz function.
+// Ordering: in stream order only. A copy to another GPU is not ordered with that GPU's streams: use
+// an event. 0 is the legacy default stream, or in the _ptsz function the per-thread default stream.
 //
-// Capture: becomes a copy node with these addresses.
+// Capture: becomes a memcpy node with these addresses.
 //
-// From Go: no Go memory is involved. Do not free either end before the stream has passed the copy,
-// or free it in the same stream by [CuMemFreeAsync].
+// From Go: no Go memory is involved. Free source and destination when the copy is done, or in the
+// same stream with [CuMemFreeAsync].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an end is ordinary host memory (measured), or too short
+//   - [CUDA_ERROR_INVALID_VALUE]: pageable host memory (measured), or a range that leaves its
+//     allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream does not exist
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -4944,7 +4937,7 @@ func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount u
 	return CuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream)
 }
 
-// CuMemcpyDtoDAsync_v2 enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync_v2 enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -4967,29 +4960,29 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
-// Ordinary host memory is staged to the device and waited for in the other direction, as in the
-// plain asynchronous copies: measured, 2 MiB from a slice of rows returned at once and could be
-// overwritten, 2 MiB to the host blocked until the stream was there.
+// Pageable host memory makes the call stage or block, as in [CuMemcpyHtoDAsync] and
+// [CuMemcpyDtoHAsync]. Measured: a copy of 2 MiB from a slice returned at once, and the slice could
+// be overwritten; a copy of 2 MiB to the host blocked until it was done.
 //
 // Parameters:
 //   - pCopy: describes the copy; the struct may be reused as soon as the call returns
-//   - hStream: the stream; 0 is the default one
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: in the stream's order. With stream 0 it is ordered with all blocking streams, in the
-// _ptsz function as the thread's default stream is.
+// Ordering: in stream order. 0 is the legacy default stream, or in the _ptsz function the
+// per-thread default stream.
 //
-// Capture: a copy node that keeps the addresses and sizes of the struct; host memory is used at
-// replay.
+// Capture: becomes a memcpy node with the addresses and sizes of the struct. Each launch accesses
+// the host memory.
 //
-// From Go: the struct may be on the Go stack. What SrcHost and DstHost point to has to stay pinned
-// until the stream has done the copy; pinned memory of CUDA needs nothing.
+// From Go: the struct may be a Go variable. Pin Go memory that SrcHost or DstHost points to until
+// the copy is done, or use memory that CUDA pinned.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: pitches, types or sizes do not fit
+//   - [CUDA_ERROR_INVALID_VALUE]: pitches, memory types or sizes do not match the memory
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -5019,7 +5012,7 @@ func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return CuMemcpy2DAsync_v2(pCopy, hStream)
 }
 
-// CuMemcpy2DAsync_v2 enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync_v2 enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
@@ -5040,27 +5033,26 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
-// One call moves a whole volume with its paddings, which the hardware does in one go; a loop over
-// slices costs a launch each. Host memory that is not pinned makes it block or stage as the linear
-// copies do.
+// One call copies a padded volume in one operation; a loop over slices needs one for each slice.
+// Pageable host memory makes the call stage or block, as in [CuMemcpyAsync].
 //
 // Parameters:
 //   - pCopy: describes the copy; only read before the call returns
-//   - hStream: the stream; 0 is the default one
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: in the order of the stream. Others see the result after an event recorded after it.
+// Ordering: in stream order. Other streams need an event recorded after the copy.
 //
-// Capture: becomes one copy node, to be changed later by [CuGraphExecMemcpyNodeSetParams].
+// Capture: becomes one memcpy node. Change it later with [CuGraphExecMemcpyNodeSetParams].
 //
-// From Go: memory that the pointers in the struct refer to must stay where it is until the copy is
-// done: pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
+// From Go: the memory that the struct points to must be pinned host memory, or Go memory that a
+// runtime.Pinner pins until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the struct contradicts itself or the memory
+//   - [CUDA_ERROR_INVALID_VALUE]: members of the struct do not match each other or the memory
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -5088,7 +5080,7 @@ func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return CuMemcpy3DAsync_v2(pCopy, hStream)
 }
 
-// CuMemcpy3DAsync_v2 enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync_v2 enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
@@ -5113,26 +5105,27 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 //
 //	CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 //
-// Despite the missing Async it returns at once for device memory, before anything is written, and
-// waits only if the memory is pinned host memory or managed (both measured).
+// Although its name lacks Async, the call returns before device memory is set. It waits only for
+// pinned host memory and managed memory (both measured).
 //
 // Parameters:
 //   - dstDevice: the first byte
 //   - uc: the value
 //   - N: number of bytes; 0 does nothing
 //
-// Ordering: work of the legacy default stream: after what blocking streams got before, before what
-// they get later. Non-blocking streams are not ordered with it; use [CuMemsetD8Async] on them, or
+// Ordering: runs in the legacy default stream: after earlier and before later work of blocking
+// streams. Non-blocking streams are not ordered with it: call [CuMemsetD8Async] there, or
 // synchronize.
 //
-// Capture: never recorded; it invalidates a capture of a blocking stream and leaves others alone.
+// Capture: never captured. It invalidates captures in blocking streams, but not in others.
 //
-// From Go: the thread needs a current context, so lock the goroutine. The last error of the fill
-// itself shows up in a later call.
+// From Go: the call needs the OS thread's current context: lock the goroutine. A later call returns
+// errors of the memset itself.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves its allocation, or is no memory of CUDA's
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation, or memory that CUDA did not
+//     allocate
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5187,24 +5180,23 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 //
 //	CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 //
-// It fills fp16 and bfloat16 arrays with any constant, given as its bits. For zeros any width does.
+// Use it to set fp16 and bfloat16 values, given as their bits. For zeros any element size works.
 //
 // Parameters:
 //   - dstDevice: the first element; must be a multiple of 2
 //   - us: the value's bits
 //   - N: number of elements, not bytes
 //
-// Ordering: on the legacy default stream, without waiting for the fill to happen.
+// Ordering: runs in the legacy default stream; the call returns before device memory is set.
 //
-// Capture: fails with [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] while a blocking stream captures; makes
-// no node.
+// Capture: never captured. While a blocking stream captures, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and invalidates that capture.
 //
-// From Go: a count of elements is easily mistaken for a length in bytes; len of the []uint16 is
-// right.
+// From Go: N counts elements, as len of a []uint16 does.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an odd address (measured), or more than the allocation has
-//   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address (measured), or a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5257,23 +5249,23 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 //
 //	CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 //
-// The widest fill that there is. A float32 is given by math.Float32bits.
+// It has the largest element size. For a float32 pass math.Float32bits of it.
 //
 // Parameters:
 //   - dstDevice: the first element; must be a multiple of 4
 //   - ui: the value's bits
 //   - N: number of elements of 4 bytes
 //
-// Ordering: as for [CuMemsetD8]: default stream, and asynchronous for device memory.
+// Ordering: runs in the legacy default stream; the call returns before device memory is set.
 //
-// Capture: takes place outside of every graph, or breaks the capture of a blocking stream.
+// Capture: never captured. It invalidates captures in blocking streams.
 //
-// From Go: call it on a locked goroutine with the context set; arguments are numbers only.
+// From Go: the call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an address that is no multiple of 4 (measured), or a range too
-//     long
-//   - [CUDA_ERROR_INVALID_CONTEXT]: nothing is current
+//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not a multiple of 4 (measured), or a range
+//     that leaves its allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5335,14 +5327,16 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 //   - Width: bytes of each row to fill
 //   - Height: rows; with 0 nothing happens and nil is returned
 //
-// Ordering: enqueued on the legacy default stream, or on the thread's own in the _ptds function.
+// Ordering: runs in the legacy default stream, or in the per-thread default stream for the _ptds
+// function.
 //
-// Capture: not for use while a blocking stream of this context captures.
+// Capture: never captured, and not allowed while a blocking stream of the context captures.
 //
-// From Go: rows that are Width apart can be filled by one [CuMemsetD8] instead, which is faster.
+// From Go: for rows without padding one [CuMemsetD8] is faster.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: pitch and width do not fit, or the last row leaves the allocation
+//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than Width, or a rectangle that leaves its
+//     allocation
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5400,7 +5394,7 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 //
 //	CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 //
-// For a part of a matrix of half floats: the pitch is the matrix's, the width the part's.
+// For a part of a matrix of half floats pass the pitch of the matrix and the width of the part.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 2
@@ -5409,16 +5403,16 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 //   - Width: elements of each row
 //   - Height: rows
 //
-// Ordering: as work of the default stream. Wait for it before a non-blocking stream uses the
+// Ordering: runs in the legacy default stream. Synchronize before a non-blocking stream uses the
 // memory.
 //
-// Capture: it is no part of any graph, and ends a capture of a blocking stream.
+// Capture: never captured. It invalidates captures in blocking streams.
 //
-// From Go: pitch in bytes, width in elements: check the units twice, since a fill too wide within
-// the allocation is not noticed.
+// From Go: dstPitch counts bytes, Width counts elements. CUDA does not detect a width that is too
+// large but stays inside the allocation.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are odd, or the pitch is less than a row
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address or pitch, or a pitch smaller than a row
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5474,8 +5468,7 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 //
 //	CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 //
-// The corners are given by address and sizes alone: there is no offset argument, so add row times
-// pitch and column times 4 to the address yourself.
+// There is no offset parameter: add row times pitch and column times 4 to the address yourself.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 4
@@ -5484,15 +5477,17 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 //   - Width: elements of each row
 //   - Height: rows
 //
-// Ordering: after earlier and before later work of blocking streams; the host goes on.
+// Ordering: runs in the legacy default stream: after earlier and before later work of blocking
+// streams. The host does not wait.
 //
-// Capture: see [CuMemsetD2D32Async] for the form that a graph can hold.
+// Capture: never captured. [CuMemsetD2D32Async] can be captured.
 //
-// From Go: a nil result says that it was accepted. To know that it has happened, synchronize.
+// From Go: a nil result means that the memset is enqueued.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are no multiple of 4, or rows overlap
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is set on this thread
+//   - [CUDA_ERROR_INVALID_VALUE]: an address or pitch that is not a multiple of 4, or a pitch
+//     smaller than a row
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5543,38 +5538,37 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 	return status(args.ret)
 }
 
-// CuMemcpy copies bytes between any two addresses that the driver can place, host or device, and
-// waits.
+// CuMemcpy copies bytes between any two addresses, host or device, and waits unless both are in
+// device memory.
 //
 //	CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 //
-// It finds out from the addresses which way to copy. Host memory that CUDA has never seen counts as
-// host memory, so a wrong number is taken for a host address and read. The two ranges must not
-// overlap. Between two GPUs it goes directly when peer access is enabled, else through the host.
+// The driver infers the direction from the addresses. It takes an address that CUDA did not
+// allocate for a host address, and accesses it. The two ranges must not overlap. Between two GPUs
+// the copy is direct if peer access is enabled, and goes through the host if not.
 //
 // Parameters:
-//   - dst: where to
-//   - src: where from
+//   - dst: the destination
+//   - src: the source
 //   - ByteCount: bytes; 0 does nothing
 //
-// Ordering: runs on the legacy default stream (in the _ptds function on the thread's own): after
-// earlier work of all blocking streams, without regard to non-blocking ones. If an end lies on the
-// host, it returns when the copy is done, between two host ranges also; from device to device it
+// Ordering: runs in the legacy default stream (in the per-thread default stream for the _ptds
+// function): after earlier work of all blocking streams, but not of non-blocking streams. If source
+// or destination is on the host, the call returns when the copy is done; from device to device it
 // returns before.
 //
-// Capture: never recorded. While any blocking stream of the context captures, in whatever mode, it
-// fails and that capture is lost; a capture of a non-blocking stream survives it and the copy takes
-// place at once.
+// Capture: never captured. While a blocking stream of the context captures, in any mode, the call
+// fails and invalidates that capture. Captures in non-blocking streams are not affected, and the
+// copy runs at once.
 //
-// From Go: the context must be current on this OS thread, so lock the goroutine. The address of a
-// slice goes in as a number, CUdeviceptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), which keeps
-// nothing alive: hold the slice by a runtime.Pinner during the call. [CuMemcpyHtoD] and
-// [CuMemcpyDtoH] take pointers and need no such care.
+// From Go: the call needs the OS thread's current context: lock the goroutine. Pass the address of
+// a slice as a number, CUdeviceptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))). A number keeps
+// nothing alive: pin the slice with a runtime.Pinner during the call. [CuMemcpyHtoD] and
+// [CuMemcpyDtoH] take pointers and need no pinning.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a range that begins inside an allocation of CUDA's and leaves it,
-//     or an address of 0
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation, or an address of 0
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5613,28 +5607,28 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 //
 //	CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 //
-// The driver looks the addresses up to find the direction, which costs little. What is said at
-// [CuMemcpyHtoDAsync] and [CuMemcpyDtoHAsync] about ordinary memory holds here. Host to host,
-// pinned or not, the call blocks until the stream has got there and the copy is made (measured).
+// The driver infers the direction from the addresses, which costs little. For pageable memory see
+// [CuMemcpyHtoDAsync] and [CuMemcpyDtoHAsync]. From host to host, pinned or not, the call blocks
+// until the copy is done (measured).
 //
 // Parameters:
-//   - dst: where to
-//   - src: where from
+//   - dst: the destination
+//   - src: the source
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: in stream order; streams 0 and 1 are the legacy stream, 2 the thread's own, and the
-// _ptsz function takes 0 for that, too.
+// Ordering: in stream order. 0 is the legacy default stream, or in the _ptsz function the
+// per-thread default stream; 1 is always the legacy stream, and 2 the per-thread one.
 //
-// Capture: becomes a copy node, even from host to host; host memory is read and written at replay.
+// Capture: becomes a memcpy node, even from host to host. Each launch accesses the host memory.
 //
-// From Go: an address of Go memory has to be turned into a number, which hides it from the
-// collector: pin it until the copy is done, not only until the call returns.
+// From Go: addresses are numbers, which keep nothing alive: pin Go memory until the copy is done,
+// not only until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a range leaves its allocation
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and there is no current context
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0, and no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5677,32 +5671,32 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemcpyPeer copies from the memory of one context to that of another.
+// CuMemcpyPeer copies memory of one context to memory of another.
 //
 //	CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 //
-// Where all addresses are unique, as on every 64-bit system, [CuMemcpy] does the same and asks for
-// less. The copy is direct if peer access is enabled, otherwise the driver sends it through host
-// memory.
+// With unified addressing, as on every 64-bit system, [CuMemcpy] does the same with fewer
+// parameters. The copy is direct if peer access is enabled, and goes through host memory if not.
 //
 // Parameters:
-//   - dstDevice: where to
-//   - dstContext: the context to which that memory belongs
-//   - srcDevice: where from
+//   - dstDevice: the destination
+//   - dstContext: the context of the destination
+//   - srcDevice: the source
 //   - srcContext: the context of the source
 //   - ByteCount: bytes
 //
-// Ordering: starts after all earlier work of both contexts and finishes before their later work
-// begins; the host does not wait for it, except where the detour through host memory makes it.
+// Ordering: runs after all earlier work and before all later work of both contexts. The call does
+// not wait for the copy, unless it goes through host memory.
 //
-// Capture: runs on the legacy stream, so it is fatal to the capture of a blocking stream.
+// Capture: never captured. The copy uses the legacy stream, so it invalidates the capture of a
+// blocking stream.
 //
-// From Go: nothing needs to be pinned. The two contexts are arguments, and the thread's current one
-// does not matter to where the bytes go.
+// From Go: nothing needs pinning. The arguments alone, not the thread's current context, decide
+// between which contexts the call copies.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not of the context named with it
-//   - [CUDA_ERROR_INVALID_CONTEXT]: dstContext or srcContext is none
+//   - [CUDA_ERROR_INVALID_VALUE]: an address and its context do not match
+//   - [CUDA_ERROR_INVALID_CONTEXT]: dstContext or srcContext is not a context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5732,30 +5726,30 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 	return status(args.ret)
 }
 
-// CuMemcpyPeerAsync enqueues a copy from one context's memory to another's.
+// CuMemcpyPeerAsync enqueues a copy of memory of one context to memory of another in a stream.
 //
 //	CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 //
-// The stream may be of either side; one on the source's device usually is faster. It is the old
-// form of [CuMemcpyAsync], which needs no contexts and can be captured.
+// The stream may belong to either context; a stream on the source's device is usually faster.
+// Prefer [CuMemcpyAsync], which needs no contexts and can be captured.
 //
 // Parameters:
-//   - dstDevice: where to
-//   - dstContext: the context that owns it
-//   - srcDevice: where from
-//   - srcContext: the context that owns that
+//   - dstDevice: the destination
+//   - dstContext: the context of the destination
+//   - srcDevice: the source
+//   - srcContext: the context of the source
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: with the stream only. The other side's streams have to be told by an event.
+// Ordering: in stream order only. Order streams of the other context by an event.
 //
-// Capture: refused, and the capture is lost (measured with source and destination in one context).
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture (measured
+// with source and destination in one context).
 //
-// From Go: asynchronous as soon as both ends are device memory: keep both until the stream has
-// passed.
+// From Go: keep source and destination until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address and context do not belong together
+//   - [CUDA_ERROR_INVALID_VALUE]: an address and its context do not match
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -5788,25 +5782,26 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeer copies a box between the memories of two contexts.
+// CuMemcpy3DPeer copies a box between memory of two contexts.
 //
 //	CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 //
-// It is the three-dimensional [CuMemcpyPeer]. An array belongs to its context, so the context given
-// beside an array is ignored.
+// It is the three-dimensional [CuMemcpyPeer]. For an array the call ignores the given context,
+// since an array belongs to a context.
 //
 // Parameters:
-//   - pCopy: describes both ends, each with its context
+//   - pCopy: describes source and destination, each with its context
 //
-// Ordering: after all earlier work of both sides, and before their later work. It returns without
-// waiting if neither end is on the host.
+// Ordering: runs after all earlier work and before all later work of both contexts. If neither end
+// is on the host, the call does not wait.
 //
-// Capture: an operation of the legacy default stream, with the usual danger to captures.
+// Capture: never captured. The copy uses the legacy stream, so it invalidates the capture of a
+// blocking stream.
 //
-// From Go: pin host memory named in the struct for the call.
+// From Go: pin Go memory that the struct points to until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an end does not belong to the context given for it
+//   - [CUDA_ERROR_INVALID_VALUE]: source or destination does not belong to its context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -5833,24 +5828,24 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeerAsync enqueues the copy of a box between two contexts.
+// CuMemcpy3DPeerAsync enqueues a copy of a box between memory of two contexts in a stream.
 //
 //	CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 //
 // Parameters:
 //   - pCopy: describes the copy; may be reused when the call returns
-//   - hStream: the stream to put it in; its context does the work
+//   - hStream: the stream; its context does the copy
 //
-// Ordering: ordered with the stream alone; synchronize the other side by events.
+// Ordering: in stream order only. Order streams of the other context by an event.
 //
-// Capture: not possible: the call fails and the capture is invalidated. [CuMemcpy3DAsync] can be
-// captured.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture.
+// [CuMemcpy3DAsync] can be captured.
 //
-// From Go: as with every asynchronous copy, everything that the struct leads to has to outlive the
-// copy, while the struct itself need not.
+// From Go: keep the memory that the struct points to until the copy is done; the struct itself may
+// be reused at once.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the struct does not fit the memory
+//   - [CUDA_ERROR_INVALID_VALUE]: the struct does not match the memory
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -5879,16 +5874,16 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_v1 enqueues many copies by one call, each with attributes, as one piece of
-// work in a stream.
+// CuMemcpyBatchAsync_v1 enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
 // It is another form of [CuMemcpyBatchAsync], where the rest is said.
 //
 // Other parameters:
-//   - failIdx: receives the index of the copy that is at fault, or the largest value of its type
-//     when it is none of them. Later forms of the function do not have it
+//   - failIdx: receives the index of the copy at fault, or the largest value of its type if no copy
+//     is at fault. Later forms of the function lack it
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -5911,15 +5906,16 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_v1 enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync_v1 enqueues a batch of copies of boxes, between linear memory and arrays, as
+// one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
 // It is another form of [CuMemcpy3DBatchAsync], where the rest is said.
 //
 // Other parameters:
-//   - failIdx: receives the index of the faulty entry, or the type's largest value. Later forms
-//     lack it
+//   - failIdx: receives the index of the copy at fault, or the largest value of its type if no copy
+//     is at fault. Later forms of the function lack it
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -5939,8 +5935,8 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_ptsz enqueues many copies by one call, each with attributes, as one piece of
-// work in a stream.
+// CuMemcpyBatchAsync_ptsz enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
@@ -5968,7 +5964,8 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_ptsz enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync_ptsz enqueues a batch of copies of boxes, between linear memory and arrays,
+// as one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
@@ -5993,46 +5990,45 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync enqueues many copies by one call, each with attributes, as one piece of work
-// in a stream.
+// CuMemcpyBatchAsync enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
-// The copies of a batch have no order among themselves and may overlap in time, so none may depend
-// on another. It saves the cost of many calls and lets the driver spread small copies over several
-// engines. Entry k of attrs is for the copies from attrsIdxs k up to the next entry's index; the
-// first index is 0 and they increase. A stream is obligatory: 0 and the legacy handle are refused,
-// [CU_STREAM_PER_THREAD] is accepted (measured).
+// The copies of a batch are unordered and may run at the same time, so no copy may depend on
+// another. One batch costs less than many calls, and the driver can spread small copies over
+// several copy engines. Element k of attrs applies to the copies from attrsIdxsk up to the next
+// index. The first index is 0, and the indexes increase. The stream must not be the legacy stream:
+// 0 and the legacy handle are refused, [CU_STREAM_PER_THREAD] is accepted (measured).
 //
 // Parameters:
 //   - dsts: destinations, count of them
 //   - srcs: sources, count of them
-//   - sizes: bytes of each copy; measured, a single 0 makes the whole call fail
+//   - sizes: bytes of each copy; a size of 0 makes the whole call fail (measured)
 //   - count: number of copies, at least 1
-//   - attrs: attributes, numAttrs of them; each needs a valid source order
-//   - attrsIdxs: index of the first copy that the entry of attrs is for
-//   - numAttrs: entries of attrs and attrsIdxs, from 1 to count
+//   - attrs: attributes, numAttrs of them; each needs a valid source access order
+//   - attrsIdxs: for each element of attrs, the index of the first copy to which it applies
+//   - numAttrs: length of attrs and attrsIdxs, from 1 to count
 //   - hStream: the stream, not the legacy default stream
 //
-// Ordering: the batch as a whole takes its place in the stream: it starts after what was there and
-// later work waits for all of its copies. One exception is by request:
-// [CU_MEMCPY_SRC_ACCESS_ORDER_ANY] and [CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL] let the sources
-// be read before their turn.
+// Ordering: the batch starts after the stream's earlier work, and later work waits for all its
+// copies. With [CU_MEMCPY_SRC_ACCESS_ORDER_ANY] or [CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL] the
+// device may read the sources before earlier work is done.
 //
-// Capture: a driver for CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5
-// on there is a node type for it.
+// Capture: a driver for CUDA 13.0 refuses a batch, but the capture stays valid (measured). From
+// CUDA 13.5 on there is a node type for batches.
 //
-// From Go: the arrays are read during the call and may be Go memory. Do not rely on the source
-// order "during the call" for Go memory: measured, sources of 128 KiB and more that were not pinned
-// were still read after the call had returned, and wrong bytes arrived. Pin the sources until the
-// stream has done the batch, or use pinned memory; addresses are numbers here and keep nothing
-// alive.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. Do not rely on
+// the access order "during the call" for sources in Go memory: the device still read pageable
+// sources of 128 KiB and more after the call had returned, and wrong bytes arrived (measured). Pin
+// the sources until the batch is done, or use pinned host memory; the addresses are numbers, which
+// keep nothing alive.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an attribute without source order, a stream that is not allowed,
-//     a bad range, a size or a count of 0; nothing was enqueued then
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures and the driver has no nodes for
-//     batches
+//   - [CUDA_ERROR_INVALID_VALUE]: an attribute without a source access order, the legacy stream, a
+//     bad range, or a size or count of 0; no copy was enqueued
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing, and the driver has no node
+//     type for batches
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -6046,8 +6042,8 @@ func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, cou
 	return CuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 }
 
-// CuMemcpyBatchAsync_v2 enqueues many copies by one call, each with attributes, as one piece of
-// work in a stream.
+// CuMemcpyBatchAsync_v2 enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
@@ -6073,32 +6069,33 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync enqueues a batch of copies of boxes, between linear memory and arrays, as
+// one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// Each entry has two operands, an extent in elements and a source order. Between pointers an
-// element is a byte; with an array it is the array's. As in the linear batch there is no order
-// among the entries.
+// Each copy has two operands, an extent in elements and a source access order. Between pointers an
+// element is a byte; if an array takes part, it is an element of the array. As in
+// [CuMemcpyBatchAsync] the copies are unordered.
 //
 // Parameters:
 //   - numOps: number of copies
-//   - opList: the copies; a width, height or depth of 0 is not allowed, a flat copy has depth 1
+//   - opList: the copies; width, height and depth must not be 0, so a flat copy has depth 1
 //   - flags: 0
 //   - hStream: the stream; not the legacy default stream
 //
-// Ordering: one piece of work in the stream. Nothing is known of single entries, only of the batch.
+// Ordering: one operation of the stream. You can wait only for the whole batch.
 //
-// Capture: refused by a driver for CUDA 13.0 without harm to the capture; make single copies with
-// [CuMemcpy3DAsync] instead.
+// Capture: a driver for CUDA 13.0 refuses a batch, but the capture stays valid. Use
+// [CuMemcpy3DAsync] for each copy instead.
 //
-// From Go: opList is read during the call. Its operands are unions: a Go pointer stored in one is
-// invisible to the collector, so pin the memory itself until the stream has passed, whatever the
-// source order says.
+// From Go: the call reads opList before it returns. Its operands are unions, in which the collector
+// does not see Go pointers: pin Go memory until the batch is done, whatever the source access
+// order.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: an empty extent, rows or layers shorter than the copy, elements
-//     of different size, no source order, or a stream that is not allowed
+//     of different size, no source access order, or the legacy stream
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -6109,7 +6106,8 @@ func CuMemcpy3DBatchAsync(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags u
 	return CuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream)
 }
 
-// CuMemcpy3DBatchAsync_v2 enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync_v2 enqueues a batch of copies of boxes, between linear memory and arrays, as
+// one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
@@ -6132,32 +6130,31 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 	return status(args.ret)
 }
 
-// CuMemcpyWithAttributesAsync enqueues one copy with the attributes that a batch gives its copies.
+// CuMemcpyWithAttributesAsync enqueues one copy with the attributes of a batch of copies.
 //
 //	CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 //
-// The attributes say when the source may be read, where managed memory is likely to be, and whether
-// the copy should keep off the multiprocessors.
+// The attributes say when the source may be read, where managed memory probably is, and whether the
+// copy should avoid the multiprocessors.
 //
 // Parameters:
-//   - dst: where to
-//   - src: where from
+//   - dst: the destination
+//   - src: the source
 //   - size: bytes
-//   - attr: the attributes, with a valid source order; read during the call
+//   - attr: the attributes, with a valid source access order; read during the call
 //   - hStream: the stream
 //
-// Ordering: in the stream, apart from early reads of the source that the attributes allow.
+// Ordering: in stream order, except that the attributes may allow the device to read the source
+// earlier.
 //
-// Capture: not measured; [CuMemcpy3DAsync] and the plain asynchronous copies are recorded by every
-// driver.
+// Capture: not measured. Every driver captures [CuMemcpy3DAsync] and copies without attributes.
 //
-// From Go: "during the call" does not free you from pinning: measured, 1 MiB of ordinary memory
-// that was overwritten right after the return arrived wrong. Pin, or use pinned memory, until an
-// event recorded after the copy is done.
+// From Go: pin Go memory until the copy is done, even with the access order "during the call": 1
+// MiB of pageable memory that was overwritten right after the return arrived wrong (measured).
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no source order, or a range that leaves its memory
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: no source access order, or a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -6181,27 +6178,27 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DWithAttributesAsync enqueues one copy of a box in the form in which a batch describes
-// it.
+// CuMemcpy3DWithAttributesAsync enqueues one copy of a box, described as in a batch of copies.
 //
 //	CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 //
 // Parameters:
-//   - op: the two operands, extent and source order; read during the call
+//   - op: the two operands, extent and source access order; read during the call
 //   - flags: 0
 //   - hStream: the stream
 //
-// Ordering: in stream order, unless the source order allows to read earlier.
+// Ordering: in stream order, unless the source access order allows the device to read the source
+// earlier.
 //
-// Capture: not measured; use [CuMemcpy3DAsync] where a node is wanted.
+// Capture: not measured. Use [CuMemcpy3DAsync] in captures.
 //
-// From Go: the operands' pointers lie in unions, out of the collector's sight. Pin Go memory
-// yourself and until the copy is over.
+// From Go: the operands are unions, in which the collector does not see Go pointers: pin Go memory
+// until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an extent with a 0, elements of unequal size, or an invalid
-//     source order
-//   - [CUDA_ERROR_INVALID_HANDLE]: an array or the stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: an extent with a 0, elements of different size, or a bad source
+//     access order
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array or stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -6223,12 +6220,12 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 	return status(args.ret)
 }
 
-// CuMemsetD8Async enqueues a fill of bytes in a stream.
+// CuMemsetD8Async enqueues a memset of bytes in a stream.
 //
 //	CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 //
-// It returns at once, for managed memory too (measured). Small fills cost about as much as a kernel
-// launch; clearing several small buffers is cheaper if they lie in one allocation.
+// The call returns at once, for managed memory too (measured). A small memset takes about as long
+// as a kernel launch: to clear several small buffers at once, put them into one allocation.
 //
 // Parameters:
 //   - dstDevice: the first byte; device, managed or pinned memory
@@ -6236,17 +6233,16 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 //   - N: number of bytes; 0 enqueues nothing
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the stream's earlier work and before its later work. Streams 0 and 1 are ordered
-// with all blocking streams; 0 means the thread's own stream in the _ptsz function, as 2 does
-// everywhere.
+// Ordering: in stream order. 0 is the legacy default stream, or in the _ptsz function the
+// per-thread default stream; 1 is always the legacy stream, and 2 the per-thread one.
 //
-// Capture: becomes a memset node; a fill of 0 bytes leaves no node (measured).
+// Capture: becomes a memset node; with N 0 it adds no node (measured).
 //
-// From Go: with a stream other than 0 no current context is needed (measured with 13.0). Only the
-// memory has to live until the stream has passed.
+// From Go: with a stream other than 0 no current context is needed (measured with 13.0). Keep the
+// memory until the memset is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves its allocation
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
 //
@@ -6287,7 +6283,7 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 	return status(args.ret)
 }
 
-// CuMemsetD16Async enqueues a fill of 16-bit elements in a stream.
+// CuMemsetD16Async enqueues a memset of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 //
@@ -6297,16 +6293,16 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 //   - N: number of elements
 //   - hStream: the stream
 //
-// Ordering: stream order. Kernels of other streams need an event before they rely on it.
+// Ordering: in stream order. Other streams need an event.
 //
-// Capture: a memset node of element size 2, which [CuGraphExecMemsetNodeSetParams] can change
-// afterwards.
+// Capture: becomes a memset node of element size 2, which [CuGraphExecMemsetNodeSetParams] can
+// change.
 //
-// From Go: takes numbers only; free the memory in the same stream, or after waiting for it.
+// From Go: free the memory in the same stream, or after a synchronization.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an odd address, or a range beyond the end
-//   - [CUDA_ERROR_INVALID_HANDLE]: there is no such stream
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address, or a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6345,11 +6341,11 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 	return status(args.ret)
 }
 
-// CuMemsetD32Async enqueues a fill of 32-bit elements in a stream.
+// CuMemsetD32Async enqueues a memset of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 //
-// The usual way to clear accumulators before a kernel: same stream, no wait between.
+// To clear accumulators before a kernel, enqueue the memset and the kernel in one stream.
 //
 // Parameters:
 //   - dstDevice: the first element, a multiple of 4
@@ -6357,16 +6353,17 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 //   - N: number of elements
 //   - hStream: the stream
 //
-// Ordering: in the stream; on the default stream as any work there.
+// Ordering: in stream order.
 //
-// Capture: becomes a memset node that repeats the fill at each replay.
+// Capture: becomes a memset node.
 //
-// From Go: safe from every goroutine; two goroutines that feed one stream decide by chance which
-// fill is first.
+// From Go: any goroutine may call it. Calls of two goroutines for one stream are enqueued in any
+// order.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not aligned to 4 bytes, or too many elements
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream does not exist
+//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not a multiple of 4, or a range that leaves
+//     its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6405,7 +6402,7 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 	return status(args.ret)
 }
 
-// CuMemsetD2D8Async enqueues a fill of a rectangle of bytes in a stream.
+// CuMemsetD2D8Async enqueues a memset of a rectangle of bytes in a stream.
 //
 //	CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 //
@@ -6417,16 +6414,16 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 //   - Height: rows
 //   - hStream: the stream
 //
-// Ordering: one operation of the stream, whatever the number of rows.
+// Ordering: in stream order; one operation, whatever the number of rows.
 //
-// Capture: one memset node of two dimensions (measured).
+// Capture: becomes one memset node of two dimensions (measured).
 //
-// From Go: the padding of [CuMemAllocPitch] stays as it is, so do not compare whole allocations in
-// tests.
+// From Go: the memset does not change the padding between rows.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than Width, or a rectangle that does not fit
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than Width, or a rectangle that leaves its
+//     allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6468,11 +6465,11 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 	return status(args.ret)
 }
 
-// CuMemsetD2D16Async enqueues a fill of a rectangle of 16-bit elements in a stream.
+// CuMemsetD2D16Async enqueues a memset of a rectangle of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 //
-// Rows may be as far apart as the device's largest pitch, 2 GiB on current ones.
+// The pitch may be as large as the device's maximum pitch, 2 GiB on current devices.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 2
@@ -6482,15 +6479,15 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 //   - Height: rows
 //   - hStream: the stream
 //
-// Ordering: follows the stream; nothing else waits for it.
+// Ordering: in stream order.
 //
-// Capture: recorded as a memset node with pitch.
+// Capture: becomes one memset node of two dimensions.
 //
-// From Go: needs no pinning and, the default stream apart, no particular thread.
+// From Go: needs no pinning. Any thread may call it with a stream other than 0.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: odd address or pitch, or a pitch below the row's bytes
-//   - [CUDA_ERROR_INVALID_HANDLE]: a stream that was destroyed
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address or pitch, or a pitch smaller than a row
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6531,11 +6528,11 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 	return status(args.ret)
 }
 
-// CuMemsetD2D32Async enqueues a fill of a rectangle of 32-bit elements in a stream.
+// CuMemsetD2D32Async enqueues a memset of a rectangle of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 //
-// Clearing the border of a grid takes four of these; a kernel is one launch and may be quicker.
+// To clear the border of a grid you need four calls; one kernel launch may be faster.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 4
@@ -6545,16 +6542,16 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 //   - Height: rows
 //   - hStream: the stream
 //
-// Ordering: after what the stream had, before what it gets.
+// Ordering: in stream order.
 //
-// Capture: recorded with its address and sizes, which stay those of the capture.
+// Capture: becomes one memset node of two dimensions.
 //
-// From Go: Width counts elements and dstPitch bytes.
+// From Go: dstPitch counts bytes, Width counts elements.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are not multiples of 4, or the rectangle is too
-//     large
-//   - [CUDA_ERROR_INVALID_HANDLE]: no live stream
+//   - [CUDA_ERROR_INVALID_VALUE]: an address or pitch that is not a multiple of 4, or a rectangle
+//     that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6617,38 +6614,39 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags uint
 	return status(args.ret)
 }
 
-// CuMemBatchDecompressAsync enqueues the decompression of many buffers by the GPU's decompression
-// engine.
+// CuMemBatchDecompressAsync enqueues a batch of decompressions by the GPU's decompression engine.
 //
 //	CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 //
-// The engine exists from Blackwell on; [CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK] names
-// what it understands and is 0 elsewhere (on an H200, for instance). Multiprocessors are not used.
-// All memory involved, the place for the output length too, has to be fit for the engine: of
-// [CuMemAlloc], of [CuMemCreate] with [CU_MEM_CREATE_USAGE_HW_DECOMPRESS], or of a pool made with
-// [CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS]. [CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE] tells.
+// GPUs since Blackwell have the engine; it does not use the multiprocessors.
+// [CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK] tells its algorithms and is 0 on other GPUs
+// (such as an H200). All memory of the batch, that for the output length too, must come from
+// [CuMemAlloc], from [CuMemCreate] with [CU_MEM_CREATE_USAGE_HW_DECOMPRESS], or from a pool created
+// with [CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS]. [CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE]
+// tells whether memory is suitable.
 //
 // Parameters:
-//   - paramsArray: one description for each buffer; clear the padding. Read during the call
+//   - paramsArray: the parameters of each decompression; the padding must be 0. Read during the
+//     call
 //   - count: number of buffers
 //   - flags: 0
-//   - errorIndex: receives the index of the description that the returned error is about, or the
-//     largest uint64 if it is about none; nil if that is not wanted
+//   - errorIndex: receives the index of the buffer at fault, or the largest uint64 if no buffer is
+//     at fault; nil if not wanted
 //   - stream: the stream
 //
-// Ordering: the batch is one piece of work in the stream; there is no telling when a single buffer
-// is done, and none may need another's output. Stream 0 means what it means for launches.
+// Ordering: the batch is one operation of the stream. You can wait only for the whole batch, and no
+// buffer may need the output of another.
 //
-// Capture: refused with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the capture is lost
-// (measured).
+// Capture: not allowed on a capturing stream: the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture (measured).
 //
-// From Go: the struct's pointers are device addresses, of which Go's collector knows nothing. The
-// real output lengths arrive in device memory: copy them back after the batch.
+// From Go: the pointers in the struct are device addresses, which keep nothing alive. The device
+// writes the output lengths to device memory: copy them to the host after the batch.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an algorithm that this GPU lacks, or memory that the engine
-//     cannot use
-//   - [CUDA_ERROR_NOT_SUPPORTED]: no engine
+//   - [CUDA_ERROR_INVALID_VALUE]: an algorithm that the GPU does not support, or memory that the
+//     engine cannot use
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the GPU has no decompression engine
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE], or
