@@ -40,10 +40,9 @@ func (p *poolCore) put(id driver.CUmemPool_attribute, v uint64) error {
 	return driver.CuMemPoolSetAttribute(p.raw, id, unsafe.Pointer(&v))
 }
 
-// ReleaseThreshold returns how many bytes of unused memory the pool retains when the
-// program synchronizes with the device. The pool returns memory beyond that to the
-// system. The default is 0.
-// Source: cuMemPoolGetAttribute.
+// ReleaseThreshold returns how many bytes of unused memory the pool retains when the program
+// synchronizes with the device. The pool returns more unused memory than that to the system. The
+// default is 0. Source: cuMemPoolGetAttribute.
 func (p *Pool) ReleaseThreshold() (uint64, error) {
 	return p.attribute("Pool.ReleaseThreshold", driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 }

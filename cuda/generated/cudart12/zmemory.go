@@ -251,22 +251,22 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 //
 //	cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width, size_t height, unsigned int flags)
 //
-// The array holds elements in the layout that textures are fetched from; it is written by
-// [CudaMemcpy2DToArray] or through a surface. [CudaMalloc3DArray] makes the other shapes.
+// The array has a layout for texture fetches. Write it with [CudaMemcpy2DToArray] or through a
+// surface. [CudaMalloc3DArray] allocates other shapes.
 //
 // Parameters:
 //   - array: receives the array
-//   - desc: bits of each component and their kind; 1, 2 or 4 components
+//   - desc: bits and kind of the components, of which there are 1, 2 or 4
 //   - width: elements in a row
 //   - height: rows, or 0 for one dimension
 //   - flags: 0, or [CudaArraySurfaceLoadStore] and [CudaArrayTextureGather], and for memory that is
 //     mapped later [CudaArraySparse] or [CudaArrayDeferredMapping]
 //
-// From Go: on the device selected for this OS thread; freed by [CudaFreeArray].
+// From Go: the array is on the OS thread's current device. Free it with [CudaFreeArray].
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: the device has no room for it
-//   - [CudaErrorInvalidValue]: an element type that textures do not have, such as 3 components
+//   - [CudaErrorMemoryAllocation]: not enough device memory
+//   - [CudaErrorInvalidValue]: an element type that textures do not support, such as 3 components
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -407,19 +407,19 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 //
 //	cudaError_t cudaFreeArray(cudaArray_t array)
 //
-// It waits for the work of the device (measured). Texture and surface objects made of it are dead
-// afterwards, though not destroyed.
+// The call waits for all work of the device (measured). Texture and surface objects of the array
+// become invalid, but are not destroyed.
 //
 // Parameters:
 //   - array: the array, not a level of a mipmapped array; 0 is accepted
 //
-// Capture: makes captures in GLOBAL mode fail, also those of other threads (measured).
+// Capture: unsafe: it invalidates GLOBAL captures, of other threads too (measured).
 //
-// From Go: the OS thread is blocked while the device works.
+// From Go: the call blocks its OS thread while the device works.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: not an array, or freed before
-//   - [CudaErrorArrayIsMapped]: it belongs to a mapped graphics resource
+//   - [CudaErrorArrayIsMapped]: the array belongs to a mapped graphics resource
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -455,12 +455,11 @@ func CudaFreeArray(array CudaArray_t) error {
 // Parameters:
 //   - mipmappedArray: the mipmapped array
 //
-// From Go: level handles that are still held are dangling then. Like all such frees it may block
-// until the device is idle.
+// From Go: handles of its levels become invalid. The call may block until the device is idle.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: not alive
-//   - [CudaErrorArrayIsMapped]: it is mapped by a graphics API at present
+//   - [CudaErrorInvalidResourceHandle]: no such mipmapped array
+//   - [CudaErrorArrayIsMapped]: a graphics API currently maps it
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -810,17 +809,17 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 // Parameters:
 //   - array: receives the array
 //   - desc: the element type
-//   - extent: sizes in elements, 0 for a dimension that it has not; depth counts layers or faces if
-//     flags say so
+//   - extent: sizes in elements, 0 for unused dimensions; depth counts layers or faces with the
+//     corresponding flags
 //   - flags: any of [CudaArrayLayered], [CudaArrayCubemap], [CudaArraySurfaceLoadStore],
 //     [CudaArrayTextureGather], [CudaArraySparse] and [CudaArrayDeferredMapping]
 //
 // From Go: the extent is in elements here, while [CudaMalloc3D] counts bytes.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: shape and flags do not fit: a cube map of unequal sides, a gather
-//     array of three dimensions
-//   - [CudaErrorMemoryAllocation]: too large for what is free
+//   - [CudaErrorInvalidValue]: shape and flags do not match, such as a cube map that is not square,
+//     or a gather array of three dimensions
+//   - [CudaErrorMemoryAllocation]: not enough device memory
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -848,23 +847,23 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 	return status(args.ret)
 }
 
-// CudaMallocMipmappedArray allocates an image with levels of half the size each, all of one element
-// type.
+// CudaMallocMipmappedArray allocates a mipmapped array: each level has half the size of the level
+// before.
 //
 //	cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned int numLevels, unsigned int flags)
 //
 // Parameters:
-//   - mipmappedArray: receives it
+//   - mipmappedArray: receives the mipmapped array
 //   - desc: the element type
 //   - extent: sizes of level 0 in elements
-//   - numLevels: how many; more than the size allows are cut off
+//   - numLevels: number of levels, reduced if the size does not allow as many
 //   - flags: as for [CudaMalloc3DArray]
 //
-// From Go: fill each level that [CudaGetMipmappedArrayLevel] gives.
+// From Go: fill each level, which [CudaGetMipmappedArrayLevel] returns.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a shape that cannot have levels
-//   - [CudaErrorMemoryAllocation]: no room for the levels together
+//   - [CudaErrorMemoryAllocation]: not enough memory for all levels
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -894,22 +893,22 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 	return status(args.ret)
 }
 
-// CudaGetMipmappedArrayLevel gives one level of a mipmapped array as an array.
+// CudaGetMipmappedArrayLevel returns one level of a mipmapped array as an array.
 //
 //	cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray, cudaMipmappedArray_const_t mipmappedArray, unsigned int level)
 //
-// It belongs to the mipmapped array: copies and surfaces may use it, but it must not be freed, and
-// is gone when the whole is.
+// Copies and surfaces may use the level. It belongs to the mipmapped array and is destroyed with
+// it: do not free it.
 //
 // Parameters:
 //   - levelArray: receives the array
 //   - mipmappedArray: the mipmapped array
-//   - level: from 0, the largest
+//   - level: number of the level; 0 is the largest
 //
-// From Go: asking again gives the same level; nothing has to be released.
+// From Go: a second call returns the same level. Nothing needs to be released.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it has no such level
+//   - [CudaErrorInvalidValue]: there is no such level
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -1076,17 +1075,17 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 	return status(args.ret)
 }
 
-// CudaArrayGetInfo tells element type, sizes and flags of an array.
+// CudaArrayGetInfo returns element type, sizes and flags of an array.
 //
 //	cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent, unsigned int *flags, cudaArray_t array)
 //
 // Parameters:
-//   - desc: receives the element type; nil if it is not wanted
+//   - desc: receives the element type; nil if not wanted
 //   - extent: receives the sizes in elements, 0 for missing dimensions; may be nil
 //   - flags: receives the flags; may be nil
 //   - array: the array
 //
-// From Go: three answers from one call, each optional.
+// From Go: each result is optional.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: no such array
@@ -1118,22 +1117,22 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 	return status(args.ret)
 }
 
-// CudaArrayGetPlane gives one plane of an array of a planar video format as an array, such as the
-// chroma of NV12.
+// CudaArrayGetPlane returns one plane of an array with a planar video format as an array, such as
+// the chroma plane of NV12.
 //
 //	cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray, unsigned int planeIdx)
 //
-// The plane shares the memory and must not be freed.
+// The plane shares the memory of the array: do not free it.
 //
 // Parameters:
 //   - pPlaneArray: receives the plane
 //   - hArray: an array of a format with several planes
-//   - planeIdx: from 0, luma; then chroma, one plane or two as the format has it
+//   - planeIdx: 0 for luma, then one or two planes for chroma, depending on the format
 //
-// From Go: textures are made of planes, not of the whole: ask for each.
+// From Go: textures need single planes: call this for each plane.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the format has one plane only (measured), or no plane of that number
+//   - [CudaErrorInvalidValue]: the format has only one plane (measured), or no such plane
 //   - [CudaErrorInvalidResourceHandle]: no such array
 //
 // See also, in the driver API, [cuArrayGetPlane].
@@ -1157,19 +1156,18 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 	return status(args.ret)
 }
 
-// CudaArrayGetMemoryRequirements tells how much memory an array needs that was created without any.
+// CudaArrayGetMemoryRequirements returns how much memory an array with deferred mapping needs.
 //
 //	cudaError_t cudaArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements, cudaArray_t array, int device)
 //
-// For arrays with deferred mapping: allocate that much with [cuMemCreate] as a tile pool, and map
-// it.
+// Allocate that much with [cuMemCreate] as a tile pool, and map it with [cuMemMapArrayAsync].
 //
 // Parameters:
 //   - memoryRequirements: receives bytes and alignment
 //   - array: an array created with [CudaArrayDeferredMapping]
 //   - device: the device that will hold the memory
 //
-// From Go: the size differs among devices: ask for the one that is meant.
+// From Go: the size differs among devices.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: an ordinary array (measured)
@@ -1180,6 +1178,7 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemCreate
+// [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
 func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, array CudaArray_t, device int32) error {
 	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
@@ -1195,27 +1194,27 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 	return status(args.ret)
 }
 
-// CudaMipmappedArrayGetMemoryRequirements tells how much memory a mipmapped array needs that was
-// created without any.
+// CudaMipmappedArrayGetMemoryRequirements returns how much memory a mipmapped array with deferred
+// mapping needs.
 //
 //	cudaError_t cudaMipmappedArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements, cudaMipmappedArray_t mipmap, int device)
 //
 // Parameters:
-//   - memoryRequirements: receives bytes, for all levels together, and alignment
+//   - memoryRequirements: receives size (of all levels together) and alignment, in bytes
 //   - mipmap: a mipmapped array created with deferred mapping
 //   - device: the device for the memory
 //
-// From Go: round up to the granularity of [cuMemCreate] as well.
+// From Go: also round the size up to [cuMemGetAllocationGranularity].
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it has memory of its own
+//   - [CudaErrorInvalidValue]: the mipmapped array does not have deferred mapping
 //
 // See also [CudaArrayGetMemoryRequirements].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [cuMemCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemCreate
+// [cuMemGetAllocationGranularity]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemGetAllocationGranularity
 func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, mipmap CudaMipmappedArray_t, device int32) error {
 	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
@@ -1231,18 +1230,17 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 	return status(args.ret)
 }
 
-// CudaArrayGetSparseProperties tells the tile size and the tail of a sparse array.
+// CudaArrayGetSparseProperties returns the tile size and the mip tail of a sparse array.
 //
 //	cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties, cudaArray_t array)
 //
-// Mappings of [cuMemMapArrayAsync] are made in these tiles.
+// [cuMemMapArrayAsync] maps whole tiles.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - array: an array created as sparse, not a level of a mipmapped array, for which
-//     [CudaMipmappedArrayGetSparseProperties] answers
+//   - sparseProperties: receives the properties
+//   - array: a sparse array. For a mipmapped array call [CudaMipmappedArrayGetSparseProperties]
 //
-// From Go: clear nothing beforehand; all members are written.
+// From Go: the call writes all members.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the array is not sparse (measured), or is a level of a mipmapped
@@ -1267,21 +1265,21 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 	return status(args.ret)
 }
 
-// CudaMipmappedArrayGetSparseProperties tells the tile size of a sparse mipmapped array and from
-// which level on the tail begins.
+// CudaMipmappedArrayGetSparseProperties returns the tile size of a sparse mipmapped array, and the
+// level at which its mip tail begins.
 //
 //	cudaError_t cudaMipmappedArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties, cudaMipmappedArray_t mipmap)
 //
-// Levels smaller than a tile share the tail, which is mapped in one piece.
+// Levels smaller than a tile share the mip tail, which is mapped in one piece.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - mipmap: a mipmapped array created as sparse
+//   - sparseProperties: receives the properties
+//   - mipmap: a sparse mipmapped array
 //
-// From Go: the tail is one for all layers if the flag says so, else there is one for each layer.
+// From Go: a flag says whether all layers share one mip tail or each layer has its own.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it is not sparse
+//   - [CudaErrorInvalidValue]: the mipmapped array is not sparse
 //
 // See also [CudaArrayGetSparseProperties]; in the driver API [cuMemMapArrayAsync].
 //
@@ -2844,9 +2842,9 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 //
 // The copies of a batch are unordered and may run at the same time, so no copy may depend on
 // another. One batch costs less than many calls, and the driver can spread small copies over
-// several copy engines. Element k of attrs applies to the copies from attrsIdxsk up to the next
-// index. The first index is 0, and the indexes increase. The stream must not be the legacy stream:
-// 0 and the legacy handle are refused, [CudaStreamPerThread] is accepted (measured).
+// several copy engines. Each element of attrs applies to the copies from its index in attrsIdxs up
+// to the next index. The first index is 0, and the indexes increase. The stream must not be the
+// legacy stream: 0 and the legacy handle are refused, [CudaStreamPerThread] is accepted (measured).
 //
 // Parameters:
 //   - dsts: destinations, count of them
@@ -3477,7 +3475,7 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 //	cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
 //
 // One call copies a padded volume in one operation; a loop over slices needs one for each slice.
-// Pageable host memory makes the call stage or block, as in [cuMemcpyAsync].
+// Pageable host memory makes the call stage or block, as in [CudaMemcpyAsync].
 //
 // Parameters:
 //   - p: describes the copy; only read before the call returns
@@ -3512,7 +3510,6 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemcpy3DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpy3DAsync
-// [cuMemcpyAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemcpyAsync
 // [safe.Pitched.CopyFromAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.CopyFromAsync
 func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	args := &struct {

@@ -2273,29 +2273,29 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 	return status(args.ret)
 }
 
-// CuArrayCreate creates an array of one or two dimensions: memory for textures, in a layout that
-// only the device knows.
+// CuArrayCreate creates a CUDA array of one or two dimensions: memory for textures, in a layout
+// that only the device knows.
 //
 //	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 //
-// Elements near each other in both directions lie near each other in memory, which is what texture
-// fetches are fast for. An array has no address: it is filled and read by copies, and by kernels
-// through texture and surface objects. For layers, cube maps, volumes and surfaces use
-// [CuArray3DCreate].
+// Elements that are near each other in both dimensions are near each other in memory, which makes
+// texture fetches fast. An array has no address: copies, and kernels through texture and surface
+// objects, read and write it. For layers, cube maps, volumes and surfaces use [CuArray3DCreate].
 //
 // Parameters:
 //   - pHandle: receives the array
 //   - pAllocateArray: format, 1, 2 or 4 channels, width, and a height of 0 for one dimension, in
 //     elements
 //
-// Capture: ends captures in GLOBAL mode of other threads (measured), as other allocations do.
+// Capture: unsafe: it invalidates GLOBAL captures of other threads (measured), like other
+// allocations.
 //
-// From Go: lock the goroutine, with the context current. The descriptor is read during the call.
+// From Go: the call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: 3 channels, or sizes above the device's limits for textures
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured: it needs one)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_UNKNOWN], or the error
 // of earlier work.
@@ -2320,8 +2320,8 @@ func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) erro
 	return CuArrayCreate_v2(pHandle, pAllocateArray)
 }
 
-// CuArrayCreate_v2 creates an array of one or two dimensions: memory for textures, in a layout that
-// only the device knows.
+// CuArrayCreate_v2 creates a CUDA array of one or two dimensions: memory for textures, in a layout
+// that only the device knows.
 //
 //	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 //
@@ -2342,7 +2342,7 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 	return status(args.ret)
 }
 
-// CuArrayGetDescriptor tells format and size of an array of one or two dimensions.
+// CuArrayGetDescriptor returns format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2350,12 +2350,11 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 //   - pArrayDescriptor: receives the description
 //   - hArray: the array
 //
-// From Go: for arrays made elsewhere, by an import for example; of own ones the description is
-// known.
+// From Go: use it for arrays that other code created, for example imported arrays.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such array
-//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: the array's context is gone, and the array with it
+//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: the array's context was destroyed, and the array with it
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -2377,7 +2376,7 @@ func CuArrayGetDescriptor(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarra
 	return CuArrayGetDescriptor_v2(pArrayDescriptor, hArray)
 }
 
-// CuArrayGetDescriptor_v2 tells format and size of an array of one or two dimensions.
+// CuArrayGetDescriptor_v2 returns format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2398,18 +2397,17 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 	return status(args.ret)
 }
 
-// CuArrayGetSparseProperties tells the tile size and the tail of a sparse array.
+// CuArrayGetSparseProperties returns the tile size and the mip tail of a sparse array.
 //
 //	CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 //
-// Mappings of [CuMemMapArrayAsync] are made in these tiles.
+// [CuMemMapArrayAsync] maps whole tiles.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - array: an array created as sparse, not a level of a mipmapped array, for which
-//     [CuMipmappedArrayGetSparseProperties] answers
+//   - sparseProperties: receives the properties
+//   - array: a sparse array. For a mipmapped array call [CuMipmappedArrayGetSparseProperties]
 //
-// From Go: clear nothing beforehand; all members are written.
+// From Go: the call writes all members.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the array is not sparse (measured), or is a level of a mipmapped
@@ -2432,21 +2430,21 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetSparseProperties tells the tile size of a sparse mipmapped array and from
-// which level on the tail begins.
+// CuMipmappedArrayGetSparseProperties returns the tile size of a sparse mipmapped array, and the
+// level at which its mip tail begins.
 //
 //	CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
 //
-// Levels smaller than a tile share the tail, which is mapped in one piece.
+// Levels smaller than a tile share the mip tail, which is mapped in one piece.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - mipmap: a mipmapped array created as sparse
+//   - sparseProperties: receives the properties
+//   - mipmap: a sparse mipmapped array
 //
-// From Go: the tail is one for all layers if the flag says so, else there is one for each layer.
+// From Go: a flag says whether all layers share one mip tail or each layer has its own.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it is not sparse
+//   - [CUDA_ERROR_INVALID_VALUE]: the mipmapped array is not sparse
 //
 // See also [CuArrayGetSparseProperties], [CuMemMapArrayAsync].
 //
@@ -2465,19 +2463,18 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 	return status(args.ret)
 }
 
-// CuArrayGetMemoryRequirements tells how much memory an array needs that was created without any.
+// CuArrayGetMemoryRequirements returns how much memory an array with deferred mapping needs.
 //
 //	CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
 //
-// For arrays with deferred mapping: allocate that much with [CuMemCreate] as a tile pool, and map
-// it.
+// Allocate that much with [CuMemCreate] as a tile pool, and map it with [CuMemMapArrayAsync].
 //
 // Parameters:
 //   - memoryRequirements: receives bytes and alignment
 //   - array: an array created with [CUDA_ARRAY3D_DEFERRED_MAPPING]
 //   - device: the device that will hold the memory
 //
-// From Go: the size differs among devices: ask for the one that is meant.
+// From Go: the size differs among devices.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: an ordinary array (measured)
@@ -2501,20 +2498,20 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetMemoryRequirements tells how much memory a mipmapped array needs that was
-// created without any.
+// CuMipmappedArrayGetMemoryRequirements returns how much memory a mipmapped array with deferred
+// mapping needs.
 //
 //	CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
 //
 // Parameters:
-//   - memoryRequirements: receives bytes, for all levels together, and alignment
+//   - memoryRequirements: receives size (of all levels together) and alignment, in bytes
 //   - mipmap: a mipmapped array created with deferred mapping
 //   - device: the device for the memory
 //
-// From Go: round up to the granularity of [CuMemCreate] as well.
+// From Go: also round the size up to [CuMemGetAllocationGranularity].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it has memory of its own
+//   - [CUDA_ERROR_INVALID_VALUE]: the mipmapped array does not have deferred mapping
 //
 // See also [CuArrayGetMemoryRequirements], [CuMemMapArrayAsync].
 //
@@ -2535,23 +2532,22 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 	return status(args.ret)
 }
 
-// CuArrayGetPlane gives one plane of an array of a planar video format as an array, such as the
-// chroma of NV12.
+// CuArrayGetPlane returns one plane of an array with a planar video format as an array, such as the
+// chroma plane of NV12.
 //
 //	CUresult cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 //
-// The plane shares the memory and must not be freed.
+// The plane shares the memory of the array: do not free it.
 //
 // Parameters:
 //   - pPlaneArray: receives the plane
 //   - hArray: an array of a format with several planes
-//   - planeIdx: from 0, luma; then chroma, one plane or two as the format has it
+//   - planeIdx: 0 for luma, then one or two planes for chroma, depending on the format
 //
-// From Go: textures are made of planes, not of the whole: ask for each.
+// From Go: textures need single planes: call this for each plane.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the format has one plane only (measured), or no plane of that
-//     number
+//   - [CUDA_ERROR_INVALID_VALUE]: the format has only one plane (measured), or no such plane
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -2582,19 +2578,19 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 //
 //	CUresult cuArrayDestroy(CUarray hArray)
 //
-// It waits for the work of the context (measured). Texture and surface objects made of it are dead
-// afterwards, though not destroyed.
+// The call waits for all work of the context (measured). Texture and surface objects of the array
+// become invalid, but are not destroyed.
 //
 // Parameters:
 //   - hArray: the array, not a level of a mipmapped array; 0 is refused
 //
-// Capture: makes captures in GLOBAL mode fail, also those of other threads (measured).
+// Capture: unsafe: it invalidates GLOBAL captures, of other threads too (measured).
 //
-// From Go: the OS thread is blocked while the device works.
+// From Go: the call blocks its OS thread while the device works.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: not an array, or freed before
-//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: it belongs to a mapped graphics resource
+//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: the array belongs to a mapped graphics resource
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
@@ -2627,25 +2623,25 @@ func CuArrayDestroy(hArray CUarray) error {
 	return status(args.ret)
 }
 
-// CuArray3DCreate creates an array of any shape: one to three dimensions, layered, cube map, sparse
-// or fit for surfaces.
+// CuArray3DCreate creates a CUDA array of any shape: of one to three dimensions, layered, cube map,
+// sparse or for surfaces.
 //
 //	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 //
-// What it becomes follows from the sizes that are not 0 and the flags: depth counts slices, or
-// layers with the layered flag; a cube map has depth 6, or a multiple with layers. Surfaces need
-// [CUDA_ARRAY3D_SURFACE_LDST], gathering fetches [CUDA_ARRAY3D_TEXTURE_GATHER], which only a 2D
-// array can have. Faces of a cube map are as wide as high. Each shape has limits of its own among
-// the device's attributes, lower ones for surfaces and gathering.
+// The flags and the sizes that are not 0 give the shape. Depth counts slices, or layers with the
+// layered flag. A cube map has depth 6, or with layers a multiple of 6, and its faces are as wide
+// as high. Surfaces need [CUDA_ARRAY3D_SURFACE_LDST], and texture gather needs
+// [CUDA_ARRAY3D_TEXTURE_GATHER], which only a 2D array can have. Device attributes give the limits
+// of each shape, which are lower for surfaces and gather.
 //
 // Parameters:
 //   - pHandle: receives the array
 //   - pAllocateArray: sizes in elements, format, 1, 2 or 4 channels, flags
 //
-// From Go: unused sizes are 0, not 1: a depth of 1 is a volume of one slice.
+// From Go: unused sizes must be 0, not 1: a depth of 1 is a volume of one slice.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a combination that does not exist, 3 channels (measured), or
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad combination of sizes and flags, 3 channels (measured), or
 //     sizes above the limits
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory
 //
@@ -2672,8 +2668,8 @@ func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) 
 	return CuArray3DCreate_v2(pHandle, pAllocateArray)
 }
 
-// CuArray3DCreate_v2 creates an array of any shape: one to three dimensions, layered, cube map,
-// sparse or fit for surfaces.
+// CuArray3DCreate_v2 creates a CUDA array of any shape: of one to three dimensions, layered, cube
+// map, sparse or for surfaces.
 //
 //	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 //
@@ -2694,8 +2690,8 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	return status(args.ret)
 }
 
-// CuArray3DGetDescriptor tells sizes, format and flags of any array, those of a mipmapped array's
-// level too.
+// CuArray3DGetDescriptor returns sizes, format and flags of any array, levels of mipmapped arrays
+// included.
 //
 //	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2703,10 +2699,10 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 //   - pArrayDescriptor: receives the description; unused sizes are 0
 //   - hArray: the array
 //
-// From Go: compare its Flags bit by bit; drivers may set ones that were not asked for.
+// From Go: test single bits of Flags: drivers may set flags that were not given.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: it was destroyed
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
@@ -2731,8 +2727,8 @@ func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CU
 	return CuArray3DGetDescriptor_v2(pArrayDescriptor, hArray)
 }
 
-// CuArray3DGetDescriptor_v2 tells sizes, format and flags of any array, those of a mipmapped
-// array's level too.
+// CuArray3DGetDescriptor_v2 returns sizes, format and flags of any array, levels of mipmapped
+// arrays included.
 //
 //	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2753,21 +2749,21 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 	return status(args.ret)
 }
 
-// CuMipmappedArrayCreate creates an image with its smaller versions: each level has half the width,
-// height and depth of the one before.
+// CuMipmappedArrayCreate creates a mipmapped array: each level has half the width, height and depth
+// of the level before.
 //
 //	CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 //
 // Parameters:
 //   - pHandle: receives the mipmapped array
 //   - pMipmappedArrayDesc: description of level 0
-//   - numMipmapLevels: levels, at most 1 plus the binary logarithm of the largest size; more are
-//     cut off
+//   - numMipmapLevels: number of levels, reduced to 1 plus the binary logarithm of the largest size
+//     if it is greater
 //
-// From Go: the levels' contents are the program's business: CUDA computes none of them.
+// From Go: the program must fill all levels: CUDA computes none of them.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: sizes, format or flags do not go together
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad combination of sizes, format and flags
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory for all levels
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -2795,22 +2791,22 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetLevel gives one level of a mipmapped array as an array.
+// CuMipmappedArrayGetLevel returns one level of a mipmapped array as an array.
 //
 //	CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 //
-// It belongs to the mipmapped array: copies and surfaces may use it, but it must not be freed, and
-// is gone when the whole is.
+// Copies and surfaces may use the level. It belongs to the mipmapped array and is destroyed with
+// it: do not free it.
 //
 // Parameters:
 //   - pLevelArray: receives the array
 //   - hMipmappedArray: the mipmapped array
-//   - level: from 0, the largest
+//   - level: number of the level; 0 is the largest
 //
-// From Go: asking again gives the same level; nothing has to be released.
+// From Go: a second call returns the same level. Nothing needs to be released.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it has no such level
+//   - [CUDA_ERROR_INVALID_VALUE]: there is no such level
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
@@ -2844,12 +2840,11 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 // Parameters:
 //   - hMipmappedArray: the mipmapped array
 //
-// From Go: level handles that are still held are dangling then. Like all such frees it may block
-// until the device is idle.
+// From Go: handles of its levels become invalid. The call may block until the device is idle.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: not alive
-//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: it is mapped by a graphics API at present
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such mipmapped array
+//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: a graphics API currently maps it
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
@@ -3731,8 +3726,8 @@ func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Widt
 	return status(args.ret)
 }
 
-// CuArrayCreate_v1 creates an array of one or two dimensions: memory for textures, in a layout that
-// only the device knows.
+// CuArrayCreate_v1 creates a CUDA array of one or two dimensions: memory for textures, in a layout
+// that only the device knows.
 //
 //	CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 //
@@ -3753,7 +3748,7 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 	return status(args.ret)
 }
 
-// CuArrayGetDescriptor_v1 tells format and size of an array of one or two dimensions.
+// CuArrayGetDescriptor_v1 returns format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
@@ -3774,8 +3769,8 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 	return status(args.ret)
 }
 
-// CuArray3DCreate_v1 creates an array of any shape: one to three dimensions, layered, cube map,
-// sparse or fit for surfaces.
+// CuArray3DCreate_v1 creates a CUDA array of any shape: of one to three dimensions, layered, cube
+// map, sparse or for surfaces.
 //
 //	CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 //
@@ -3796,8 +3791,8 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	return status(args.ret)
 }
 
-// CuArray3DGetDescriptor_v1 tells sizes, format and flags of any array, those of a mipmapped
-// array's level too.
+// CuArray3DGetDescriptor_v1 returns sizes, format and flags of any array, levels of mipmapped
+// arrays included.
 //
 //	CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
@@ -5997,9 +5992,10 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 //
 // The copies of a batch are unordered and may run at the same time, so no copy may depend on
 // another. One batch costs less than many calls, and the driver can spread small copies over
-// several copy engines. Element k of attrs applies to the copies from attrsIdxsk up to the next
-// index. The first index is 0, and the indexes increase. The stream must not be the legacy stream:
-// 0 and the legacy handle are refused, [CU_STREAM_PER_THREAD] is accepted (measured).
+// several copy engines. Each element of attrs applies to the copies from its index in attrsIdxs up
+// to the next index. The first index is 0, and the indexes increase. The stream must not be the
+// legacy stream: 0 and the legacy handle are refused, [CU_STREAM_PER_THREAD] is accepted
+// (measured).
 //
 // Parameters:
 //   - dsts: destinations, count of them

@@ -14,7 +14,7 @@ import "unsafe"
 //
 // Parameters:
 //   - data: receives the value, of the attribute's type
-//   - attribute: the question
+//   - attribute: the attribute
 //   - ptr: an address, host or device
 //
 // From Go: data must point to a variable of the attribute's size: an int32 for a boolean, a
@@ -644,10 +644,10 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 //
 //	CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
-// Element k of prefetchLocs applies to the ranges from prefetchLocIdxsk up to the next index. The
-// ranges are unordered. All devices of the system must have concurrent managed access. If all
-// devices have [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS], the ranges may also be pageable host
-// memory.
+// Each element of prefetchLocs applies to the ranges from its index in prefetchLocIdxs up to the
+// next index. The ranges are unordered. All devices of the system must have concurrent managed
+// access. If all devices have [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS], the ranges may also be
+// pageable host memory.
 //
 // Parameters:
 //   - dptrs: start of each range
