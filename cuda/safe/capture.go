@@ -85,10 +85,10 @@ type Capture struct {
 	cleanup lifetime.Cleanup
 }
 
-// Capture calls f and returns a graph of the work that f enqueues on the stream. The
-// graph includes the work of other streams that join: each waits for captured work by an
-// event, and the stream in turn must wait for theirs before f returns. The work does not
-// run yet. The goroutine stays on its thread during f.
+// Capture calls f and returns a graph of the work that f enqueues on the stream. The graph
+// includes the work of other streams that join: each of them waits for captured work by an event,
+// and before f returns the stream must wait for their work in the same way. The work does not run
+// yet. The goroutine stays on its thread during f.
 //
 // The graph and its executables retain the buffers, modules, events and Go functions of
 // the captured work. No call of this package invalidates a capture: calls that cannot be
@@ -104,12 +104,12 @@ func (s *Stream) Capture(f func() error) (*Graph, error) {
 	return s.CaptureWith(context.Background(), CaptureOptions{}, f)
 }
 
-// CaptureWith is [Stream.Capture] with options and a limit to its waits. Before a
-// capture begins, it waits for calls in flight that it would disturb: launches on a
-// stream whose queue is full, [Context.Synchronize], and, if the stream is a blocking
-// one, calls on the legacy default stream. If ctx ends during this wait, CaptureWith
-// returns its cause; so does [Stream.WaitEvent] on a stream that is about to join. ctx
-// has no effect on a capture that has begun.
+// CaptureWith is [Stream.Capture] with options and a limit to its waits. Before a capture begins,
+// it waits for calls in flight that it would disturb: launches on a stream whose queue is full,
+// [Context.Synchronize], and, if the stream is a blocking one, calls on the legacy default
+// stream. If ctx ends during this wait, CaptureWith returns its cause. ctx also limits the wait
+// of [Stream.WaitEvent] on a stream that is about to join, and otherwise has no effect on a
+// capture that has begun.
 func (s *Stream) CaptureWith(ctx context.Context, o CaptureOptions, f func() error) (*Graph, error) {
 	g, err := s.captureFunc(ctx, "Stream.Capture", o.Mode, nil, f)
 	if err != nil {
@@ -127,12 +127,12 @@ func (s *Stream) CaptureTo(g *Graph, o CaptureToOptions, f func() error) error {
 	return err
 }
 
-// Recapture captures the work of g once more with other arguments, which replace those in
-// g. f must enqueue the same kinds of work in the same order, with the same dependencies.
-// Then call [GraphExec.Update] with g to change its executables. If the work differs
-// otherwise, or the capture fails, the methods of g return [ErrGraphLost]. g must not be
-// a child of another graph. It returns [ErrNotSupported] with a driver before CUDA 13.3.
-// Source: cuStreamBeginRecaptureToGraph, without a callback.
+// Recapture captures the work of g again with other arguments, which replace the arguments in g.
+// f must enqueue the same kinds of work in the same order, with the same dependencies. Then call
+// [GraphExec.Update] with g to change its executables. If the work differs otherwise, or the
+// capture fails, the methods of g return [ErrGraphLost]. g must not be a child of another graph.
+// It returns [ErrNotSupported] with a driver before CUDA 13.3. Source:
+// cuStreamBeginRecaptureToGraph, without a callback.
 func (s *Stream) Recapture(g *Graph, o CaptureOptions, f func() error) error {
 	_, err := s.captureFunc(context.Background(), "Stream.Recapture", o.Mode, &target{graph: g, again: true}, f)
 	return err
@@ -196,9 +196,9 @@ func (s *Stream) CaptureExecutable(f func() error) (*GraphExec, error) {
 // [Stream.BeginCaptureWith]. Prefer [Stream.Capture], which cannot leave a capture
 // open.
 //
-// The garbage collector ends the capture of a Capture that was dropped without End, on any
-// thread. CUDA then destroys the graph, also one that was captured into, unless the mode is
-// relaxed. The goroutine stays on its thread. See also [TrackLeaks].
+// If the program drops a Capture without End, the garbage collector ends the capture, on any
+// thread. Unless the mode is relaxed, CUDA then destroys the graph, also an existing graph that
+// was captured into. The goroutine stays on its thread. See also [TrackLeaks].
 func (s *Stream) BeginCapture() (*Capture, error) {
 	return s.BeginCaptureWith(context.Background(), CaptureOptions{})
 }

@@ -12,18 +12,17 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// End ends the capture and returns the graph: a new one, or the one captured into. If
-// CUDA has invalidated the capture, the error says why:
-// driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED if the stream does not wait for a stream that
-// joined, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED after a call that captures do not
-// allow. Unless the mode is relaxed, End returns [ErrWrongThread] on another thread than
-// the one that began the capture, which then goes on. It also goes on if End returns
-// [ErrCapturing], because a stream still captures into a body of the graph: see
-// [Stream.AddIf].
+// End ends the capture and returns the graph: a new one, or the one captured into. If CUDA has
+// invalidated the capture, the error says why: driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED if the
+// stream does not wait for a stream that joined, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+// after a call that captures do not allow. Unless the mode is relaxed, End must run on the thread
+// that began the capture; on another thread it returns [ErrWrongThread], and the capture goes on.
+// It also goes on if End returns [ErrCapturing], because a stream still captures into a body of
+// the graph: see [Stream.AddIf].
 //
-// End returns [ErrGraphLost] if a capture into a body of the graph has failed. If this one has
-// been invalidated, too, it stays open, its streams cannot be used any more, and the goroutine
-// stays on its thread: CUDA would crash. Source: cuStreamEndCapture.
+// End returns [ErrGraphLost] if a capture into a body of the graph has failed. If this capture is
+// invalidated too, it stays open, since CUDA would crash at its end: its streams cannot be used
+// any more, and the goroutine stays on its thread. Source: cuStreamEndCapture.
 func (c *Capture) End() (*Graph, error) {
 	g, err := c.end("Capture.End")
 	switch {

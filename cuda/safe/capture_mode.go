@@ -70,11 +70,11 @@ func (o CaptureToOptions) target(g *Graph) *target {
 	return &target{graph: g, deps: o.Dependencies, data: o.EdgeData}
 }
 
-// WithCaptureMode calls f with another capture mode for its thread. The mode decides
-// which calls of package driver and of other libraries in f CUDA rejects, or lets
-// invalidate captures elsewhere. It does not affect calls of this package. The goroutine
-// stays on its thread during f. WithCaptureMode restores the previous mode even if f
-// panics. Source: cuThreadExchangeStreamCaptureMode.
+// WithCaptureMode calls f with another capture mode for its thread. The mode decides which calls
+// of package driver and of other libraries CUDA rejects in f, and which captures of other threads
+// such calls invalidate. It does not affect calls of this package. The goroutine stays on its
+// thread during f. WithCaptureMode restores the previous mode even if f panics. Source:
+// cuThreadExchangeStreamCaptureMode.
 func WithCaptureMode(mode CaptureMode, f func() error) error {
 	const op = "WithCaptureMode"
 	if err := mode.check(op); err != nil {

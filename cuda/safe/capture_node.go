@@ -167,9 +167,8 @@ func (s *Stream) NewCondition(o ConditionOptions) (Condition, error) {
 }
 
 // AddIf adds a conditional node to the graph that the stream captures, ordered as that of
-// [Stream.AddNode], and returns its body: see [Graph.AddIf]. c must be of
-// [Stream.NewCondition] of a stream of the same capture; a kernel that the stream has
-// captured sets it.
+// [Stream.AddNode], and returns its body: see [Graph.AddIf]. c must be from [Stream.NewCondition]
+// of a stream of the same capture. A kernel that the stream has captured sets it.
 //
 // Fill the body with [Graph.Add], or with [Stream.CaptureTo] on a stream that takes part in
 // no capture, now or after this capture has ended. A capture into the body must end first.

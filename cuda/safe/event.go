@@ -186,7 +186,7 @@ type EventOptions struct {
 	Interprocess bool
 }
 
-// NewEvent creates an event that also takes the time. Source: cuEventCreate.
+// NewEvent creates an event with timing, for [Event.Since]. Source: cuEventCreate.
 func NewEvent(x *Context) (*Event, error) { return NewEventWith(x, EventOptions{}) }
 
 // NewEventWith is [NewEvent] with options. It returns driver.CUDA_ERROR_INVALID_VALUE if o has
@@ -288,8 +288,8 @@ func (e *Event) acquire(op string) (*eventCore, error) {
 	return e.core, nil
 }
 
-// Close destroys the event, unless it is borrowed. Work that already waits for it still
-// does. Closing again does nothing. Source: cuEventDestroy.
+// Close destroys the event, unless it is borrowed. Work that waits for the event still waits for
+// its record. Closing again does nothing. Source: cuEventDestroy.
 func (e *Event) Close() error {
 	if e == nil || e.core == nil {
 		return nil

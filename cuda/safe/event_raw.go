@@ -5,9 +5,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
-// EventFromRaw takes ownership of an event that was created elsewhere: Close destroys it.
-// The event must belong to x, which CUDA offers no way to check, and must not stand for
-// work of a capture that has not ended. It returns driver.CUDA_ERROR_INVALID_HANDLE for 0.
+// EventFromRaw takes ownership of an event that was created elsewhere: Close destroys it. The
+// event must belong to x, which CUDA offers no way to check, and must not be recorded in a
+// capture that has not ended. It returns driver.CUDA_ERROR_INVALID_HANDLE for 0.
 func EventFromRaw(raw driver.CUevent, x *Context) (*Event, error) {
 	return foreignEvent("EventFromRaw", raw, x, nil, true)
 }

@@ -24,12 +24,11 @@ type AllocOptions struct {
 	Access []Device
 }
 
-// AddAllocWith is [AddAlloc] with options. If the memory is host or managed memory,
-// [Buffer.Data] gives the host access, from the completion of the node until the memory is
-// freed: at other times the process crashes. It returns [ErrNotSupported] if the driver
-// lacks a feature that the options ask for, and [ErrInvalidArgument] if Location is another
-// device, or if Access is set for managed memory.
-// Source: cuGraphAddMemAllocNode.
+// AddAllocWith is [AddAlloc] with options. If the memory is host or managed memory, [Buffer.Data]
+// gives the host access from the completion of the node until the memory is freed. An access at
+// another time crashes the process. It returns [ErrNotSupported] if the driver lacks a feature
+// that the options ask for, and [ErrInvalidArgument] if Location is another device, or if Access
+// is set for managed memory. Source: cuGraphAddMemAllocNode.
 func AddAllocWith[T any](g *Graph, n int, o AllocOptions, deps ...Node) (*Buffer[T], Node, error) {
 	const op = "AddAlloc"
 	size, err := sizeOfSome[T](n)

@@ -51,8 +51,9 @@ type releaser interface{ release() }
 
 // InstantiateOptions are the options of [Graph.InstantiateWith].
 type InstantiateOptions struct {
-	// AutoFreeOnLaunch makes each launch first free the memory that the previous one
-	// allocated and did not free: see [AddAlloc]. CUDA refuses such a launch otherwise.
+	// AutoFreeOnLaunch makes each launch first free memory that the previous launch allocated and
+	// nothing freed: see [AddAlloc]. Without it, CUDA refuses to launch while that memory is
+	// allocated.
 	AutoFreeOnLaunch bool
 	// DeviceLaunch lets kernels launch the executable, too. It requires a driver for CUDA
 	// 12.0 and a graph of kernel, copy, fill and child nodes only.
@@ -255,12 +256,12 @@ func (e *UpdateError) Error() string {
 // Unwrap returns driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE.
 func (e *UpdateError) Unwrap() error { return driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE }
 
-// Update changes the parameters of all nodes of the executable to those of g, which must
-// have the same nodes and edges: it is cheaper than a new [Graph.Instantiate]. It affects
-// later launches; the objects that launches in progress use stay retained until they have
-// completed. If g differs in more than CUDA can update, the error wraps an [*UpdateError]
-// and the executable is unchanged. So it is for work that was captured on a stream of another
-// green context, or of none. Source: cuGraphExecUpdate.
+// Update changes the parameters of all nodes of the executable to those of g, which must have the
+// same nodes and edges: it is cheaper than a new [Graph.Instantiate]. It affects later launches;
+// the objects that launches in progress use stay retained until they have completed. If g differs
+// in more than CUDA can update, the error wraps an [*UpdateError] and the executable is
+// unchanged. Work captured on a stream of another green context, or of none, is such a
+// difference. Source: cuGraphExecUpdate.
 func (e *GraphExec) Update(g *Graph) error {
 	const op = "GraphExec.Update"
 	c, err := e.acquire(op)

@@ -11,16 +11,16 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Launch enqueues the graph's work on s. It starts when the work enqueued on s before has
-// completed and the previous launch of e has. s may belong to any context. Launch returns
-// [ErrCapturing] if s captures; add a [ChildGraphNode] instead. Waits for the stream report
-// faults of the work. Source: cuGraphLaunch.
+// Launch enqueues the graph's work on s. It starts when the work enqueued on s before and the
+// previous launch of e have completed. s may belong to any context. Launch returns [ErrCapturing]
+// if s captures; add a [ChildGraphNode] instead. Waits for the stream report faults of the work.
+// Source: cuGraphLaunch.
 func (e *GraphExec) Launch(s *Stream) error {
 	return e.on("GraphExec.Launch", s, true, rt.GraphLaunch)
 }
 
-// Upload enqueues on s the preparation of the executable on the device, which the first
-// launch does otherwise. It returns [ErrCapturing] if s captures. Source: cuGraphUpload.
+// Upload enqueues the upload of the executable to the device on s. Otherwise the first launch
+// uploads it. It returns [ErrCapturing] if s captures. Source: cuGraphUpload.
 func (e *GraphExec) Upload(s *Stream) error {
 	return e.on("GraphExec.Upload", s, false, rt.GraphUpload)
 }

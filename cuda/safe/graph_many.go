@@ -19,10 +19,10 @@ type NodeSpec struct {
 // AddAll adds many nodes and returns them in order: see [Graph.Add] for each. It is faster
 // than single calls: successive kernel nodes without launch attributes take one call into C.
 //
-// If a node cannot be added, AddAll destroys those that it has added and returns the error,
-// whose Detail has the node's index. In a graph with nodes that allocate or free memory, CUDA
-// cannot destroy them: they then stay. It returns [ErrRange] if an index in After is not that
-// of an earlier node. Source: as for the single nodes.
+// If a node cannot be added, AddAll destroys those that it has added and returns the error, whose
+// Detail has the node's index. In a graph with nodes that allocate or free memory, CUDA cannot
+// destroy them: they then stay. It returns [ErrRange] if an index in After does not name an
+// earlier node. Source: as for the single nodes.
 func (g *Graph) AddAll(specs ...NodeSpec) ([]Node, error) {
 	const op = "Graph.AddAll"
 	c, err := g.acquire(op)

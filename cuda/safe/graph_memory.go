@@ -17,19 +17,17 @@ import (
 //   - the next launch, if the graph was instantiated with
 //     [InstantiateOptions].AutoFreeOnLaunch
 //
-// Without AutoFreeOnLaunch, a launch returns driver.CUDA_ERROR_INVALID_VALUE while the
-// memory is still allocated. Except in captures, using the buffer returns [ErrNotAllocated]
-// before the first [GraphExec.Launch] of the graph, and after FreeAsync or the launch of a
-// FreeNode. Nodes must not use it after a FreeNode: the resulting fault may be fatal, see
-// [IsFatal]. Closing the buffer does not free the memory. The buffer is closed with the
-// graph and its executables, and the memory freed if it is still allocated.
+// Without AutoFreeOnLaunch, a launch returns driver.CUDA_ERROR_INVALID_VALUE while the memory is
+// still allocated. Except in captures, using the buffer returns [ErrNotAllocated] before the
+// first [GraphExec.Launch] of the graph, and after FreeAsync or the launch of a FreeNode. Nodes
+// must not use it after a FreeNode: the resulting fault may be fatal, see [IsFatal]. Closing the
+// buffer does not free the memory. The buffer is closed with the graph and its executables, which
+// also frees the memory if it is still allocated.
 //
-// A graph with such a node can have one executable at a time. It can neither be cloned nor
-// become a child of another graph, and its nodes and edges cannot be removed.
-// AddAlloc returns [ErrInvalidArgument] if T contains Go pointers or bools,
-// and [ErrRange] if n is below 1. [AddAllocWith] allocates
-// other memory than the device's.
-// Source: cuGraphAddMemAllocNode.
+// A graph with such a node can have one executable at a time. It can neither be cloned nor become
+// a child of another graph, and its nodes and edges cannot be removed. AddAlloc returns
+// [ErrInvalidArgument] if T contains Go pointers or bools, and [ErrRange] if n is below 1. To
+// allocate other memory than the device's, use [AddAllocWith]. Source: cuGraphAddMemAllocNode.
 func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 	return AddAllocWith[T](g, n, AllocOptions{}, deps...)
 }

@@ -27,9 +27,9 @@ type kernelNodeRest struct {
 	args []Arg
 }
 
-// KernelNode is a node that launches a kernel: see [Kernel.Launch] for the arguments and
-// errors. Arguments have the values of now, except that adding or setting the node reads
-// the value of a [Ref].
+// KernelNode is a node that launches a kernel: see [Kernel.Launch] for the arguments and errors.
+// KernelNode copies the values of the arguments. Only the value of a [Ref] is read later, when
+// the node is added or set.
 //
 // [Graph.Add] and [Node.Set] also set cfg's launch attributes: Cluster, Cooperative,
 // Priority, ProgrammaticSerialization, MemSyncDomain and Attributes. A later Set without an

@@ -130,11 +130,11 @@ func (a *Arena) grow(size uint64) (*memory, error) {
 	return m, nil
 }
 
-// Reset closes all buffers of the arena: using one then returns [ErrClosed]. The memory is
-// released in the order of the stream if only that has used it, and otherwise after all work
-// that uses it; Reset does not wait. If the arena had taken several blocks, its next one is
-// as large as all of them, so that an arena which is reset after each piece of work soon
-// takes one block for each.
+// Reset closes all buffers of the arena: using one then returns [ErrClosed]. If only the arena's
+// stream has used the memory, it is released in the order of that stream, and otherwise after all
+// work that uses it. Reset does not wait. If the arena had several blocks, its next block is as
+// large as all of them together: an arena that is reset after each piece of work soon needs only
+// one block.
 //
 // Call Reset at the end of the function of a [Stream.Scope], for buffers that the scope
 // alone needs.

@@ -76,12 +76,12 @@ func (m *memory) close() error {
 // that is capturing. The memory is not initialized. Kernels of other devices can access it
 // after [Context.EnablePeerAccess].
 //
-// The memory comes from a pool that the context has for NewBuffer alone. The pool retains
-// the memory of closed buffers: see [Context.TrimMemory]. A new buffer of the same size as
-// one closed before may get its memory without a call of the driver, unless the environment
-// variable CUDABIND_NO_MEMORY_CACHE is set: set it where compute-sanitizer is to find uses of
-// closed buffers. [NewBufferWith] allocates memory by cuMemAlloc, which some functions
-// require: see [BufferOptions]. NewBuffer does the same if the device has no memory pools.
+// The memory comes from a pool that the context has for NewBuffer alone. The pool retains the
+// memory of closed buffers: see [Context.TrimMemory]. A new buffer of the same size as one closed
+// before may get its memory without a call of the driver, unless the environment variable
+// CUDABIND_NO_MEMORY_CACHE is set: set it so that compute-sanitizer finds uses of closed buffers.
+// Some functions require memory of cuMemAlloc: see [BufferOptions] and [NewBufferWith]. If the
+// device has no memory pools, NewBuffer calls cuMemAlloc too.
 //
 // It returns [ErrInvalidArgument] if T contains Go pointers or bools or has no size, [ErrRange] if n
 // is negative, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory
@@ -96,14 +96,14 @@ func NewBuffer[T any](x *Context, n int) (*Buffer[T], error) {
 // recorded on s after this call. [Buffer.Close] frees the memory in the order of s. It
 // returns [ErrNotSupported] if the device has no memory pools, see [Properties].
 //
-// If s is capturing, each launch of the graph allocates the memory, always at the same
-// address. During the capture, Close and [Buffer.FreeAsync] capture the release, after all
-// captured work that uses the memory. Memory that is not released in the capture stays
-// allocated after a launch. Work on other streams that waits for the launch may use it,
-// until the next launch of the executable frees it and allocates it again: executables of such a
-// graph have [InstantiateOptions].AutoFreeOnLaunch set. FreeAsync frees it earlier. Using it
-// outside of captures before the first [GraphExec.Launch] returns [ErrNotAllocated]. The
-// buffer is closed with the graph and its executables, if not before.
+// If s is capturing, each launch of the graph allocates the memory, always at the same address.
+// During the capture, Close and [Buffer.FreeAsync] capture the release, after all captured work
+// that uses the memory. Memory that is not released in the capture stays allocated after a
+// launch. Work on other streams that waits for the launch may use it, until the next launch of
+// the executable frees it and allocates it again: the executable always has
+// [InstantiateOptions].AutoFreeOnLaunch. FreeAsync frees the memory earlier. Using it outside of
+// captures before the first [GraphExec.Launch] returns [ErrNotAllocated]. The buffer is closed
+// with the graph and its executables, if not before.
 //
 // A graph that allocates memory can have one executable at a time: see [AddAlloc].
 // Source: cuMemAllocAsync, cuMemFreeAsync.
@@ -197,9 +197,9 @@ func (b *Buffer[T]) Size() uint64 {
 	return uint64(b.Len()) * uint64(unsafe.Sizeof(zero))
 }
 
-// Raw returns the device address, for calls of package driver and for other libraries. It
-// returns 0 if the Buffer is empty, and once it is closed, but not before the end of calls
-// of [EnqueueRaw] that use it.
+// Raw returns the device address, for calls of package driver and for other libraries. It returns
+// 0 if the Buffer is empty, and once it is closed and calls of [EnqueueRaw] that use it have
+// returned.
 //
 // The Buffer tracks only kernels that get the address by [Buffer.Arg]. If a kernel gets
 // it by other means, for example inside a struct argument, name the Buffer in

@@ -22,10 +22,10 @@ func BorrowBuffer[T any](x *Context, address driver.CUdeviceptr, n int, owner an
 	})
 }
 
-// BufferFromRaw takes ownership of device or managed memory that other code has
-// allocated with cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or cuMemAllocAsync: Close
-// frees it once the work that uses it has completed. It knows of no work enqueued before
-// that by other means.
+// BufferFromRaw takes ownership of device or managed memory that other code has allocated with
+// cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or cuMemAllocAsync: Close frees it once the work
+// that uses it has completed. Close does not wait for work that was enqueued before by other
+// means.
 //
 // n may be less than the allocation has. It returns [ErrRange] if n is more or below 1,
 // [ErrContextMismatch] if the memory belongs to another context, and [ErrInvalidArgument]

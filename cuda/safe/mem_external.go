@@ -24,8 +24,8 @@ type ExternalMemoryOptions struct {
 }
 
 // ImportExternalMemory imports memory by the opaque file descriptor that another API has
-// exported, such as vkGetMemoryFdKHR. size is the size of the allocation in bytes. The file
-// stays the caller's, who may close it afterwards: CUDA gets a duplicate of the descriptor.
+// exported, such as vkGetMemoryFdKHR. size is the size of the allocation in bytes. The caller
+// still owns the file and may close it afterwards: CUDA gets a duplicate of the descriptor.
 //
 // It returns [ErrRange] if size is 0, and CUDA's error if the file does not stand for
 // memory of the context's device. Order accesses of the two APIs by an

@@ -4,10 +4,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// IPCHandle returns a handle by which another process of this machine can open the
-// memory: see [OpenIPCBuffer]. The handle is plain data. It returns [ErrInvalidArgument]
-// unless the memory is of cuMemAlloc, as that of [NewBufferWith] with [BufferOptions].Plain,
-// and [ErrRange] if b is not a whole allocation. Memory of pools is shared by [Pool.Export].
+// IPCHandle returns a handle by which another process of this machine can open the memory: see
+// [OpenIPCBuffer]. The handle is plain data. It returns [ErrInvalidArgument] unless cuMemAlloc
+// allocated the memory, as [NewBufferWith] does with [BufferOptions].Plain, and [ErrRange] if b
+// is not a whole allocation. To share memory of pools, use [Pool.Export].
 //
 // CUDA places small allocations close together, and the other process may get access to
 // their neighbors: share 2 MiB or more. Keep the Buffer open until the other processes

@@ -25,8 +25,8 @@ type PinnedOptions struct {
 	// WriteCombined makes host writes and copies to a device faster, and host reads very
 	// slow. For NewPinned only.
 	WriteCombined bool
-	// ReadOnly declares that kernels only read the memory. Memory that the process itself may
-	// only read needs it. For RegisterPinned only.
+	// ReadOnly declares that kernels only read the memory. It is required for memory that the process
+	// itself can only read. For RegisterPinned only.
 	ReadOnly bool
 }
 

@@ -14,7 +14,7 @@ import (
 func (b *Pitched[T]) Zero() error { return b.setNow("Pitched.Zero", b.zero()) }
 
 // ZeroAsync enqueues [Pitched.Zero]. If b is a part of a volume with room between its slices,
-// that is a memset for each slice: work of other goroutines may come between them.
+// ZeroAsync enqueues a memset for each slice, and work of other goroutines may come between them.
 // Source: cuMemsetD2D8Async.
 func (b *Pitched[T]) ZeroAsync(s *Stream) error { return b.set("Pitched.ZeroAsync", s, b.zero()) }
 

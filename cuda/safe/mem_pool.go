@@ -18,10 +18,9 @@ import (
 // device has a [DefaultPool]. A pool of your own can have a maximum size, be shared with
 // other processes, or hold host memory. Any number of goroutines may use a Pool at once.
 //
-// A closed Pool is destroyed once all Buffers from it are closed, and the streams have
-// reached these releases. Buffers of [NewBufferAsync] do not retain the Pool: their memory
-// stays valid, but launches on other devices that [Pool.SetAccess] let use it may be
-// refused.
+// A closed Pool is destroyed once all Buffers from it are closed and the streams have released
+// their memory. Buffers of [NewBufferAsync] do not retain the Pool: their memory stays valid, but
+// launches on other devices may be refused, even if [Pool.SetAccess] gave these devices access.
 type Pool struct {
 	core    *poolCore
 	cleanup lifetime.Cleanup

@@ -113,11 +113,10 @@ func (r *AddressRange) acquire(op string) (*rangeCore, error) {
 	return r.core, nil
 }
 
-// Close waits for the work that uses the range, unmaps all memory and frees the
-// addresses. If one of the streams is capturing, this is deferred until the capture has
-// ended. If Buffers of [NewMappedBuffer] are open, or graphs use them, it is deferred
-// until the last of these is closed. Closing again does nothing.
-// Source: cuMemUnmap, cuMemAddressFree.
+// Close waits for the work that uses the range, unmaps all memory and frees the addresses. If one
+// of the streams is capturing, the range is unmapped and freed when the capture has ended. If
+// Buffers of [NewMappedBuffer] are open, or graphs use them, that happens when the last of these
+// is closed. Closing again does nothing. Source: cuMemUnmap, cuMemAddressFree.
 func (r *AddressRange) Close() error {
 	if r == nil || r.core == nil {
 		return nil
@@ -239,11 +238,10 @@ func (m *mapping) why() string {
 	return ""
 }
 
-// Unmap waits for the work that uses the range, and unmaps the memory of a part of it.
-// The part must contain at least one mapping and no mapping partially, or Unmap returns
-// [ErrRange]. As for [AddressRange.Close], captures, open Buffers and graphs that use the
-// part defer it.
-// Source: cuMemUnmap.
+// Unmap waits for the work that uses the range, and unmaps the memory of a part of it. The part
+// must contain at least one mapping and no mapping partially, or Unmap returns [ErrRange].
+// Captures, open Buffers and graphs that use the part delay the unmapping, as for
+// [AddressRange.Close]. Source: cuMemUnmap.
 func (r *AddressRange) Unmap(offset, size uint64) error {
 	const op = "AddressRange.Unmap"
 	c, err := r.acquire(op)

@@ -161,10 +161,9 @@ type mappedView struct {
 // The device of the range must be allowed to read and write the memory; kernels of other
 // devices can use the Buffer if they are allowed to.
 //
-// Several Buffers may cover the same addresses. Synchronous copies and
-// [AddressRange.Unmap] wait for the work that uses any part of the range. [Buffer.Close]
-// waits for nothing, because the range owns the memory; until then the Buffer keeps the
-// memory mapped.
+// Several Buffers may cover the same addresses. Synchronous copies and [AddressRange.Unmap] wait
+// for the work that uses any part of the range. The Buffer keeps the memory mapped until it is
+// closed. [Buffer.Close] does not wait, because the range owns the memory.
 //
 // It returns [ErrRange] if the memory is not all mapped, and [ErrInvalidArgument] if the
 // device lacks access, the offset is not aligned for T, or T contains Go pointers or bools.

@@ -65,9 +65,11 @@ type StreamOptions struct {
 	ClampPriority bool
 }
 
-// NewStream creates a stream. It and the legacy default stream wait for each other's work: [NewStreamWith] and
-// [StreamOptions].NonBlocking make one that does not. If a context has 34 streams or more, the driver may wait for their
-// work before it creates another, as several synchronous copies at once may need. Source: cuStreamCreateWithPriority.
+// NewStream creates a blocking stream: the stream and the legacy default stream wait for each
+// other's work. For a non-blocking stream use [NewStreamWith] and [StreamOptions].NonBlocking. If
+// a context has 34 streams or more, the driver may wait for their work before it creates another;
+// several synchronous copies at once may also need another stream. Source:
+// cuStreamCreateWithPriority.
 func NewStream(x *Context) (*Stream, error) { return NewStreamWith(x, StreamOptions{}) }
 
 // NewStreamWith is [NewStream] with options. It returns [ErrRange] if o.Priority is outside
@@ -168,13 +170,13 @@ func StreamFromRaw(raw driver.CUstream, x *Context) (*Stream, error) {
 	return foreignStream("StreamFromRaw", raw, x, nil, true)
 }
 
-// BorrowStream makes a stream that was created elsewhere usable with this package, and
-// never destroys it. Before its owner destroys CUDA's stream, wait until calls on the Stream have
-// returned and its captures have ended, and then close the Stream. owner may be nil; otherwise it stays
-// reachable until the Stream is closed. The stream must not be capturing. Once work was enqueued on the Stream, capture with
-// [Stream.Capture], or close the Stream before you begin a capture with raw calls: this package may
-// call the driver for the stream until then. The errors are those of [StreamFromRaw].
-// Source: cuStreamGetCtx, cuStreamGetCtx_v2.
+// BorrowStream makes a stream that was created elsewhere usable with this package, and never
+// destroys it. Before the owner destroys CUDA's stream, wait until calls on the Stream have
+// returned and its captures have ended, then close the Stream. owner may be nil; otherwise it
+// stays reachable until the Stream is closed. The stream must not be capturing. This package may
+// call the driver for the stream until the Stream is closed. Once you have enqueued work on the
+// Stream, capture with [Stream.Capture], or close the Stream before you begin a capture with raw
+// calls. The errors are those of [StreamFromRaw]. Source: cuStreamGetCtx, cuStreamGetCtx_v2.
 func BorrowStream(raw driver.CUstream, x *Context, owner any) (*Stream, error) {
 	return foreignStream("BorrowStream", raw, x, owner, false)
 }
@@ -294,10 +296,9 @@ func (s *streamCore) borrowed(owner any) *streamCore {
 	}
 }
 
-// Raw returns the handle for calls of package driver and of the runtime API, whose
-// handles are the same: cudart13.CudaStream_t(s.Raw()). It returns 0 once the stream is
-// closed, but not before the end of calls of [EnqueueRaw] on it. Keep s reachable while the
-// handle is in use.
+// Raw returns the handle for calls of package driver and of the runtime API, whose handles are
+// the same: cudart13.CudaStream_t(s.Raw()). It returns 0 once the stream is closed and calls of
+// [EnqueueRaw] on it have returned. Keep s reachable while the handle is in use.
 func (s *Stream) Raw() driver.CUstream {
 	if s == nil || s.core == nil || s.core.Closed() && s.core.lent.Load() == 0 {
 		return 0

@@ -56,10 +56,10 @@ type CopyAllOptions struct {
 	PreferOverlap bool
 }
 
-// CopyAll enqueues many copies by one call of the driver for each 240. They run after the earlier
-// work of the stream, in any order among themselves. If one copy is invalid, no copy of its
-// call is enqueued, and the error's Detail has its index if the driver tells it. CopyAll
-// returns [ErrOverlap] if a destination overlaps another destination or a source, and
+// CopyAll enqueues many copies, up to 240 in each call of the driver. They run after the
+// earlier work of the stream, in any order among themselves. If one copy is invalid, no copy of
+// the same driver call is enqueued, and the error's Detail has its index if the driver tells it.
+// CopyAll returns [ErrOverlap] if a destination overlaps another destination or a source, and
 // [ErrContextMismatch] if device memory belongs to another context than the stream.
 //
 // It returns [ErrInvalidArgument] for the legacy default stream, and [ErrCapturing] if

@@ -22,10 +22,10 @@ func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
 	return PrefetchOp{memory: s.memory, at: s.address, size: s.size(), to: to}
 }
 
-// PrefetchAll enqueues many calls of [Buffer.PrefetchAsync], up to 12 by one call of the driver.
-// They run after the earlier work of the stream, in any order among themselves. If one is
-// invalid, none of its call is enqueued. It blocks while 48 prefetches or more are pending on the
-// stream.
+// PrefetchAll enqueues many calls of [Buffer.PrefetchAsync], up to 12 by one call of the
+// driver. They run after the earlier work of the stream, in any order among themselves. If one
+// operation is invalid, no operation of the same driver call is enqueued. It blocks while 48
+// prefetches or more are pending on the stream.
 //
 // The errors are those of [Buffer.PrefetchAsync], which apply to all devices of the system;
 // and [ErrInvalidArgument] for the legacy default stream. With a driver before CUDA 13.0, it
@@ -49,10 +49,10 @@ func (s *Stream) PrefetchAll(ops []PrefetchOp) error {
 	})
 }
 
-// DiscardAll enqueues a batch that declares the contents of managed memory useless, so
-// that CUDA need not move them. Until the program writes to the memory or prefetches it,
-// reads return indeterminate values. Nothing may access the memory while it is discarded.
-// DiscardAll ignores the locations of the operations, which may be the zero value.
+// DiscardAll enqueues a batch that discards the contents of managed memory, so that CUDA need
+// not migrate its pages. Until the program writes to the memory or prefetches it, reads return
+// indeterminate values. Nothing may access the memory while it is discarded. DiscardAll
+// ignores the locations of the operations, which may be the zero value.
 //
 // The rules and errors are those of [Stream.PrefetchAll]. It returns [ErrNotSupported]
 // with a driver before CUDA 13.0.

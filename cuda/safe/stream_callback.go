@@ -20,11 +20,11 @@ type HostFuncOptions struct {
 	Spin bool
 }
 
-// PanicError is a panic of a function of the program that runs on a thread of CUDA's or on a
-// goroutine of this package: a host function, a callback of a stream, and the functions of
-// [NewResource], [Graph.OnRelease] and [OnError]. The function of OnError receives it, and the
-// program goes on. All other functions run on the caller's goroutine, which gets their panics
-// once the call has undone what it began.
+// PanicError is a panic of a function of the program that runs on a CUDA thread or on a goroutine
+// of this package: a host function, a stream callback, or a function of [NewResource],
+// [Graph.OnRelease] or [OnError]. The function of OnError receives the PanicError, and the
+// program goes on. All other functions run on the caller's goroutine and panic there, once the
+// call has undone what it began.
 type PanicError struct {
 	Value any
 	Stack []byte

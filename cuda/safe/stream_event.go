@@ -7,8 +7,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Record captures the stream's current work in e: e completes when that work has. It
-// returns [ErrContextMismatch] if e belongs to another context. It blocks while about 1,000
+// Record records e in the stream: e completes when the work enqueued there so far has completed.
+// It returns [ErrContextMismatch] if e belongs to another context. It blocks while about 1,000
 // operations are pending on the stream, unless e was created with DisableTiming. Source:
 // cuEventRecord.
 func (s *Stream) Record(e *Event) error {

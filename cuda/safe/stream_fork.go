@@ -69,9 +69,10 @@ func (c *contextCore) pooledEvent(op string) (*eventCore, error) {
 // context as s, with the priority that s was created with, and are non-blocking.
 //
 // Work that f enqueues on s itself does not wait for them. Fork joins the streams even if f
-// returns an error, panics or ends its goroutine, and returns the errors of both. They are
-// for f only: after it they return [ErrClosed], and goroutines that f has started must have
-// enqueued their work. A later Fork of s may use the same streams of CUDA.
+// returns an error, panics or ends its goroutine. It returns the error of f and that of the join.
+// Only f may use the streams: once f returns, their methods return [ErrClosed], so goroutines
+// that f starts must enqueue their work before. A later Fork of s may use the same streams of
+// CUDA.
 //
 // If s is capturing, the streams join the capture, and f's work becomes part of the graph.
 // f must end captures that it begins. Fork returns [ErrRange] if n is negative or

@@ -93,9 +93,9 @@ func (s *Stream) Completion() *Future[struct{}] {
 	return f
 }
 
-// Enqueue calls f, which enqueues work on s, and returns a future of f's value that
-// completes when the work has. If f returns an error, the future has already failed with
-// it; the work that f enqueued goes on.
+// Enqueue calls f, which enqueues work on s, and returns a future of f's value that completes
+// when the work has. If f returns an error, the future has already failed with that error; the
+// work that f enqueued still runs.
 func Enqueue[T any](s *Stream, f func(*Stream) (T, error)) *Future[T] {
 	p := newFuture[T]()
 	if f == nil {

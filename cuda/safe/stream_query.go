@@ -8,10 +8,10 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// Query returns whether all work of the stream has completed, without waiting for that. It
-// returns false while a call on another goroutine that enqueues work blocks in the driver. It
-// also returns errors of earlier work. It returns [ErrCapturing] if the stream is capturing.
-// Source: cuStreamQuery.
+// Query returns whether all work of the stream has completed, without waiting. It returns false
+// while a call that enqueues work on another goroutine blocks in the driver. It also returns
+// errors of earlier work. It returns [ErrCapturing] if the stream is capturing. Source:
+// cuStreamQuery.
 func (s *Stream) Query() (done bool, err error) {
 	const op = "Stream.Query"
 	if c := s.quick(); c != nil {

@@ -20,38 +20,38 @@ type opening struct {
 }
 
 const (
-	handles    = "Any goroutine may use a handle; handles are numbers and keep nothing alive. Memory that CUDA goes on using after a call returned, as asynchronous copies do, must be CUDA's own pinned memory or C memory, or be pinned with a runtime.Pinner until the work is done. A call that blocks holds an OS thread."
-	mixing     = "Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts, and streams, events, graphs and device pointers of one API are those of the other, so that a conversion suffices, as in "
-	backs      = "A callback that CUDA runs on a thread of its own may be a Go function exported to C. Where it may run on the calling thread it must not; the comments say which."
-	late       = " A call may also return the error of earlier work, which fails on the device after the call that began it has returned; after a fault every call of the process fails."
-	afterwards = " Work that fails on the device later is an error of a later call, such as the one that waits for the stream; after a fault every call of the process fails."
+	handles    = "Any goroutine may use a handle. A handle is a number and keeps nothing alive. Memory that CUDA uses after a call has returned, as asynchronous copies do, must be pinned memory of CUDA, C memory, or Go memory that a runtime.Pinner pins until the work is done. A call that blocks holds an OS thread."
+	mixing     = "A program may mix driver and runtime: the runtime works in the devices' primary contexts, and both APIs share streams, events, graphs and device pointers. A conversion is enough, as in "
+	backs      = "A callback that CUDA runs on a thread of its own may be a Go function exported to C. A callback that may run on the calling thread must not; the comments say which."
+	late       = " A call may also return the error of earlier work, which fails on the device after the call that enqueued it has returned. After a fault every call of the process fails."
+	afterwards = " If work fails on the device, a later call returns the error, such as the call that synchronizes with the stream. After a fault every call of the process fails."
 	streams    = "Contexts, threads and memory"
 	strs       = "C strings are the address of their first byte and end with a zero byte. A list of strings is Go memory that holds addresses: pin the strings with a runtime.Pinner until the call returns."
 )
 
 var openings = map[string]opening{
 	"driver": {
-		start:   "Call [CuInit] first, then [CuDeviceGetCount] and [CuDeviceGet]; [CuDevicePrimaryCtxRetain] gives the context that other libraries use too, and [CuStreamCreate] a queue to put work in.",
+		start:   "Call [CuInit] first, then [CuDeviceGetCount] and [CuDeviceGet]; [CuDevicePrimaryCtxRetain] returns the context that other libraries use too, and [CuStreamCreate] creates a stream in which to enqueue work.",
 		heading: streams,
 		rules: []string{
-			"CUDA's current context belongs to the OS thread, and goroutines move from thread to thread. Around calls that need a current context, or one after another, lock the goroutine with runtime.LockOSThread, set the context with [CuCtxSetCurrent], and put back what was current.",
+			"CUDA's current context belongs to the OS thread, and goroutines move from thread to thread. Around calls that need a current context, lock the goroutine with runtime.LockOSThread, make the context current with [CuCtxSetCurrent], and afterwards restore the previous context.",
 			mixing + "cudart{major}.CudaStream_t(stream).", handles, backs,
 		},
 		late:    late,
 		earlier: true,
-		version: "One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls what its comment says, and keeps that meaning in later versions of this package.",
-		unbound: "For programs that are compiled for the threads' own default streams the header defines cuGetProcAddress_v2_ptsz: call [CuGetProcAddress_v2] with [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM].",
+		version: "One package serves every driver since CUDA 11.8: no function was ever removed or changed. Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls the symbol in its comment, and keeps this meaning in later versions of this package.",
+		unbound: "For programs that are compiled for per-thread default streams the header defines cuGetProcAddress_v2_ptsz: call [CuGetProcAddress_v2] with [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM].",
 	},
 	"runtime": {
-		start:   "Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] gives a queue to put work in. The runtime sets up a device's primary context at the first call that needs it.",
+		start:   "Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] creates a stream in which to enqueue work. The runtime initializes a device's primary context at the first call that needs it.",
 		heading: streams,
 		rules: []string{
-			"CUDA's current device belongs to the OS thread, and goroutines move from thread to thread. Lock the goroutine with runtime.LockOSThread before [CudaSetDevice], and put back what was set.",
+			"CUDA's current device belongs to the OS thread, and goroutines move from thread to thread. Lock the goroutine with runtime.LockOSThread before [CudaSetDevice], and afterwards restore the previous device.",
 			mixing + "driver.CUstream(stream).", handles, backs,
 		},
 		late:    late,
 		earlier: true,
-		version: "Each major version of the runtime has a package of its own, since names mean other prototypes from one to the next: this one loads the library of CUDA {major} alone.",
+		version: "Each major version of the runtime has a package of its own, since the same names have different prototypes: this package loads the library of CUDA {major} only.",
 	},
 	"nvrtc": {
 		start:   "[NvrtcCreateProgram] takes source, [NvrtcCompileProgram] compiles it, and [NvrtcGetCUBIN] or [NvrtcGetPTX] returns an image for package driver or package safe to load. Neither a GPU nor a driver is needed.",

@@ -14,29 +14,29 @@ const CUDART_VERSION = 12090
 // IsEglSupported says that the header declares the functions for EGL on this platform.
 const IsEglSupported = 1
 
-// CudaHostAllocDefault is the value 0 of the flags of [CudaHostAlloc]: pinned, cached memory.
+// CudaHostAllocDefault is the value 0 of the flags for [CudaHostAlloc]: pinned, cached memory.
 const CudaHostAllocDefault = 0
 
-// CudaHostAllocPortable is the flag of pinned memory for all contexts; with unique addresses all
-// pinned memory is that.
+// CudaHostAllocPortable is the flag for pinned memory that all contexts can use; with unified
+// addressing all pinned memory is portable.
 const CudaHostAllocPortable = 1
 
-// CudaHostAllocMapped is the flag of pinned memory that kernels may address; always in force on
+// CudaHostAllocMapped is the flag for pinned memory that kernels can access; always in force on
 // 64-bit systems.
 const CudaHostAllocMapped = 2
 
-// CudaHostAllocWriteCombined is the flag of pinned memory that is not cached: the CPU should only
-// write it, in order.
+// CudaHostAllocWriteCombined is the flag for write-combined pinned memory, which is not cached: the
+// CPU should only write it, in order.
 const CudaHostAllocWriteCombined = 4
 
-// CudaHostRegisterDefault is the value 0 of the flags of [CudaHostRegister].
+// CudaHostRegisterDefault is the value 0 of the flags for [CudaHostRegister].
 const CudaHostRegisterDefault = 0
 
-// CudaHostRegisterPortable is the flag of a registration for all contexts, which with unique
-// addresses each one is.
+// CudaHostRegisterPortable is the flag for a registration for all contexts; with unified addressing
+// all registrations are portable.
 const CudaHostRegisterPortable = 1
 
-// CudaHostRegisterMapped is the flag of a registration that lets kernels address the memory; always
+// CudaHostRegisterMapped is the flag for a registration that lets kernels access the memory; always
 // in force on 64-bit systems (measured).
 const CudaHostRegisterMapped = 2
 
@@ -44,73 +44,72 @@ const CudaHostRegisterMapped = 2
 // into the process.
 const CudaHostRegisterIoMemory = 4
 
-// CudaHostRegisterReadOnly is the flag for registering memory that this process may not write, such
+// CudaHostRegisterReadOnly is the flag for registering memory that the process cannot write, such
 // as a file mapped for reading.
 const CudaHostRegisterReadOnly = 8
 
 // CudaPeerAccessDefault is 0, the only flags value of [CudaDeviceEnablePeerAccess].
 const CudaPeerAccessDefault = 0
 
-// CudaStreamDefault is the flag value 0 for a new stream: work in it is ordered with the legacy
-// default stream.
+// CudaStreamDefault is the value 0 of the flags for a new stream: a blocking stream, ordered with
+// the legacy default stream.
 //
-// That order holds in both directions and for the whole context, so a single launch on stream 0
-// holds up every stream that was made this way.
+// The order holds in both directions, so a single launch in stream 0 holds up all blocking streams
+// of the context.
 const CudaStreamDefault = 0
 
-// CudaStreamNonBlocking is the flag for a new stream that has no implicit order with the legacy
-// default stream.
+// CudaStreamNonBlocking is the flag for a non-blocking stream, without implicit order with the
+// legacy default stream.
 //
-// It is what concurrent programs want. Synchronous copies from ordinary host memory run on the
-// default stream and do not wait for such a stream.
+// Concurrent programs usually use it. Synchronous copies run in the default stream and do not wait
+// for a non-blocking stream.
 const CudaStreamNonBlocking = 1
 
-// CudaStreamLegacy is the legacy default stream of the current context, whatever the called
-// function takes 0 for.
+// CudaStreamLegacy is the legacy default stream of the current context, also in functions for which
+// 0 means the per-thread default stream.
 //
-// Work in it and in all streams made without [CudaStreamNonBlocking] runs one after another.
+// It is ordered with all blocking streams, which are created without [CudaStreamNonBlocking].
 const CudaStreamLegacy CudaStream_t = 1
 
-// CudaStreamPerThread is the default stream of the calling OS thread: each thread has one in each
-// context, made on first use and destroyed with the thread.
+// CudaStreamPerThread is the per-thread default stream. Each OS thread has one in each context,
+// created at its first use and destroyed with the thread.
 //
-// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
-// only.
+// It is ordered with the legacy default stream, like a blocking stream. In Go use it only in
+// goroutines that are locked to their thread.
 const CudaStreamPerThread CudaStream_t = 2
 
-// CudaEventDefault is the flag value 0 for a new event: it takes the time at each record, and waits
-// follow the device's scheduling flags.
+// CudaEventDefault is the value 0 of the flags for a new event: an event with timing, for which
+// [CudaEventSynchronize] spins.
 const CudaEventDefault = 0
 
 // CudaEventBlockingSync is the event flag that makes a host thread sleep in [CudaEventSynchronize]
 // instead of polling.
 //
-// It costs a wake-up of some tens of microseconds. Streams that wait for the event are not
-// affected.
+// Waking up takes some tens of microseconds. Waits of streams are not affected.
 const CudaEventBlockingSync = 1
 
-// CudaEventDisableTiming is the event flag that leaves out the time stamp: cheaper records and
-// waits, and no [CudaEventElapsedTime].
+// CudaEventDisableTiming is the flag for an event without timing: records and waits are cheaper,
+// and [CudaEventElapsedTime] does not accept the event.
 const CudaEventDisableTiming = 2
 
-// CudaEventInterprocess is the event flag for handing the event to another process; only together
-// with [CudaEventDisableTiming], else the creation fails.
+// CudaEventInterprocess is the flag for an event that other processes can open. Without
+// [CudaEventDisableTiming] the creation fails.
 const CudaEventInterprocess = 4
 
-// CudaEventRecordDefault is the flag value 0 for a record: during capture it notes a place inside
-// the graph and makes no node.
+// CudaEventRecordDefault is the value 0 of the flags for a record: in a capturing stream it marks a
+// point of the capture and adds no node.
 const CudaEventRecordDefault = 0
 
-// CudaEventRecordExternal is the flag that makes a captured record a node, which records the real
-// event at each replay; outside of a capture the call fails.
+// CudaEventRecordExternal is the flag for a record that becomes an event record node, which records
+// the event at each launch of the graph; outside a capture the call fails.
 const CudaEventRecordExternal = 1
 
-// CudaEventWaitDefault is the flag value 0 for a stream's wait: during capture it joins what the
-// event marked in the same capture.
+// CudaEventWaitDefault is the value 0 of the flags for a wait: in a capturing stream it orders
+// later captured work after the point that the event marks.
 const CudaEventWaitDefault = 0
 
-// CudaEventWaitExternal is the flag that makes a captured wait a node, which waits at each replay
-// for the real event; outside of a capture the call fails.
+// CudaEventWaitExternal is the flag for a wait that becomes an event wait node, which waits for the
+// event at each launch of the graph; outside a capture the call fails.
 const CudaEventWaitExternal = 1
 
 // CudaDeviceScheduleAuto is the device flag value 0: waiting threads spin while the process has no
@@ -227,8 +226,8 @@ const CudaCooperativeLaunchMultiDeviceNoPostSync = 2
 // share one tail.
 const CudaArraySparsePropertiesSingleMipTail = 1
 
-// CudaMemPoolCreateUsageHwDecompress is the wish for a pool whose memory the decompression engine
-// can use.
+// CudaMemPoolCreateUsageHwDecompress is the usage flag for a pool whose memory the decompression
+// engine can use.
 const CudaMemPoolCreateUsageHwDecompress = 2
 
 const CUDA_IPC_HANDLE_SIZE = 64
@@ -252,21 +251,22 @@ const CudaNvSciSyncAttrSignal = 1
 // CudaNvSciSyncAttrWait is the wish to be told the NvSci attributes of a device as one that waits.
 const CudaNvSciSyncAttrWait = 2
 
-// CudaGraphKernelNodePortDefault is the port of a kernel node that is reached when the kernel has
-// ended; for ordinary edges.
+// CudaGraphKernelNodePortDefault is the output port for the end of a kernel, at which ordinary
+// edges begin.
 const CudaGraphKernelNodePortDefault = 0
 
-// CudaGraphKernelNodePortProgrammatic is the port of a kernel node that is reached when each of its
-// blocks has called cudaTriggerProgrammaticLaunchCompletion or ended.
+// CudaGraphKernelNodePortProgrammatic is the output port of a kernel node for the moment when each
+// block has called cudaTriggerProgrammaticLaunchCompletion or ended.
 //
-// Edges from it must be programmatic ones. It promises nothing about memory: what the next kernel
-// needs before it synchronizes, the first must fence.
+// Edges from this port must be programmatic. The edge does not make memory visible: if the second
+// kernel reads results before it synchronizes, the first kernel needs a memory fence.
 const CudaGraphKernelNodePortProgrammatic = 1
 
-// CudaGraphKernelNodePortLaunchCompletion is the port of a kernel node that is reached when all its
-// blocks have started.
+// CudaGraphKernelNodePortLaunchCompletion is the output port of a kernel node for the moment when
+// all blocks have started.
 //
-// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
+// Use it to place the blocks of the second kernel after those of the first, not to wait for
+// results.
 const CudaGraphKernelNodePortLaunchCompletion = 2
 
 const CudaStreamAttributeAccessPolicyWindow CudaLaunchAttributeID = CudaLaunchAttributeAccessPolicyWindow

@@ -260,26 +260,26 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetStreamPriorityRange tells the least and the greatest priority that streams of the
+// CudaDeviceGetStreamPriorityRange returns the least and the greatest priority that streams of the
 // current device can have.
 //
 //	cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 //
 // Lower numbers are preferred, so the greatest priority is the smaller number: an H200 gives 0 and
-// -5. The range that means something goes from greatestPriority to leastPriority, both included;
-// the driver moves others to the nearer end without a word. A device without priorities gives 0
-// twice.
+// -5. Valid priorities go from greatestPriority to leastPriority, both included; the driver clamps
+// others without an error. A device without priorities gives 0 for both.
 //
 // Parameters:
 //   - leastPriority: receives the number of the least priority, in practice 0; nil if not wanted
-//   - greatestPriority: receives that of the most preferred one, 0 or negative; nil if not wanted
+//   - greatestPriority: receives the number of the greatest priority, 0 or negative; nil if not
+//     wanted
 //
-// Ordering: a look at the device's properties; synchronous, and it waits for nothing.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: may be called during captures of any mode (measured).
 //
-// From Go: the device of the OS thread decides: lock the thread if the machine has different GPUs.
-// The range of one device does not change, so ask once.
+// From Go: the range is that of the OS thread's current device: lock the thread if the machine has
+// different GPUs. The range of a device does not change, so call this once.
 //
 // Errors:
 //   - [CudaErrorDeviceUninitialized]: the thread's context cannot be used
@@ -346,24 +346,24 @@ func CudaDeviceSetCacheConfig(cacheConfig CudaFuncCache) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetByPCIBusId finds the device that sits at a PCI address.
+// CudaDeviceGetByPCIBusId returns the device with a given PCI address.
 //
 //	cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
 //
-// That address, unlike the ordinal, does not depend on CUDA_VISIBLE_DEVICES or on the order of
-// enumeration, and it is what nvidia-smi and the kernel print. It says nothing about partitions: on
-// a multi-instance GPU all of them share it, so tell those apart by their UUID.
+// Unlike the ordinal, the PCI address does not depend on CUDA_VISIBLE_DEVICES or on the order of
+// enumeration, and nvidia-smi and the kernel print it. All partitions of a multi-instance GPU share
+// one address: identify them by their UUID.
 //
 // Parameters:
 //   - device: receives the device
 //   - pciBusId: text that ends in a zero byte, in hexadecimal, domain first and function last as in
 //     0000:3b:00.0; domain and function may be left out
 //
-// From Go: build the zero-terminated bytes yourself, for example append([]byte(id), 0), and pass
-// the address of the first; they need to live during the call only.
+// From Go: append a zero byte, for example append([]byte(id), 0), and pass the address of the first
+// byte. The call does not keep it.
 //
 // Errors:
-//   - [CudaErrorInvalidDevice]: no visible device is there
+//   - [CudaErrorInvalidDevice]: no visible device has this address
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -399,7 +399,7 @@ func CudaDeviceGetByPCIBusId(device *int32, pciBusId *byte) error {
 //
 // Parameters:
 //   - pciBusId: receives the text with a closing zero byte
-//   - len: bytes there; 13 are needed (measured: 12 fail)
+//   - len: length of the buffer; 13 bytes are needed (measured: 12 fail)
 //   - device: the device
 //
 // From Go: pass a buffer of 16 bytes and cut it at the zero. Linux names the same device in lower
@@ -438,17 +438,16 @@ func CudaDeviceGetPCIBusId(pciBusId *byte, len int32, device int32) error {
 	return status(args.ret)
 }
 
-// CudaIpcGetEventHandle makes a handle by which another process can wait for an event of this one,
-// and record it.
+// CudaIpcGetEventHandle makes an IPC handle, with which another process can record an event of this
+// process and wait for it.
 //
 //	cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
 //
 // Parameters:
-//   - handle: receives the 64 bytes
-//   - event: an event that was created for it, with [CudaEventInterprocess] and
-//     [CudaEventDisableTiming]
+//   - handle: receives the handle, 64 bytes
+//   - event: an event that was created with [CudaEventInterprocess] and [CudaEventDisableTiming]
 //
-// From Go: the event must be alive while others use it; destroying it leaves them with a dead one.
+// From Go: keep the event while other processes use it.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: the event was created without those flags
@@ -484,23 +483,25 @@ func CudaIpcGetEventHandle(handle *CudaIpcEventHandle_t, event CudaEvent_t) erro
 	return status(args.ret)
 }
 
-// CudaIpcOpenEventHandle makes an event here of another process's event.
+// CudaIpcOpenEventHandle opens an event of another process in this process.
 //
 //	cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle)
 //
-// Both sides then record, wait for and query the same state. Record before the other side waits:
-// tell it by message that the record was enqueued, or it waits for an earlier record, or for none.
+// Both processes record, wait for and query the same event. Record the event before the other
+// process waits: send a message once the record is enqueued. Otherwise the wait refers to an
+// earlier record, or to none.
 //
 // Parameters:
-//   - event: receives the event; it has no timing, and is destroyed here by [CudaEventDestroy]
-//   - handle: the bytes from the other process, by value
+//   - event: receives the event, which has no timing; destroy it here with [CudaEventDestroy]
+//   - handle: the handle from the other process, by value
 //
-// From Go: opened on the device selected for the OS thread: lock the goroutine. Send only the 64
-// bytes of the handle; the event's own value means nothing elsewhere.
+// From Go: the call uses the OS thread's current device: lock the goroutine. Send the 64 bytes of
+// the handle, not the event itself, which has no meaning in another process.
 //
 // Errors:
-//   - [CudaErrorDeviceUninitialized]: the handle is of this process, or there is no current context
-//   - [CudaErrorPeerAccessUnsupported]: this device cannot reach the other one's memory
+//   - [CudaErrorDeviceUninitialized]: the handle comes from this process, or there is no current
+//     context
+//   - [CudaErrorPeerAccessUnsupported]: this device cannot access memory of the other device
 //
 // Also [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the
 // error of earlier work.
@@ -531,28 +532,28 @@ func CudaIpcOpenEventHandle(event *CudaEvent_t, handle CudaIpcEventHandle_t) err
 	return status(args.ret)
 }
 
-// CudaIpcGetMemHandle makes a handle by which another process on this machine can reach device
-// memory of this one.
+// CudaIpcGetMemHandle makes an IPC handle, with which another process on this machine can map
+// device memory of this process.
 //
 //	cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *devPtr)
 //
-// The handle is 64 bytes without pointers; send them by any channel. It stands for the whole
-// allocation, also if the address is inside it, and nothing says where inside: tell the offset
-// beside it. Possible for memory of [CudaMalloc], but not for pool, managed or host memory
-// (measured; pools and the driver's virtual memory have ways of their own). Small allocations share
-// pages, so the other process may get to see neighbours: give what is shared at least 2 MiB. Ask
-// the device first: [CudaDevAttrIpcEventSupport].
+// The handle consists of 64 bytes without pointers, which you may send in any way. It stands for
+// the whole allocation, even if the address is inside it: send the offset too. The memory must come
+// from [CudaMalloc], not from a pool, and must not be managed or host memory (measured; to share
+// memory of pools and of the driver's virtual memory management there are other functions). Small
+// allocations share pages, so the other process may see neighbouring allocations: allocate at least
+// 2 MiB for shared memory. Check the device first: [CudaDevAttrIpcEventSupport].
 //
 // Parameters:
 //   - handle: receives the handle
 //   - devPtr: an address in the allocation
 //
-// From Go: keep the memory allocated until the others have closed it. Making a handle again for the
-// same memory gives the same one.
+// From Go: keep the memory allocated until the other processes have closed it. A second call for
+// the same memory returns the same handle.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: memory of another kind;
-//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE] tells beforehand
+//   - [CudaErrorInvalidValue]: memory of another kind; check
+//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE]
 //   - [CudaErrorDeviceUninitialized]: the device is not usable on this thread
 //
 // Also [CudaErrorMemoryAllocation], [CudaErrorMapBufferObjectFailed], [CudaErrorNotSupported], or
@@ -589,25 +590,25 @@ func CudaIpcGetMemHandle(handle *CudaIpcMemHandle_t, devPtr unsafe.Pointer) erro
 //
 //	cudaError_t cudaIpcOpenMemHandle(void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags)
 //
-// The address differs from the other process's. Opening needs access from the current device to the
-// one with the memory; the flag enables it. Memory of one process's device can be opened by one
-// context per device of this process. Opening a handle again there returns the same address and
-// counts: it takes as many calls of [CudaIpcCloseMemHandle]. Close it before the other process
-// frees the memory. Both processes must run under the same user, in containers with a common IPC
-// namespace; the memory's device need not be one of those that this process sees.
+// The address differs from that in the other process. The current device must be able to access the
+// device of the memory; the flag enables that access. For each device of the other process, only
+// one context of each device of this process can open its memory. Opening a handle again in that
+// context returns the same address: call [CudaIpcCloseMemHandle] as often as you open. Close it
+// before the other process frees the memory. Both processes must run under the same user, in
+// containers with a common IPC namespace; the memory's device need not be visible to this process.
 //
 // Parameters:
-//   - devPtr: receives the address of the allocation's beginning
-//   - handle: what the other process got, passed by value
-//   - flags: [CudaIpcMemLazyEnablePeerAccess], which is not optional
+//   - devPtr: receives the address of the start of the allocation
+//   - handle: the handle from the other process, by value
+//   - flags: [CudaIpcMemLazyEnablePeerAccess], which is required
 //
-// From Go: test it with two processes. The other one's streams order nothing here: use an event of
-// [CudaIpcOpenEventHandle], or a message after a synchronization.
+// From Go: streams of the other process order no work here: use an event of
+// [CudaIpcOpenEventHandle], or send a message after a synchronization. Test with two processes.
 //
 // Errors:
-//   - [CudaErrorDeviceUninitialized]: the handle is of this very process (measured), or no context
-//     is there
-//   - [CudaErrorMapBufferObjectFailed]: this device cannot reach the memory
+//   - [CudaErrorDeviceUninitialized]: the handle comes from this process (measured), or there is no
+//     context
+//   - [CudaErrorMapBufferObjectFailed]: this device cannot access the memory
 //   - [CudaErrorInvalidResourceHandle]: the memory was freed
 //
 // Also [CudaErrorTooManyPeers], [CudaErrorNotSupported], [CudaErrorInvalidValue], or the error of
@@ -641,26 +642,26 @@ func CudaIpcOpenMemHandle(devPtr *unsafe.Pointer, handle CudaIpcMemHandle_t, fla
 	return status(args.ret)
 }
 
-// CudaIpcCloseMemHandle gives up one reference to device memory of another process, and unmaps it
-// with the last.
+// CudaIpcCloseMemHandle releases one reference to device memory of another process, and unmaps the
+// memory with the last reference.
 //
 //	cudaError_t cudaIpcCloseMemHandle(void *devPtr)
 //
-// Opening the same handle again in a context returns the same address and counts one reference
-// more, so close as often as you open. Closing neither frees the memory nor touches the mappings of
-// other processes. The process that allocated the memory must free it only after all others have
-// closed it: freeing first is undefined. Peer access that opening enabled ends with the last
-// mapping that needs it.
+// Each [CudaIpcOpenMemHandle] of the same handle in a context adds a reference, so close as often
+// as you open. Closing neither frees the memory nor affects mappings of other processes. The
+// process that allocated the memory must free it only after all others have closed it; otherwise
+// the behaviour is undefined. Peer access that opening enabled ends with the last mapping that
+// needs it.
 //
 // Parameters:
 //   - devPtr: the address that [CudaIpcOpenMemHandle] returned
 //
-// From Go: synchronize with the work that uses it first. [CudaFree] is the wrong call for such an
+// From Go: synchronize with the work that uses the memory first. Do not call [CudaFree] for such an
 // address.
 //
 // Errors:
 //   - [CudaErrorMapBufferObjectFailed]: the driver could not unmap it
-//   - [CudaErrorInvalidValue]: not an address that was opened
+//   - [CudaErrorInvalidValue]: not an address of [CudaIpcOpenMemHandle]
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
 //
@@ -736,33 +737,34 @@ func CudaDeviceFlushGPUDirectRDMAWrites(target CudaFlushGPUDirectRDMAWritesTarge
 	return status(args.ret)
 }
 
-// CudaDeviceRegisterAsyncNotification asks to be told when this process holds more of a device's
-// memory than it is meant to.
+// CudaDeviceRegisterAsyncNotification registers a callback that CUDA calls when this process
+// exceeds its budget of a device's memory.
 //
 //	cudaError_t cudaDeviceRegisterAsyncNotification(int device, cudaAsyncCallback callbackFunc, void *userData, cudaAsyncCallbackHandle_t *callback)
 //
-// Such a budget exists where several processes share the GPU's memory under a manager, mostly on
-// Windows; the notice is a request to free something before the system starts paging. On a Linux
-// server registration succeeds (measured) and the function may never be called. Several functions
-// may be registered, also one several times; their order is open.
+// A process has a budget where a manager divides the GPU's memory among several processes, mostly
+// on Windows. The callback should make the program free memory before the system starts paging. On
+// a Linux server registration succeeds (measured), but CUDA may never call the function. You may
+// register several functions, and one function several times; CUDA calls them in any order.
 //
 // Parameters:
 //   - device: the device to watch
 //   - callbackFunc: the function to call; it should return within milliseconds and must not
 //     register or unregister
-//   - userData: handed to the function as it is
-//   - callback: receives the registration, which ends it again and is handed to the function
+//   - userData: passed to the function unchanged
+//   - callback: receives the registration, for [CudaDeviceUnregisterAsyncNotification]; CUDA also
+//     passes it to the function
 //
-// From Go: CUDA promises no particular thread, so the function has to be C code that stores the
-// news where Go finds it, an atomic counter for instance. What userData points to must be C memory,
-// or be pinned, until the registration ended.
+// From Go: CUDA may call the function on any thread, so it must be C code that calls no Go and
+// stores the notification where Go finds it, for instance in an atomic counter. userData must point
+// to C memory, or to memory that is pinned until the registration ends.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on a thread that CUDA does not
 // name: it must not be a Go function exported to C, and must not call one, or the process dies.
 //
 // Errors:
-//   - [CudaErrorNotPermitted]: called from inside such a function
-//   - [CudaErrorNotSupported]: this system has no such notices
+//   - [CudaErrorNotPermitted]: called inside such a function
+//   - [CudaErrorNotSupported]: the system does not support notifications
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidValue], [CudaErrorUnknown], or the error of
 // earlier work.
@@ -793,14 +795,14 @@ func CudaDeviceRegisterAsyncNotification(device int32, callbackFunc CudaAsyncCal
 //	cudaError_t cudaDeviceUnregisterAsyncNotification(int device, cudaAsyncCallbackHandle_t callback)
 //
 // Parameters:
-//   - device: the device it was made for
+//   - device: the device of the registration
 //   - callback: the registration; invalid afterwards
 //
-// From Go: a notice that is under way on another thread may still arrive while this runs. Release
-// what userData leads to after it returned.
+// From Go: while the call runs, another thread may still call the function. Free what userData
+// points to when the call has returned.
 //
 // Errors:
-//   - [CudaErrorNotPermitted]: called from inside a notification function
+//   - [CudaErrorNotPermitted]: called inside a notification function
 //
 // Also [CudaErrorNotSupported], [CudaErrorInvalidDevice], [CudaErrorInvalidValue],
 // [CudaErrorUnknown], or the error of earlier work.

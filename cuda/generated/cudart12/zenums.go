@@ -736,11 +736,11 @@ func (v CudaChannelFormatKind) String() string {
 	return "CudaChannelFormatKind(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemoryType is what kind of memory an address leads to.
+// CudaMemoryType is the kind of memory at an address.
 type CudaMemoryType uint32
 
 const (
-	// Ordinary host memory, or nothing at all: CUDA does not know it.
+	// Memory that CUDA did not allocate or register, or no memory at all.
 	CudaMemoryTypeUnregistered CudaMemoryType = 0
 	// Pinned host memory.
 	CudaMemoryTypeHost CudaMemoryType = 1
@@ -765,19 +765,19 @@ func (v CudaMemoryType) String() string {
 	return "CudaMemoryType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpyKind is the direction of a copy, as the caller sees it.
+// CudaMemcpyKind is the direction of a copy.
 type CudaMemcpyKind uint32
 
 const (
 	// Between host addresses.
 	CudaMemcpyHostToHost CudaMemcpyKind = 0
-	// To the device.
+	// From the host to a device.
 	CudaMemcpyHostToDevice CudaMemcpyKind = 1
-	// From the device.
+	// From a device to the host.
 	CudaMemcpyDeviceToHost CudaMemcpyKind = 2
-	// Within a device or between two; pinned memory passes for device memory.
+	// Within a device or between two; pinned host memory is accepted as device memory.
 	CudaMemcpyDeviceToDevice CudaMemcpyKind = 3
-	// Found from the addresses; right for every copy on a 64-bit system.
+	// CUDA infers the direction from the addresses; use it for every copy on a 64-bit system.
 	CudaMemcpyDefault CudaMemcpyKind = 4
 )
 
@@ -824,17 +824,18 @@ func (v CudaAccessProperty) String() string {
 	return "CudaAccessProperty(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaStreamCaptureStatus is whether a stream executes what it is given or records it into a graph.
+// CudaStreamCaptureStatus says whether a stream is capturing, and whether its capture is still
+// valid.
 type CudaStreamCaptureStatus uint32
 
 const (
-	// Work is executed.
+	// The stream is not capturing: it executes work.
 	CudaStreamCaptureStatusNone CudaStreamCaptureStatus = 0
-	// Work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
-	// capture.
+	// The stream is capturing: work becomes nodes of a graph and does not run. Synchronizing with the
+	// stream or querying it invalidates the capture.
 	CudaStreamCaptureStatusActive CudaStreamCaptureStatus = 1
-	// The capture was broken by a forbidden call and not ended yet. Only [CudaStreamEndCapture] leads
-	// out; it returns [CudaErrorStreamCaptureInvalidated] and no graph.
+	// A forbidden call invalidated the capture, which has not ended yet. [CudaStreamEndCapture] ends
+	// it, and returns [CudaErrorStreamCaptureInvalidated] and no graph.
 	CudaStreamCaptureStatusInvalidated CudaStreamCaptureStatus = 2
 )
 
@@ -851,31 +852,31 @@ func (v CudaStreamCaptureStatus) String() string {
 	return "CudaStreamCaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaStreamCaptureMode is how far a capture forbids calls that could mix up its order, such as
+// CudaStreamCaptureMode says which threads a capture forbids to make unsafe calls, such as
 // allocations and synchronizations.
 //
-// A stream captures in one of these modes, and every OS thread has one of its own, which
-// [CudaThreadExchangeStreamCaptureMode] changes. The two decide together which calls are refused; a
-// refused call also ends the capture that it would have disturbed. That hits innocent threads:
-// while anybody captures in the global mode, measured, another thread in its default mode breaks
-// the capture by querying or synchronizing unrelated streams and events, allocating or freeing
-// memory, registering host memory or unloading a module.
+// Every capture has a mode, and so has every OS thread, which [CudaThreadExchangeStreamCaptureMode]
+// changes. The two modes together decide which calls are refused. A refused call also invalidates
+// the capture that forbids it. While a thread captures in global mode, any other thread in the
+// default mode can invalidate the capture: by querying or synchronizing unrelated streams and
+// events, by allocating or freeing memory, by registering host memory or by unloading a module
+// (measured).
 //
-// From Go: a goroutine that captures, or that has changed its thread's mode, must be locked to its
-// OS thread until it is done. Prefer the thread-local mode: with the global one, an allocation
-// anywhere in the program kills the capture.
+// From Go: a goroutine that captures, or that changed its thread's mode, must stay locked to its OS
+// thread until it is done. Prefer the thread-local mode: with the global mode, an allocation
+// anywhere in the program invalidates the capture.
 type CudaStreamCaptureMode uint32
 
 const (
-	// For a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
-	// its own captures and by every global capture in the process; this is the mode a thread begins
-	// with.
+	// For a capture: it forbids unsafe calls of all threads. For a thread, where it is the default: it
+	// respects its own captures and all global captures of the process.
 	CudaStreamCaptureModeGlobal CudaStreamCaptureMode = 0
-	// For a capture: only the thread that began it is held back. For a thread: other threads' captures
-	// do not concern it.
+	// For a capture: it forbids unsafe calls of the thread that began it. For a thread: it respects its
+	// own captures only.
 	CudaStreamCaptureModeThreadLocal CudaStreamCaptureMode = 1
-	// No thread is held back, and the capture may end on another thread than it began on. Calls on the
-	// capturing stream itself stay forbidden, as do those that wait for the whole context.
+	// For a capture: it forbids no unsafe calls, and may end on another thread than it began on. For a
+	// thread: it respects no capture. Queries and synchronizations of the capturing stream, and calls
+	// that wait for the whole context, are forbidden in every mode.
 	CudaStreamCaptureModeRelaxed CudaStreamCaptureMode = 2
 )
 
@@ -892,22 +893,23 @@ func (v CudaStreamCaptureMode) String() string {
 	return "CudaStreamCaptureMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaSynchronizationPolicy is how a host thread spends its time while it waits for a stream.
+// CudaSynchronizationPolicy says how a host thread waits for a stream.
 //
 // It is an attribute of the stream, [CudaLaunchAttributeSynchronizationPolicy], and overrides the
-// context's scheduling flags for waits on that stream. A stream on which it was never set follows
-// those flags; measured, it then reads as -1, which is none of the values.
+// context's scheduling flags for that stream. A stream on which it was never set follows the
+// context's flags, and the attribute reads as -1, which is not one of the constants (measured).
 type CudaSynchronizationPolicy uint32
 
 const (
-	// Spins or yields by the number of active contexts and of processors; measured, also in a context
-	// whose flags say to sleep.
+	// Spins or yields, depending on the number of active contexts and processors, even in a context
+	// whose flags say to sleep (measured).
 	CudaSyncPolicyAuto CudaSynchronizationPolicy = 1
-	// Polls on a full core; the shortest delay.
+	// Polls and keeps a processor busy; the shortest delay.
 	CudaSyncPolicySpin CudaSynchronizationPolicy = 2
-	// Polls, offering the core to other threads between polls; the delay grows with their number.
+	// Polls, and yields the processor to other threads between polls; the delay grows with their
+	// number.
 	CudaSyncPolicyYield CudaSynchronizationPolicy = 3
-	// Sleeps until the device interrupts; no CPU time, at the price of the wake-up.
+	// Sleeps until the device interrupts; takes no CPU time, but waking up takes longer.
 	CudaSyncPolicyBlockingSync CudaSynchronizationPolicy = 4
 )
 
@@ -952,14 +954,14 @@ func (v CudaClusterSchedulingPolicy) String() string {
 	return "CudaClusterSchedulingPolicy(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaStreamUpdateCaptureDependenciesFlags is what [CudaStreamUpdateCaptureDependencies] does with
-// the nodes that the capturing stream's next node will depend on.
+// CudaStreamUpdateCaptureDependenciesFlags says how [CudaStreamUpdateCaptureDependencies] changes
+// the set of nodes on which the next captured node depends.
 type CudaStreamUpdateCaptureDependenciesFlags uint32
 
 const (
-	// The given nodes join those that are there.
+	// Adds the given nodes to the set.
 	CudaStreamAddCaptureDependencies CudaStreamUpdateCaptureDependenciesFlags = 0
-	// The given nodes replace them; with none, the stream's next node is a root.
+	// Replaces the set by the given nodes; with none, the next node is a root node.
 	CudaStreamSetCaptureDependencies CudaStreamUpdateCaptureDependenciesFlags = 1
 )
 
@@ -974,13 +976,13 @@ func (v CudaStreamUpdateCaptureDependenciesFlags) String() string {
 	return "CudaStreamUpdateCaptureDependenciesFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaUserObjectFlags is what the destructor of a user object is promised to be: so far there is
-// one value, and it must be given.
+// CudaUserObjectFlags is a set of flags for creating a user object. There is one flag so far, which
+// is required.
 type CudaUserObjectFlags uint32
 
 const (
-	// No call of CUDA waits until the destructor has run; a program that must know tells itself, from
-	// the destructor.
+	// No CUDA call waits for the destructor. If the program must know that it ran, let the destructor
+	// signal it.
 	CudaUserObjectNoDestructorSync CudaUserObjectFlags = 1
 )
 
@@ -993,11 +995,11 @@ func (v CudaUserObjectFlags) String() string {
 	return "CudaUserObjectFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaUserObjectRetainFlags is where a graph's references to a user object come from.
+// CudaUserObjectRetainFlags says where a graph's references to a user object come from.
 type CudaUserObjectRetainFlags uint32
 
 const (
-	// From the caller, who then has as many fewer; without it they are new.
+	// Moves the caller's references to the graph. Without the flag the graph gets new references.
 	CudaGraphUserObjectMove CudaUserObjectRetainFlags = 1
 )
 
@@ -1528,18 +1530,19 @@ func (v CudaLimit) String() string {
 type CudaMemoryAdvise uint32
 
 const (
-	// Each processor that reads gets a copy of the page, and a write throws the copies away.
+	// Each processor that reads a page gets a copy of it; a write discards the copies.
 	CudaMemAdviseSetReadMostly CudaMemoryAdvise = 1
-	// No copies any more; existing ones are merged.
+	// Makes no more copies, and merges existing copies.
 	CudaMemAdviseUnsetReadMostly CudaMemoryAdvise = 2
-	// Pages stay there if whoever faults can use them from afar; nothing moves at once.
+	// Pages stay at the location if a processor that faults can access them there. No page migrates at
+	// once.
 	CudaMemAdviseSetPreferredLocation CudaMemoryAdvise = 3
-	// The driver decides by itself.
+	// The driver chooses the location.
 	CudaMemAdviseUnsetPreferredLocation CudaMemoryAdvise = 4
-	// The location keeps a mapping of the pages wherever they go, and does not fault; pages are not
-	// moved for it.
+	// The location keeps a mapping of the pages wherever they are, and does not fault. No page migrates
+	// because of it.
 	CudaMemAdviseSetAccessedBy CudaMemoryAdvise = 5
-	// That location may fault again.
+	// The location may fault again.
 	CudaMemAdviseUnsetAccessedBy CudaMemoryAdvise = 6
 )
 
@@ -1562,31 +1565,31 @@ func (v CudaMemoryAdvise) String() string {
 	return "CudaMemoryAdvise(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemRangeAttribute is a question about the advice and the prefetches of a range of managed
-// memory.
+// CudaMemRangeAttribute is an attribute of a range of managed memory: its advice or its last
+// prefetch.
 //
-// Each is answered for the range as a whole. Those that give one device number cannot tell NUMA
-// nodes apart; the pairs of type and number can.
+// Each value applies to the whole range. Attributes with one device number do not identify NUMA
+// nodes; the pairs of type and id do.
 type CudaMemRangeAttribute uint32
 
 const (
 	// Whether all pages are "read mostly": 1 or 0.
 	CudaMemRangeAttributeReadMostly CudaMemRangeAttribute = 1
-	// The device that all pages prefer, -1 for the host, -2 for none or several.
+	// The preferred device of all pages, -1 for the host, -2 for none or several.
 	CudaMemRangeAttributePreferredLocation CudaMemRangeAttribute = 2
-	// List of the devices that keep mappings of the whole range.
-	CudaMemRangeAttributeAccessedBy CudaMemRangeAttribute = 3
-	// Where the whole range was last asked to go, -1 for the host, -2 for no such place; not whether it
-	// has arrived.
-	CudaMemRangeAttributeLastPrefetchLocation CudaMemRangeAttribute = 4
-	// Kind of the preferred location.
-	CudaMemRangeAttributePreferredLocationType CudaMemRangeAttribute = 5
-	// Its device or node number, if the kind has one.
-	CudaMemRangeAttributePreferredLocationId CudaMemRangeAttribute = 6
-	// Kind of the place last prefetched to.
+	// List of the devices for which "accessed by" is set in the whole range value
+	// cudaMemRangeAttributeLastPrefetchLocation: the device to which the whole range was last
+	// prefetched, -1 for the host, -2 for none. The prefetch may still be pending value
+	// cudaMemRangeAttributePreferredLocationType: kind of the preferred location value
+	// cudaMemRangeAttributePreferredLocationId: its device or node number, if the kind has one value
+	// cudaMemRangeAttributeLastPrefetchLocationType: kind of the location of the last prefetch value
+	// cudaMemRangeAttributeLastPrefetchLocationId: its number, if the kind has one.
+	CudaMemRangeAttributeAccessedBy               CudaMemRangeAttribute = 3
+	CudaMemRangeAttributeLastPrefetchLocation     CudaMemRangeAttribute = 4
+	CudaMemRangeAttributePreferredLocationType    CudaMemRangeAttribute = 5
+	CudaMemRangeAttributePreferredLocationId      CudaMemRangeAttribute = 6
 	CudaMemRangeAttributeLastPrefetchLocationType CudaMemRangeAttribute = 7
-	// Its number, if the kind has one.
-	CudaMemRangeAttributeLastPrefetchLocationId CudaMemRangeAttribute = 8
+	CudaMemRangeAttributeLastPrefetchLocationId   CudaMemRangeAttribute = 8
 )
 
 // String is the C name of the value, or its number.
@@ -2327,32 +2330,32 @@ func (v CudaDeviceAttr) String() string {
 	return "CudaDeviceAttr(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemPoolAttr is a property or a statistic of a memory pool; in brackets stands the type of its
-// value.
+// CudaMemPoolAttr is an attribute of a memory pool. The type of its value, and for properties the
+// default, are given in brackets.
 //
-// A driver that does not know the later ones answers [CudaErrorInvalidValue], as one of CUDA 13.0
-// does from the allocation type on (measured).
+// A driver returns [CudaErrorInvalidValue] for attributes that it does not know; a driver for CUDA
+// 13.0 does so for the allocation type and all later ones (measured).
 type CudaMemPoolAttr uint32
 
 const (
 	// Whether memory freed in one stream may be reused in another that is ordered after it (int32; on).
 	CudaMemPoolReuseFollowEventDependencies CudaMemPoolAttr = 1
-	// Whether it may be reused as soon as the free happens to have been reached, so that addresses
-	// differ from run to run (int32; on).
-	CudaMemPoolReuseAllowOpportunistic CudaMemPoolAttr = 2
-	// Whether an allocation may make its stream wait for another one's free, which serialises the two
-	// (int32; on).
+	// Whether freed memory may be reused in another stream as soon as the free is done, without an
+	// order between the streams; addresses then differ from run to run (int32; on) value
+	// cudaMemPoolReuseAllowInternalDependencies: whether an allocation may make its stream wait for a
+	// free in another stream, which serializes the two (int32; on).
+	CudaMemPoolReuseAllowOpportunistic        CudaMemPoolAttr = 2
 	CudaMemPoolReuseAllowInternalDependencies CudaMemPoolAttr = 3
-	// Bytes that the pool keeps when a synchronization lets it give memory back (uint64; 0, so it keeps
-	// nothing). The largest uint64 keeps everything.
+	// Bytes of unused memory that the pool keeps at a synchronization (uint64; 0, so it keeps none).
+	// With the largest uint64 the pool keeps all memory.
 	CudaMemPoolAttrReleaseThreshold CudaMemPoolAttr = 4
-	// Bytes that the pool has from the system now (uint64).
+	// Bytes that the pool currently has from the system (uint64).
 	CudaMemPoolAttrReservedMemCurrent CudaMemPoolAttr = 5
-	// Most of it since the mark was reset (uint64; set 0 to reset).
+	// The highest value of reserved memory since the last reset (uint64; set 0 to reset).
 	CudaMemPoolAttrReservedMemHigh CudaMemPoolAttr = 6
-	// Bytes that the program has allocated from it now (uint64).
+	// Bytes that are currently allocated from the pool (uint64).
 	CudaMemPoolAttrUsedMemCurrent CudaMemPoolAttr = 7
-	// The most it ever had since the reset (uint64; 0 resets).
+	// The highest value of used memory since the last reset (uint64; set 0 to reset).
 	CudaMemPoolAttrUsedMemHigh CudaMemPoolAttr = 8
 )
 
@@ -2379,15 +2382,15 @@ func (v CudaMemPoolAttr) String() string {
 	return "CudaMemPoolAttr(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemLocationType is what sort of place memory is in.
+// CudaMemLocationType is the kind of a memory location.
 type CudaMemLocationType uint32
 
 const (
-	// No place, or not one for all of a range.
+	// No location, or different locations in a range.
 	CudaMemLocationTypeInvalid CudaMemLocationType = 0
 	// A device, by its ordinal.
 	CudaMemLocationTypeDevice CudaMemLocationType = 1
-	// The host, wherever.
+	// The host, on any NUMA node.
 	CudaMemLocationTypeHost CudaMemLocationType = 2
 	// A NUMA node of the host, by its number.
 	CudaMemLocationTypeHostNuma CudaMemLocationType = 3
@@ -2413,13 +2416,13 @@ func (v CudaMemLocationType) String() string {
 	return "CudaMemLocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemAccessFlags is what a device or the host may do with memory.
+// CudaMemAccessFlags is the right of a device or the host to access memory.
 type CudaMemAccessFlags uint32
 
 const (
 	// Nothing.
 	CudaMemAccessFlagsProtNone CudaMemAccessFlags = 0
-	// Only read, which hardly any memory supports.
+	// Read-only access, which hardly any memory supports.
 	CudaMemAccessFlagsProtRead CudaMemAccessFlags = 1
 	// Read and write.
 	CudaMemAccessFlagsProtReadWrite CudaMemAccessFlags = 3
@@ -2438,15 +2441,16 @@ func (v CudaMemAccessFlags) String() string {
 	return "CudaMemAccessFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemAllocationType is whether memory stays where it was allocated or moves between processors.
+// CudaMemAllocationType says whether memory stays where it was allocated or migrates between
+// processors.
 type CudaMemAllocationType uint32
 
 const (
 	// Not set.
 	CudaMemAllocationTypeInvalid CudaMemAllocationType = 0
-	// It stays: on a device or in RAM.
+	// Memory that stays on a device or in RAM.
 	CudaMemAllocationTypePinned CudaMemAllocationType = 1
-	// No kind; fixes the width.
+	// Not a type; fixes the width of the enumeration.
 	CudaMemAllocationTypeMax CudaMemAllocationType = 2147483647
 )
 
@@ -2463,12 +2467,12 @@ func (v CudaMemAllocationType) String() string {
 	return "CudaMemAllocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemAllocationHandleType is the kind of handle by which memory goes to other processes; as a
-// request several can be combined.
+// CudaMemAllocationHandleType is the type of handle with which other processes import memory. To
+// allow several types, join them with |.
 type CudaMemAllocationHandleType uint32
 
 const (
-	// Not to be shared.
+	// Other processes cannot import the memory.
 	CudaMemHandleTypeNone CudaMemAllocationHandleType = 0
 	// A file descriptor, to be sent over a Unix socket; an int32.
 	CudaMemHandleTypePosixFileDescriptor CudaMemAllocationHandleType = 1
@@ -2497,19 +2501,19 @@ func (v CudaMemAllocationHandleType) String() string {
 	return "CudaMemAllocationHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphMemAttributeType is a figure about the memory that graphs use on a device; each is a
-// 64-bit number of bytes.
+// CudaGraphMemAttributeType is an attribute of a device's graph memory; each value is a 64-bit
+// number of bytes.
 type CudaGraphMemAttributeType uint32
 
 const (
-	// Mapped for executables now.
+	// Memory that is mapped for executables.
 	CudaGraphMemAttrUsedMemCurrent CudaGraphMemAttributeType = 0
-	// The most that was, since the start or the last reset; can be set to 0.
+	// The highest value of used memory since the start or the last reset; can be set to 0.
 	CudaGraphMemAttrUsedMemHigh CudaGraphMemAttributeType = 1
-	// Taken from the system for graphs now, used or cached; [CudaDeviceGraphMemTrim] gives back the
+	// Memory that graphs took from the system, used or cached; [CudaDeviceGraphMemTrim] releases the
 	// unused part.
 	CudaGraphMemAttrReservedMemCurrent CudaGraphMemAttributeType = 2
-	// The most that was taken, since the start or the last reset; can be set to 0.
+	// The highest value of reserved memory since the start or the last reset; can be set to 0.
 	CudaGraphMemAttrReservedMemHigh CudaGraphMemAttributeType = 3
 )
 
@@ -2528,13 +2532,13 @@ func (v CudaGraphMemAttributeType) String() string {
 	return "CudaGraphMemAttributeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpyFlags is a wish about how a copy is done.
+// CudaMemcpyFlags is a hint about how to make a copy.
 type CudaMemcpyFlags uint32
 
 const (
-	// None.
-	CudaMemcpyFlagDefault CudaMemcpyFlags = 0
-	// Leave the multiprocessors to kernels and use copy engines, as far as possible.
+	// None value cudaMemcpyFlagPreferOverlapWithCompute: use copy engines rather than multiprocessors,
+	// if possible.
+	CudaMemcpyFlagDefault                  CudaMemcpyFlags = 0
 	CudaMemcpyFlagPreferOverlapWithCompute CudaMemcpyFlags = 1
 )
 
@@ -2549,21 +2553,21 @@ func (v CudaMemcpyFlags) String() string {
 	return "CudaMemcpyFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpySrcAccessOrder is when the source of a copy may be read.
+// CudaMemcpySrcAccessOrder says when the device may read the source of a copy.
 type CudaMemcpySrcAccessOrder uint32
 
 const (
-	// Not set, which copies refuse.
+	// Not set; copies refuse it.
 	CudaMemcpySrcAccessOrderInvalid CudaMemcpySrcAccessOrder = 0
-	// In stream order, as every plain copy does.
+	// In stream order, as in copies without attributes.
 	CudaMemcpySrcAccessOrderStream CudaMemcpySrcAccessOrder = 1
-	// Only during the call, as it is meant. Measured, sources of 128 KiB and more were read later, so
-	// do not rely on it for memory that Go frees or overwrites.
+	// During the call only. But sources of 128 KiB and more were read later (measured), so do not rely
+	// on it for memory that Go frees or overwrites.
 	CudaMemcpySrcAccessOrderDuringApiCall CudaMemcpySrcAccessOrder = 2
-	// At any time up to the copy's completion, also before earlier work of the stream is done; for
-	// sources that nothing there writes.
+	// At any time until the copy completes, even before earlier work of the stream is done: use it for
+	// sources that no earlier work writes.
 	CudaMemcpySrcAccessOrderAny CudaMemcpySrcAccessOrder = 3
-	// No order; fixes the width.
+	// Not an order; fixes the width of the enumeration.
 	CudaMemcpySrcAccessOrderMax CudaMemcpySrcAccessOrder = 2147483647
 )
 
@@ -2584,7 +2588,7 @@ func (v CudaMemcpySrcAccessOrder) String() string {
 	return "CudaMemcpySrcAccessOrder(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaMemcpy3DOperandType is what an end of a box copy in a batch is.
+// CudaMemcpy3DOperandType is the type of an operand of a box copy in a batch.
 type CudaMemcpy3DOperandType uint32
 
 const (
@@ -2592,7 +2596,7 @@ const (
 	CudaMemcpyOperandTypePointer CudaMemcpy3DOperandType = 1
 	// An array.
 	CudaMemcpyOperandTypeArray CudaMemcpy3DOperandType = 2
-	// Neither; fixes the width.
+	// Not a type; fixes the width of the enumeration.
 	CudaMemcpyOperandTypeMax CudaMemcpy3DOperandType = 2147483647
 )
 
@@ -2932,11 +2936,12 @@ func (v CudaCGScope) String() string {
 	return "CudaCGScope(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphConditionalHandleFlags is how the variable of a conditional node starts.
+// CudaGraphConditionalHandleFlags says whether each launch sets the default value of a conditional
+// handle.
 type CudaGraphConditionalHandleFlags uint32
 
 const (
-	// Every launch sets it to the default value before any node runs.
+	// Every launch sets the default value before any node runs.
 	CudaGraphCondAssignDefault CudaGraphConditionalHandleFlags = 1
 )
 
@@ -2949,16 +2954,17 @@ func (v CudaGraphConditionalHandleFlags) String() string {
 	return "CudaGraphConditionalHandleFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphConditionalNodeType is how a conditional node uses its variable.
+// CudaGraphConditionalNodeType is the type of a conditional node: what it runs, depending on the
+// value of its handle.
 type CudaGraphConditionalNodeType uint32
 
 const (
-	// Runs the first body once if the value is not 0, else the second if there is one.
+	// Runs the first body graph once if the value is not 0, and otherwise the second, if there is one.
 	CudaGraphCondTypeIf CudaGraphConditionalNodeType = 0
-	// Runs its body as long as the value is not 0 when it is looked at, before each turn. A body that
-	// never sets it to 0 runs for ever, and the stream hangs.
+	// Runs its body graph in a loop, and reads the value before each iteration: 0 ends the loop. If the
+	// body graph never sets it to 0 the stream hangs.
 	CudaGraphCondTypeWhile CudaGraphConditionalNodeType = 1
-	// Runs the body whose index is the value, once; none if there is no such body.
+	// Runs the body graph whose index is the value once, or none if there is no such body graph.
 	CudaGraphCondTypeSwitch CudaGraphConditionalNodeType = 2
 )
 
@@ -2975,7 +2981,7 @@ func (v CudaGraphConditionalNodeType) String() string {
 	return "CudaGraphConditionalNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphNodeType is what a node of a graph does.
+// CudaGraphNodeType is the type of a node.
 type CudaGraphNodeType uint32
 
 const (
@@ -2983,29 +2989,30 @@ const (
 	CudaGraphNodeTypeKernel CudaGraphNodeType = 0
 	// Copies memory, in up to three dimensions.
 	CudaGraphNodeTypeMemcpy CudaGraphNodeType = 1
-	// Fills memory with a value.
+	// Sets memory to a value.
 	CudaGraphNodeTypeMemset CudaGraphNodeType = 2
 	// Calls a function on the host, on a driver thread.
 	CudaGraphNodeTypeHost CudaGraphNodeType = 3
 	// Runs a child graph.
 	CudaGraphNodeTypeGraph CudaGraphNodeType = 4
-	// Does nothing; joins edges.
+	// Does nothing; joins and forks paths.
 	CudaGraphNodeTypeEmpty CudaGraphNodeType = 5
-	// Waits for an event that is recorded outside.
+	// Waits for an event recorded outside the graph.
 	CudaGraphNodeTypeWaitEvent CudaGraphNodeType = 6
-	// Records an event for the outside.
+	// Records an event for streams and threads outside the graph.
 	CudaGraphNodeTypeEventRecord CudaGraphNodeType = 7
 	// Signals imported semaphores.
 	CudaGraphNodeTypeExtSemaphoreSignal CudaGraphNodeType = 8
 	// Waits for imported semaphores.
 	CudaGraphNodeTypeExtSemaphoreWait CudaGraphNodeType = 9
-	// Allocates device memory; the graph can then exist once only.
+	// Allocates device memory; the graph cannot be cloned.
 	CudaGraphNodeTypeMemAlloc CudaGraphNodeType = 10
 	// Frees memory of an allocation node.
 	CudaGraphNodeTypeMemFree CudaGraphNodeType = 11
-	// Runs one of its body graphs, or a body repeatedly, by a value that kernels set.
+	// Runs one of its body graphs, or its body in a loop, depending on a value that kernels set.
 	CudaGraphNodeTypeConditional CudaGraphNodeType = 13
-	// No type: one more than the largest number of this header. Newer drivers have larger ones.
+	// Not a type, but one more than the largest number in this header; newer drivers may have larger
+	// numbers.
 	CudaGraphNodeTypeCount CudaGraphNodeType = 14
 )
 
@@ -3044,16 +3051,17 @@ func (v CudaGraphNodeType) String() string {
 	return "CudaGraphNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphChildGraphNodeOwnership is what happens to a graph that is added as a child.
+// CudaGraphChildGraphNodeOwnership says whether a child graph node gets a copy of a graph or the
+// graph itself.
 type CudaGraphChildGraphNodeOwnership uint32
 
 const (
-	// The node gets a copy, the program keeps the graph; not possible with allocation, free and
+	// The node gets a copy, and the program keeps the graph; not possible with allocation, free and
 	// conditional nodes.
 	CudaGraphChildGraphOwnershipClone CudaGraphChildGraphNodeOwnership = 0
-	// The graph itself becomes the node's. The handle goes on naming it, but it can no longer be
-	// destroyed, instantiated, added elsewhere, used for an update or given allocation nodes, and dies
-	// with its parent.
+	// The node owns the graph. The handle stays valid until the parent graph is destroyed, but you can
+	// no longer destroy the graph, instantiate it, add it to another graph, use it for an update, or
+	// add allocation nodes to it.
 	CudaGraphChildGraphOwnershipMove CudaGraphChildGraphNodeOwnership = 1
 )
 
@@ -3068,15 +3076,15 @@ func (v CudaGraphChildGraphNodeOwnership) String() string {
 	return "CudaGraphChildGraphNodeOwnership(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphDependencyType is how strictly an edge orders its two nodes.
+// CudaGraphDependencyType says how an edge orders its two nodes.
 type CudaGraphDependencyType uint32
 
 const (
-	// The second starts when the first is done, and sees its results.
+	// The second node starts when the first is done, and sees its results.
 	CudaGraphDependencyTypeDefault CudaGraphDependencyType = 0
-	// Between kernels only: the second may start while the first still runs, and waits in its code with
-	// cudaGridDependencySynchronize where it needs the results. It goes with one of the two early
-	// ports.
+	// Only between kernel nodes: the second kernel may start while the first still runs, and calls
+	// cudaGridDependencySynchronize before it uses the results. The edge must begin at one of the two
+	// early ports.
 	CudaGraphDependencyTypeProgrammatic CudaGraphDependencyType = 1
 )
 
@@ -3091,29 +3099,31 @@ func (v CudaGraphDependencyType) String() string {
 	return "CudaGraphDependencyType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphExecUpdateResult is why an executable could not be updated; nothing was changed then.
+// CudaGraphExecUpdateResult is the result of [CudaGraphExecUpdate]. If it is not success, the
+// executable has not changed.
 type CudaGraphExecUpdateResult uint32
 
 const (
-	// It was updated.
+	// The executable was updated.
 	CudaGraphExecUpdateSuccess CudaGraphExecUpdateResult = 0
-	// Something that the returned error says.
-	CudaGraphExecUpdateError CudaGraphExecUpdateResult = 1
-	// Another number of nodes, or other edges.
-	CudaGraphExecUpdateErrorTopologyChanged CudaGraphExecUpdateResult = 2
-	// A node has another type than its partner; also the result of adding the same nodes in another
-	// order.
-	CudaGraphExecUpdateErrorNodeTypeChanged CudaGraphExecUpdateResult = 3
-	// A kernel node has another function, on drivers before CUDA 11.2, which did not allow that.
-	CudaGraphExecUpdateErrorFunctionChanged CudaGraphExecUpdateResult = 4
-	// A parameter that is fixed in executables differs, such as the rows of a memset.
+	// The returned error says what is wrong value cudaGraphExecUpdateErrorTopologyChanged: the number
+	// of nodes or the edges differ value cudaGraphExecUpdateErrorNodeTypeChanged: the types of two
+	// corresponding nodes differ, for instance since the nodes were added in another order value
+	// cudaGraphExecUpdateErrorFunctionChanged: the function of a kernel node differs, which drivers
+	// before CUDA 11.2 do not allow value cudaGraphExecUpdateErrorParametersChanged: a parameter that
+	// cannot change in an executable differs, such as the rows of a memset.
+	CudaGraphExecUpdateError                  CudaGraphExecUpdateResult = 1
+	CudaGraphExecUpdateErrorTopologyChanged   CudaGraphExecUpdateResult = 2
+	CudaGraphExecUpdateErrorNodeTypeChanged   CudaGraphExecUpdateResult = 3
+	CudaGraphExecUpdateErrorFunctionChanged   CudaGraphExecUpdateResult = 4
 	CudaGraphExecUpdateErrorParametersChanged CudaGraphExecUpdateResult = 5
-	// The node cannot be updated at all.
-	CudaGraphExecUpdateErrorNotSupported CudaGraphExecUpdateResult = 6
-	// The new function is of another context, or does on the device what the old one did not.
+	// The node cannot be updated value cudaGraphExecUpdateErrorUnsupportedFunctionChange: the new
+	// function belongs to another context, or launches work or updates nodes on the device and the old
+	// function did not value cudaGraphExecUpdateErrorAttributesChanged: a launch attribute that cannot
+	// change in an executable differs.
+	CudaGraphExecUpdateErrorNotSupported              CudaGraphExecUpdateResult = 6
 	CudaGraphExecUpdateErrorUnsupportedFunctionChange CudaGraphExecUpdateResult = 7
-	// A launch attribute that is fixed in executables differs.
-	CudaGraphExecUpdateErrorAttributesChanged CudaGraphExecUpdateResult = 8
+	CudaGraphExecUpdateErrorAttributesChanged         CudaGraphExecUpdateResult = 8
 )
 
 // String is the C name of the value, or its number.
@@ -3141,25 +3151,26 @@ func (v CudaGraphExecUpdateResult) String() string {
 	return "CudaGraphExecUpdateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphInstantiateResult is why an instantiation failed, as [CudaGraphInstantiateWithParams]
+// CudaGraphInstantiateResult is the result of an instantiation, as [CudaGraphInstantiateWithParams]
 // reports it.
 type CudaGraphInstantiateResult uint32
 
 const (
-	// It did not fail.
+	// The instantiation succeeded.
 	CudaGraphInstantiateSuccess CudaGraphInstantiateResult = 0
-	// Something that the returned error says: a bad argument, a second executable, no memory. No node
-	// is named.
+	// The returned error says what is wrong: a bad argument, a second executable, or too little memory.
+	// No node is at fault.
 	CudaGraphInstantiateError CudaGraphInstantiateResult = 1
-	// The edges form a cycle; the node is on it.
-	CudaGraphInstantiateInvalidStructure CudaGraphInstantiateResult = 2
-	// The node named is not allowed in a graph for device launch, or in the body of a conditional node.
-	CudaGraphInstantiateNodeOperationNotSupported CudaGraphInstantiateResult = 3
-	// The node named is of another context than others, in a graph for device launch or one whose
-	// kernels launch graphs.
+	// The edges form a cycle, which contains the reported node value
+	// cudaGraphInstantiateNodeOperationNotSupported: the reported node is not allowed in a graph for
+	// device launch, or in the body graph of a conditional node value
+	// cudaGraphInstantiateMultipleDevicesNotSupported: the reported node belongs to another context
+	// than other nodes, in a graph for device launch or in a graph whose kernels launch graphs value
+	// cudaGraphInstantiateConditionalHandleUnused: no node uses a conditional handle of the graph.
+	CudaGraphInstantiateInvalidStructure            CudaGraphInstantiateResult = 2
+	CudaGraphInstantiateNodeOperationNotSupported   CudaGraphInstantiateResult = 3
 	CudaGraphInstantiateMultipleDevicesNotSupported CudaGraphInstantiateResult = 4
-	// A conditional handle was made that no node uses.
-	CudaGraphInstantiateConditionalHandleUnused CudaGraphInstantiateResult = 5
+	CudaGraphInstantiateConditionalHandleUnused     CudaGraphInstantiateResult = 5
 )
 
 // String is the C name of the value, or its number.
@@ -3181,7 +3192,7 @@ func (v CudaGraphInstantiateResult) String() string {
 	return "CudaGraphInstantiateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphKernelNodeField is which property of a device-updatable kernel node an update changes;
+// CudaGraphKernelNodeField says which property of a device-updatable kernel node an update changes;
 // used by device code.
 type CudaGraphKernelNodeField uint32
 
@@ -3192,7 +3203,7 @@ const (
 	CudaGraphKernelNodeFieldGridDim CudaGraphKernelNodeField = 1
 	// Bytes of the kernel's arguments.
 	CudaGraphKernelNodeFieldParam CudaGraphKernelNodeField = 2
-	// Whether the node does anything.
+	// Whether the node is enabled.
 	CudaGraphKernelNodeFieldEnabled CudaGraphKernelNodeField = 3
 )
 
@@ -3262,32 +3273,23 @@ func (v CudaDriverEntryPointQueryResult) String() string {
 	return "CudaDriverEntryPointQueryResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphDebugDotFlags is what [CudaGraphDebugDotPrint] prints besides nodes, edges and kernel
-// names; the values can be joined by |.
+// CudaGraphDebugDotFlags says what [CudaGraphDebugDotPrint] prints besides nodes, edges and kernel
+// names; join the values with |.
 type CudaGraphDebugDotFlags uint32
 
 const (
 	// Everything.
-	CudaGraphDebugDotFlagsVerbose CudaGraphDebugDotFlags = 1
-	// Shape and arguments of kernels.
-	CudaGraphDebugDotFlagsKernelNodeParams CudaGraphDebugDotFlags = 4
-	// Both ends and sizes of copies.
-	CudaGraphDebugDotFlagsMemcpyNodeParams CudaGraphDebugDotFlags = 8
-	// Address, value and size of memsets.
-	CudaGraphDebugDotFlagsMemsetNodeParams CudaGraphDebugDotFlags = 16
-	// Address and argument of host functions.
-	CudaGraphDebugDotFlagsHostNodeParams CudaGraphDebugDotFlags = 32
-	// Events of record and wait nodes.
-	CudaGraphDebugDotFlagsEventNodeParams CudaGraphDebugDotFlags = 64
-	// Semaphores that are signalled.
+	CudaGraphDebugDotFlagsVerbose                  CudaGraphDebugDotFlags = 1
+	CudaGraphDebugDotFlagsKernelNodeParams         CudaGraphDebugDotFlags = 4
+	CudaGraphDebugDotFlagsMemcpyNodeParams         CudaGraphDebugDotFlags = 8
+	CudaGraphDebugDotFlagsMemsetNodeParams         CudaGraphDebugDotFlags = 16
+	CudaGraphDebugDotFlagsHostNodeParams           CudaGraphDebugDotFlags = 32
+	CudaGraphDebugDotFlagsEventNodeParams          CudaGraphDebugDotFlags = 64
 	CudaGraphDebugDotFlagsExtSemasSignalNodeParams CudaGraphDebugDotFlags = 128
-	// Semaphores that are waited for.
-	CudaGraphDebugDotFlagsExtSemasWaitNodeParams CudaGraphDebugDotFlags = 256
-	// Launch attributes of kernels.
-	CudaGraphDebugDotFlagsKernelNodeAttributes CudaGraphDebugDotFlags = 512
+	CudaGraphDebugDotFlagsExtSemasWaitNodeParams   CudaGraphDebugDotFlags = 256
+	CudaGraphDebugDotFlagsKernelNodeAttributes     CudaGraphDebugDotFlags = 512
 	// Handles of nodes and kernel functions.
-	CudaGraphDebugDotFlagsHandles CudaGraphDebugDotFlags = 1024
-	// Kind, handle and bodies of conditional nodes.
+	CudaGraphDebugDotFlagsHandles               CudaGraphDebugDotFlags = 1024
 	CudaGraphDebugDotFlagsConditionalNodeParams CudaGraphDebugDotFlags = 32768
 )
 
@@ -3320,22 +3322,22 @@ func (v CudaGraphDebugDotFlags) String() string {
 	return "CudaGraphDebugDotFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CudaGraphInstantiateFlags is how an executable is made; the values can be joined by |.
+// CudaGraphInstantiateFlags is a set of flags for instantiating a graph; join the values with |.
 type CudaGraphInstantiateFlags uint32
 
 const (
-	// Each launch first frees what the previous one allocated and did not free. The last launch's
-	// memory stays allocated, also when the executable is destroyed (measured).
+	// Each launch first frees memory that the previous launch allocated and nothing freed. Memory of
+	// the last launch stays allocated, even if the executable is destroyed (measured).
 	CudaGraphInstantiateFlagAutoFreeOnLaunch CudaGraphInstantiateFlags = 1
-	// Uploads to the device as well, in the stream of the params struct; only
-	// [CudaGraphInstantiateWithParams] takes it.
+	// Uploads the executable to the device, in the stream of the params struct; only
+	// [CudaGraphInstantiateWithParams] accepts it.
 	CudaGraphInstantiateFlagUpload CudaGraphInstantiateFlags = 2
-	// May also be launched by kernels. All nodes must be of one context, and kernels, copies, memsets
-	// or child graphs; an empty graph, copies of arrays or pageable memory, and dynamic parallelism are
-	// refused. Excludes auto-free.
-	CudaGraphInstantiateFlagDeviceLaunch CudaGraphInstantiateFlags = 4
-	// Kernels run with the priority attribute of their nodes, which a capture takes from the streams,
-	// and not with that of the launch stream.
+	// Kernels may launch the executable too. All nodes must be kernel, memcpy, memset or child graph
+	// nodes of one context. An empty graph, copies of arrays or pageable memory, dynamic parallelism,
+	// and the auto-free flag are refused value cudaGraphInstantiateFlagUseNodePriority: kernels have
+	// the priority of their nodes, which a capture takes from the captured streams, instead of the
+	// priority of the launch stream.
+	CudaGraphInstantiateFlagDeviceLaunch    CudaGraphInstantiateFlags = 4
 	CudaGraphInstantiateFlagUseNodePriority CudaGraphInstantiateFlags = 8
 )
 

@@ -4,43 +4,42 @@ package cudart12
 
 import "unsafe"
 
-// CudaMallocManaged allocates managed memory: one address that the CPU and every GPU can use, with
-// pages that move to where they are needed.
+// CudaMallocManaged allocates managed memory, which the CPU and every GPU access by the same
+// address and whose pages migrate between them.
 //
 //	cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 //
-// On Linux and GPUs since Pascal ([CudaDevAttrConcurrentManagedAccess]) pages come into being at
-// the first touch, are fetched by page faults, and the sum of all allocations may exceed the
-// device's memory. Faults are slow, tens of microseconds each; [CudaMemPrefetchAsync] brings whole
-// ranges before they are needed, [CudaMemAdvise] keeps them from moving. Where that attribute is 0
-// (Windows, some others), the CPU must not touch any managed memory that streams can reach while
-// the GPU has work: it is a crash. If such GPUs cannot all access each other's memory, CUDA keeps
-// managed memory on the host, where it is slow: hide some of them with the environment variable
-// CUDA_VISIBLE_DEVICES, or set CUDA_MANAGED_FORCE_DEVICE_ALLOC. The memory is not cleared.
+// The memory is not cleared. On Linux with a GPU since Pascal
+// ([CudaDevAttrConcurrentManagedAccess]) the first access creates a page, page faults migrate it,
+// and all allocations together may exceed the device's memory. A fault takes tens of microseconds:
+// prefetch whole ranges with [CudaMemPrefetchAsync], or keep them in place with [CudaMemAdvise].
+//
+// If that attribute is 0 (on Windows and some other systems), the CPU must not access managed
+// memory that streams can use while the GPU has work: the process crashes. If such GPUs cannot all
+// access each other's memory, CUDA keeps managed memory on the host, where access is slow. To avoid
+// that, hide some GPUs with the environment variable CUDA_VISIBLE_DEVICES, or set
+// CUDA_MANAGED_FORCE_DEVICE_ALLOC.
 //
 // Parameters:
-//   - devPtr: receives the address, the same on both sides
-//   - size: bytes; 0 is an error, unlike cudaMalloc's
+//   - devPtr: receives the address, for host and devices
+//   - size: bytes; 0 is an error, unlike for cudaMalloc
 //   - flags: which streams may use it on devices without concurrent access: [CudaMemAttachGlobal]:
-//     all, or [CudaMemAttachHost]: none until [CudaStreamAttachMemAsync] says otherwise. There is
-//     no default: 0 and the single-stream flag are refused (measured)
+//     all, or [CudaMemAttachHost]: none until [CudaStreamAttachMemAsync]. 0 and the single-stream
+//     flag are refused (measured)
 //
-// Ordering: usable by every stream when it returns; it does not wait for the device. What the host
-// writes before a launch the kernel sees; what a kernel wrote the host may read after a
-// synchronization with it.
+// Ordering: synchronous; the call waits for no work. A kernel sees what the host wrote before the
+// launch. The host may read what a kernel wrote after synchronizing with the kernel.
 //
-// Capture: not recorded, and like other allocations unsafe: it ends captures in GLOBAL mode
-// (measured).
+// Capture: unsafe: it invalidates GLOBAL captures (measured). The allocation is never captured.
 //
-// From Go: unsafe.Slice over the address gives a slice to work with, which is C memory for Go: no
-// Go pointers in it. A Go access may fault and move pages, and then blocks the OS thread in the
-// kernel, not in the scheduler. Stream memory operations do not work on it. [CudaFree] frees it,
-// and waits for the device.
+// From Go: unsafe.Slice makes a Go slice of the memory, which is C memory: store no Go pointers in
+// it. An access by Go may fault and migrate a page, which blocks the OS thread. Stream memory
+// operations do not work on managed memory. [CudaFree] frees it, and waits for the device.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: size 0, or flags as above
+//   - [CudaErrorInvalidValue]: a size of 0, or other flags
 //   - [CudaErrorNotSupported]: the device has no managed memory ([CudaDevAttrManagedMemory])
-//   - [CudaErrorMemoryAllocation]: neither device nor host can back it
+//   - [CudaErrorMemoryAllocation]: neither device nor host has enough memory
 //   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -72,40 +71,38 @@ func CudaMallocManaged(devPtr *unsafe.Pointer, size uint64, flags uint32) error 
 	return status(args.ret)
 }
 
-// CudaMalloc allocates device memory on the calling thread's current device and gives its address.
+// CudaMalloc allocates device memory on the calling thread's current device.
 //
 //	cudaError_t cudaMalloc(void **devPtr, size_t size)
 //
-// The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
-// of the process, so a pointer alone tells where it leads ([CudaPointerGetAttributes]). The content
-// is whatever was there before; nothing is cleared. Large blocks are made of 2 MiB pages, small
-// ones share a page, and reading past the end of a small block is therefore rarely caught. The
-// memory lives until it is freed or the device is reset.
+// The address is a multiple of at least 256 bytes. It is unique among all GPUs and the host of the
+// process, so the address alone identifies the memory ([CudaPointerGetAttributes]). The memory is
+// not cleared. Large blocks consist of 2 MiB pages; small blocks share a page, so a read past the
+// end of a small block rarely faults. The memory stays allocated until it is freed or the device is
+// reset.
 //
-// If there is not enough room, the driver first takes back what memory pools of the device hold
-// without using it (measured). It does not move or evict other memory.
+// If memory is short, the driver first takes back the unused memory of the device's pools
+// (measured). It does not move or evict other memory.
 //
 // Parameters:
-//   - devPtr: receives the address, which the host cannot follow
+//   - devPtr: receives the address, which the host cannot dereference
 //   - size: bytes; 0 succeeds and gives nil
 //
-// Ordering: usable by every stream as soon as the call returns. It does not wait for running work
-// (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
-// during a slow host function, an allocation and its release took 350 ms. [CudaMallocAsync] is far
-// cheaper for memory that is needed for a short time.
+// Ordering: every stream may use the memory as soon as the call returns. The call does not wait for
+// work (measured with 4 GiB beside a busy stream), but it may wait for locks of the driver: during
+// a slow host function, an allocation and its free took 350 ms. For short-lived memory
+// [CudaMallocAsync] is far cheaper.
 //
-// Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
-// thread of default mode while a capture in GLOBAL mode is open anywhere, gets
-// [CudaErrorStreamCaptureUnsupported], and the capture is lost.
+// Capture: unsafe, and never captured. In a thread that captures in a mode other than RELAXED, and
+// in every thread of default mode while a GLOBAL capture is open, the call returns
+// [CudaErrorStreamCaptureUnsupported] and invalidates the capture.
 //
-// From Go: the current device belongs to the OS thread; use a locked goroutine, or another one may
-// find the thread with a device that it does not expect. Hold the pointer as long as it is needed
-// and free it exactly once. No finalizer does so, and memory that is only forgotten is lost until
-// the process ends.
+// From Go: the current device belongs to the OS thread: lock the goroutine to it. Free the memory
+// exactly once. No finalizer frees it: memory whose pointer you drop leaks until the process ends.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: not enough memory in one piece. The call may be made again once
-//     something was freed; Go's garbage collector knows nothing of device memory and frees none
+//   - [CudaErrorMemoryAllocation]: not enough memory in one piece. Free some memory and call it
+//     again; Go's garbage collector frees no device memory
 //   - [CudaErrorInvalidValue]: devPtr is nil
 //   - [CudaErrorDeviceUninitialized]: the device could not be initialised for this thread
 //
@@ -137,34 +134,34 @@ func CudaMalloc(devPtr *unsafe.Pointer, size uint64) error {
 	return status(args.ret)
 }
 
-// CudaMallocHost allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CudaMallocHost allocates pinned (page-locked) host memory, which the device's copy engines read
+// and write directly.
 //
 //	cudaError_t cudaMallocHost(void **ptr, size_t size)
 //
-// It is what asynchronous copies need to be asynchronous. All devices of the process can use it,
-// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are no longer
-// available to other programs; gigabytes are fine on a server, but allocate once and reuse, since
-// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
-// the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables], as on Grace Hopper)
-// the driver may leave the pages unlocked.
+// Copies between host and device are asynchronous only with pinned memory. All devices of the
+// process can use it, and kernels can access it under the same address, over PCI or NVLink. Pinned
+// pages are no longer available to other programs; gigabytes are fine on a server. Allocate once
+// and reuse, since pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. If
+// the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables], as on
+// Grace Hopper) the driver may leave the pages unlocked.
 //
 // Parameters:
-//   - ptr: receives the address, at a page's beginning; nil where the size is 0
+//   - ptr: receives the address, at the start of a page; nil if the size is 0
 //   - size: bytes; 0 succeeds (measured)
 //
-// Ordering: done when it returns, without waiting for the device.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: refused in the thread that captures, RELAXED mode excepted, and in every thread of
-// default mode while any capture in GLOBAL mode is open, which then is lost.
+// Capture: unsafe. In a thread that captures in a mode other than RELAXED, and in every thread of
+// default mode while a GLOBAL capture is open, the call fails and invalidates the capture.
 //
-// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, which Go neither moves nor
-// frees nor scans. Store no Go pointers in it. A slice that is used after [CudaFreeHost] is a use
-// after free, and nothing detects it. Lock the goroutine for the device.
+// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, and Go neither moves, frees
+// nor scans it. Store no Go pointers in it. Do not use the slice after [CudaFreeHost]: nothing
+// detects that. Lock the goroutine to its thread, which has the current device.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: the system has no such amount of pinnable memory; in a container
-//     its memory limit counts
+//   - [CudaErrorMemoryAllocation]: the system cannot pin that much memory; in a container its
+//     memory limit counts
 //   - [CudaErrorDeviceUninitialized]: the device of the thread could not be initialised
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
@@ -195,29 +192,29 @@ func CudaMallocHost(ptr *unsafe.Pointer, size uint64) error {
 	return status(args.ret)
 }
 
-// CudaMallocPitch allocates device memory for a picture, rows padded so that each one starts well
+// CudaMallocPitch allocates device memory for rows of equal length, padded so that each row is well
 // aligned.
 //
 //	cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height)
 //
-// It is [cuMemAllocPitch] without the choice of an element size. The pitch that it gives, in bytes,
-// takes the place of the width in all address arithmetic and in [CudaMemcpy2D].
+// It is [cuMemAllocPitch] without an element size. In address arithmetic and in [CudaMemcpy2D], use
+// the returned pitch instead of the width.
 //
 // Parameters:
-//   - devPtr: receives the address of the first row, or nil where width or height is 0
-//   - pitch: receives the distance of two rows in bytes
+//   - devPtr: receives the address of the first row, or nil if width or height is 0
+//   - pitch: receives the bytes from one row to the next
 //   - width: bytes of a row that are used
 //   - height: rows
 //
-// Ordering: done when it returns; every stream may use the memory.
+// Ordering: every stream may use the memory as soon as the call returns.
 //
-// Capture: like [CudaMalloc], it fails while captures are open that forbid it, and ruins them.
+// Capture: unsafe like [CudaMalloc].
 //
-// From Go: the memory is on the device selected for this OS thread: lock the goroutine. Free it by
+// From Go: the memory is on the OS thread's current device: lock the goroutine. Free it with
 // [CudaFree].
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: height times the padded row is not free in one piece
+//   - [CudaErrorMemoryAllocation]: pitch times height is more than is free in one piece
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -254,22 +251,22 @@ func CudaMallocPitch(devPtr *unsafe.Pointer, pitch *uint64, width uint64, height
 //
 //	cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width, size_t height, unsigned int flags)
 //
-// The array holds elements in the layout that textures are fetched from; it is written by
-// [CudaMemcpy2DToArray] or through a surface. [CudaMalloc3DArray] makes the other shapes.
+// The array has a layout for texture fetches. Write it with [CudaMemcpy2DToArray] or through a
+// surface. [CudaMalloc3DArray] allocates other shapes.
 //
 // Parameters:
 //   - array: receives the array
-//   - desc: bits of each component and their kind; 1, 2 or 4 components
+//   - desc: bits and kind of the components, of which there are 1, 2 or 4
 //   - width: elements in a row
 //   - height: rows, or 0 for one dimension
 //   - flags: 0, or [CudaArraySurfaceLoadStore] and [CudaArrayTextureGather], and for memory that is
 //     mapped later [CudaArraySparse] or [CudaArrayDeferredMapping]
 //
-// From Go: on the device selected for this OS thread; freed by [CudaFreeArray].
+// From Go: the array is on the OS thread's current device. Free it with [CudaFreeArray].
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: the device has no room for it
-//   - [CudaErrorInvalidValue]: an element type that textures do not have, such as 3 components
+//   - [CudaErrorMemoryAllocation]: not enough device memory
+//   - [CudaErrorInvalidValue]: an element type that textures do not support, such as 3 components
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -299,38 +296,36 @@ func CudaMallocArray(array *CudaArray_t, desc *CudaChannelFormatDesc, width uint
 	return status(args.ret)
 }
 
-// CudaFree gives memory back that came from cudaMalloc, cudaMallocPitch, cudaMalloc3D,
-// cudaMallocManaged or a pool.
+// CudaFree frees memory of cudaMalloc, cudaMallocPitch, cudaMalloc3D, cudaMallocManaged or a pool.
 //
 //	cudaError_t cudaFree(void *devPtr)
 //
-// For ordinary and managed memory the call first waits until the context's work is done, also work
-// of streams that have nothing to do with the memory and of non-blocking ones (measured). A busy
-// program that frees this way serialises itself; [CudaFreeAsync] does not.
+// For ordinary and managed memory the call first waits for all work of the context, in non-blocking
+// streams and in streams that never use the memory too (measured). Frequent calls therefore
+// serialize a program; [CudaFreeAsync] does not.
 //
-// Memory of a pool ([CudaMallocAsync]) is taken at its word: measured, the call returns at once
-// while kernels are still running, and the block may be handed out again. Synchronize with its
-// users first, or free it in stream order.
+// For memory of a pool ([CudaMallocAsync]) the call returns at once, even while kernels run, and
+// the pool may hand out the block again (measured). First synchronize with the work that uses the
+// memory, or call [CudaFreeAsync].
 //
 // Parameters:
-//   - devPtr: the address that the allocation gave, not one inside the block; nil is accepted and
-//     does nothing
+//   - devPtr: the address that the allocation returned; nil does nothing
 //
-// Ordering: synchronous. When it returns, no work of the context still uses the memory, pools
-// excepted.
+// Ordering: synchronous. Except for memory of pools, all work of the context has completed when the
+// call returns.
 //
-// Capture: never recorded. It breaks a capture that another thread has open in GLOBAL mode, with
-// [CudaErrorStreamCaptureUnsupported]. Freeing what a captured graph uses is not noticed: the next
-// replay faults.
+// Capture: unsafe, and never captured. While another thread captures in GLOBAL mode, the call
+// returns [CudaErrorStreamCaptureUnsupported] and invalidates that capture. CUDA does not detect
+// that you free memory of a captured graph: its next launch faults.
 //
-// From Go: works on every thread. It can block for as long as the device is busy, and the OS thread
-// with it: do not call it from a finalizer or a cleanup, of which Go runs one at a time.
+// From Go: any thread. The call blocks its OS thread as long as the device is busy: do not call it
+// from a finalizer or a cleanup, since Go runs them one at a time.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not the beginning of a live allocation of this kind: an inner
-//     address, one that was freed already, or host memory, for which there is [CudaFreeHost]
-//   - [CudaErrorIllegalAddress]: earlier work crashed, and this call only reports it. The process
-//     cannot use CUDA any more; the memory is gone with it
+//   - [CudaErrorInvalidValue]: not the start of such an allocation: an address inside the block,
+//     memory freed before, or host memory, which [CudaFreeHost] frees
+//   - [CudaErrorIllegalAddress]: earlier work faulted, and this call only reports it. The process
+//     cannot use CUDA any more
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -363,26 +358,24 @@ func CudaFree(devPtr unsafe.Pointer) error {
 //
 //	cudaError_t cudaFreeHost(void *ptr)
 //
-// It waits until the device has finished everything that is enqueued (measured), so copies from or
-// to the memory are over before it goes. Memory that was registered is not freed by it; for that
-// there is [CudaHostUnregister].
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete. It does not accept registered memory: call [CudaHostUnregister].
 //
 // Parameters:
-//   - ptr: the address that the allocation gave; nil does nothing
+//   - ptr: the address that the allocation returned; nil does nothing
 //
-// Ordering: after all work of the context, streams without the default stream's order included.
+// Ordering: after all work of the context, in non-blocking streams too.
 //
-// Capture: breaks captures in GLOBAL mode of other threads. A graph that uses the memory keeps the
-// address and will fault, or write into whatever is there then.
+// Capture: unsafe: it invalidates GLOBAL captures of other threads. A graph that uses the memory
+// keeps the address: its next launch faults, or overwrites what is there by then.
 //
-// From Go: works on any thread. Let no slice on the memory survive, and do not run it in a
-// finalizer: it may block for long, and Go runs those one by one.
+// From Go: any thread. Drop every slice of the memory first. Do not call it in a finalizer: the
+// call may block, and Go runs finalizers one at a time.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an address inside the block, registered memory, or something freed
+//   - [CudaErrorInvalidValue]: an address inside the block, registered memory, or memory freed
 //     before
-//   - [CudaErrorIllegalAddress]: not this call's fault: earlier work crashed. The memory is not
-//     freed then
+//   - [CudaErrorIllegalAddress]: earlier work faulted; the memory is not freed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -414,19 +407,19 @@ func CudaFreeHost(ptr unsafe.Pointer) error {
 //
 //	cudaError_t cudaFreeArray(cudaArray_t array)
 //
-// It waits for the work of the device (measured). Texture and surface objects made of it are dead
-// afterwards, though not destroyed.
+// The call waits for all work of the device (measured). Texture and surface objects of the array
+// become invalid, but are not destroyed.
 //
 // Parameters:
 //   - array: the array, not a level of a mipmapped array; 0 is accepted
 //
-// Capture: makes captures in GLOBAL mode fail, also those of other threads (measured).
+// Capture: unsafe: it invalidates GLOBAL captures, of other threads too (measured).
 //
-// From Go: the OS thread is blocked while the device works.
+// From Go: the call blocks its OS thread while the device works.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: not an array, or freed before
-//   - [CudaErrorArrayIsMapped]: it belongs to a mapped graphics resource
+//   - [CudaErrorArrayIsMapped]: the array belongs to a mapped graphics resource
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -462,12 +455,11 @@ func CudaFreeArray(array CudaArray_t) error {
 // Parameters:
 //   - mipmappedArray: the mipmapped array
 //
-// From Go: level handles that are still held are dangling then. Like all such frees it may block
-// until the device is idle.
+// From Go: handles of its levels become invalid. The call may block until the device is idle.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: not alive
-//   - [CudaErrorArrayIsMapped]: it is mapped by a graphics API at present
+//   - [CudaErrorInvalidResourceHandle]: no such mipmapped array
+//   - [CudaErrorArrayIsMapped]: a graphics API currently maps it
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -493,34 +485,34 @@ func CudaFreeMipmappedArray(mipmappedArray CudaMipmappedArray_t) error {
 	return status(args.ret)
 }
 
-// CudaHostAlloc allocates pinned host memory with properties of choice.
+// CudaHostAlloc allocates pinned (page-locked) host memory with given properties.
 //
 //	cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 //
-// With unique addresses, as on every 64-bit system, memory is portable and mapped whether asked for
-// or not, so of the flags only write-combining still changes something: such memory is not cached,
-// which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
-// Write to it front to back and never read it, not even to compare.
+// With unified addressing, as on every 64-bit system, all pinned memory is portable and mapped, so
+// only the write-combining flag changes anything. Write-combined memory is not cached: reads by the
+// GPU need no snoop on the bus, but reads by the CPU are extremely slow. Write it from front to
+// back and never read it on the host.
 //
 // Free the memory with [CudaFreeHost].
 //
 // Parameters:
-//   - pHost: receives the address, under which kernels reach the memory as well. For write-combined
-//     memory CUDA does not promise that: ask [CudaHostGetDevicePointer], which gave the same
-//     address when measured
+//   - pHost: receives the address, which kernels can use too. CUDA does not promise that for
+//     write-combined memory: call [CudaHostGetDevicePointer], which returned the same address when
+//     measured
 //   - size: bytes
 //   - flags: any of [CudaHostAllocPortable], [CudaHostAllocMapped] and
 //     [CudaHostAllocWriteCombined], or 0
 //
-// Ordering: synchronous, independent of streams.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: like [CudaMallocHost] it is unsafe beside captures, and ends a capture in GLOBAL mode.
+// Capture: unsafe like [CudaMallocHost].
 //
-// From Go: of write-combined memory make a slice to write through only; copy(dst, thatSlice) is the
-// slow case. The rest is as for all C memory: no Go pointers inside, freed by hand.
+// From Go: use a slice of write-combined memory only for writes; copy(dst, slice) reads it and is
+// slow. The memory is C memory: store no Go pointers in it, and free it yourself.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: no more memory can be pinned
+//   - [CudaErrorMemoryAllocation]: the system cannot pin that much memory
 //   - [CudaErrorInvalidValue]: an unknown flag
 //   - [CudaErrorDeviceUninitialized]: no usable device for this thread
 //
@@ -552,51 +544,50 @@ func CudaHostAlloc(pHost *unsafe.Pointer, size uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaHostRegister pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CudaHostRegister registers host memory: pins memory of the program, so that copies from and to it
+// are asynchronous.
 //
 //	cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
 //
-// The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
-// two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
-// that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
-// used once, staging is cheaper. The device must have [CudaDevAttrHostRegisterSupported].
+// The call locks the pages of the range and maps them for the GPU. You may register two ranges of
+// one page separately, but not overlapping ranges (measured). A copy that begins in the range and
+// leaves it fails. Pinning takes time for each page: for memory used once, a copy of pageable
+// memory is cheaper. The device must have [CudaDevAttrHostRegisterSupported].
 //
-// The read-only flag promises that the device only reads. Memory that this process may only read
-// needs it, and the flag needs [CudaDevAttrHostRegisterReadOnlySupported]. With the flag the call
-// never returns for a file on a disk that is mapped with MAP_PRIVATE; MAP_SHARED works, and files
-// in memory do (measured on an H200, driver 580). The I/O memory of another device, mapped into the
+// The read-only flag promises that the device only reads the memory. It is required for memory that
+// the process cannot write, and needs [CudaDevAttrHostRegisterReadOnlySupported]. With the flag the
+// call never returns for a file on disk mapped with MAP_PRIVATE; MAP_SHARED works, and so do files
+// in memory (measured on an H200, driver 580). I/O memory of another device, mapped into the
 // process, needs the I/O flag.
 //
-// Where the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables])
-// the pages need not be locked: with a GPU of its own memory they are only made present. End the
+// If the GPU uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables]) and
+// has memory of its own, the driver does not lock the pages but only makes them present. End the
 // registration with [CudaHostUnregister].
 //
 // Parameters:
-//   - ptr: the beginning; no alignment is required
-//   - size: bytes, more than 0
+//   - ptr: start of the range, with any alignment
+//   - size: bytes; not 0
 //   - flags: any of [CudaHostRegisterPortable], [CudaHostRegisterMapped],
-//     [CudaHostRegisterIoMemory] and [CudaHostRegisterReadOnly], or 0. The first two are always in
-//     force with unique addresses
+//     [CudaHostRegisterIoMemory] and [CudaHostRegisterReadOnly], or 0. With unified addressing the
+//     first two are always in force
 //
-// Ordering: synchronous; takes effect for copies that are enqueued afterwards.
+// Ordering: synchronous; applies to copies enqueued afterwards.
 //
-// Capture: one of the calls that a capture in GLOBAL mode does not survive.
+// Capture: unsafe: it invalidates GLOBAL captures.
 //
-// From Go: best for memory that is not Go's: mmap, C, another library. Go heap memory can be
-// registered, since the collector does not move it, but it must stay reachable until it is
-// unregistered, or the pages get a new use while the GPU still writes to them; a goroutine's stack
-// does move, so make sure that it is on the heap (a runtime.Pinner does both). Many small
-// registrations are slow.
+// From Go: register memory of mmap, C or another library rather than Go memory. The collector does
+// not move Go heap memory, but it must stay reachable until it is unregistered, or Go reuses it
+// while the GPU still writes to it. Goroutine stacks do move, so the memory must be on the heap. A
+// runtime.Pinner ensures both. Many small registrations are slow.
 //
 // Errors:
-//   - [CudaErrorHostMemoryAlreadyRegistered]: a part of it is registered already
-//   - [CudaErrorInvalidValue]: size 0, pinned memory of CUDA's own, or memory without write
-//     permission and no read-only flag (all measured)
-//   - [CudaErrorNotSupported]: this machine cannot do it for such memory, or the device lacks the
-//     attribute for the read-only flag
-//   - [CudaErrorNotPermitted]: I/O memory, and the process is not privileged
-//   - [CudaErrorMemoryAllocation]: the limit of pinnable memory is reached
+//   - [CudaErrorHostMemoryAlreadyRegistered]: a part of the range is registered already
+//   - [CudaErrorInvalidValue]: a size of 0, memory that CUDA pinned, or memory that the process
+//     cannot write, without the read-only flag (all measured)
+//   - [CudaErrorNotSupported]: the system cannot register such memory, or the device does not
+//     support the read-only flag
+//   - [CudaErrorNotPermitted]: the memory is I/O memory, and the process is not privileged
+//   - [CudaErrorMemoryAllocation]: the system cannot pin that much memory
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -626,25 +617,26 @@ func CudaHostRegister(ptr unsafe.Pointer, size uint64, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaHostUnregister ends a registration: the pages may be swapped again, and CUDA forgets them.
+// CudaHostUnregister ends a registration and unlocks the pages.
 //
 //	cudaError_t cudaHostUnregister(void *ptr)
 //
-// It waits for all work that is enqueued (measured), so no copy loses its memory halfway.
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete.
 //
 // Parameters:
-//   - ptr: the address that was registered, exactly
+//   - ptr: the address that was registered
 //
-// Ordering: after all pending work of the context.
+// Ordering: after all enqueued work of the context.
 //
-// Capture: refused with [CudaErrorStreamCaptureUnsupported] while another thread captures in GLOBAL
-// mode, whose capture is lost as well.
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call returns
+// [CudaErrorStreamCaptureUnsupported] and invalidates that capture.
 //
-// From Go: call it before the memory is unmapped, freed or dropped; afterwards is too late, since
-// what comes to lie there next would still count as registered. Needs no particular thread.
+// From Go: call it before you unmap, free or drop the memory. Otherwise memory that is allocated
+// there later still counts as registered. Any thread may call it.
 //
 // Errors:
-//   - [CudaErrorHostMemoryNotRegistered]: nothing is registered around that address
+//   - [CudaErrorHostMemoryNotRegistered]: no registered range contains the address
 //   - [CudaErrorInvalidValue]: an address inside a registered range (measured)
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -671,24 +663,23 @@ func CudaHostUnregister(ptr unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaHostGetDevicePointer gives the address under which kernels reach pinned host memory.
+// CudaHostGetDevicePointer returns the address by which kernels access pinned host memory.
 //
 //	cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
 //
-// On 64-bit Linux it is the host address itself, for allocated and for registered memory (measured;
-// older texts tell of different addresses for write-combined memory).
-// [CudaDevAttrCanUseHostPointerForRegisteredMem] says whether that holds for registered memory
-// here.
+// On 64-bit Linux it is the host address itself, for allocated and registered memory (measured;
+// older documentation says that it differs for write-combined memory).
+// [CudaDevAttrCanUseHostPointerForRegisteredMem] tells whether that is so for registered memory.
 //
 // Parameters:
 //   - pDevice: receives the device address
-//   - pHost: a host address inside pinned memory, its beginning or further on
+//   - pHost: any host address inside pinned memory
 //   - flags: 0
 //
-// Capture: allowed during captures of any mode (measured).
+// Capture: allowed in every mode (measured).
 //
-// From Go: what kernels write there reaches Go only after a synchronization, and ordinary loads in
-// Go may be used then. Lock the goroutine if it selects devices.
+// From Go: synchronize before reading in Go what kernels wrote there. Lock the goroutine if it
+// selects devices.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the memory is not pinned
@@ -723,21 +714,21 @@ func CudaHostGetDevicePointer(pDevice *unsafe.Pointer, pHost unsafe.Pointer, fla
 	return status(args.ret)
 }
 
-// CudaHostGetFlags tells with which properties pinned memory is equipped.
+// CudaHostGetFlags returns the flags that are in force for pinned memory.
 //
 //	cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
 //
-// The answer shows what is in force, not what was asked for: memory that was allocated or
-// registered without flags reports the device mapping (measured).
+// They may differ from the flags that were given: memory allocated or registered without flags
+// reports the flag for mapped memory (measured).
 //
 // Parameters:
 //   - pFlags: receives the flags
 //   - pHost: an address inside pinned memory
 //
-// From Go: a cheap test whether a pointer from another library is pinned: success means yes.
+// From Go: a cheap test whether memory of another library is pinned: if it is not, the call fails.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the address is not pinned memory
+//   - [CudaErrorInvalidValue]: the memory is not pinned
 //   - [CudaErrorDeviceUninitialized]: no device could be initialised
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -762,28 +753,28 @@ func CudaHostGetFlags(pFlags *uint32, pHost unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaMalloc3D allocates device memory for a box of bytes, padded as hardware prefers, and
-// describes it in one struct.
+// CudaMalloc3D allocates device memory for a box of bytes, with padded rows, and describes it in
+// one struct.
 //
 //	cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent)
 //
-// The struct is what [CudaMemcpy3D] and [CudaMemset3D] take. Rows are pitch bytes apart, slices
-// pitch times height. Use it for volumes that kernels address themselves; what textures filter
-// belongs into an array of [CudaMalloc3DArray].
+// Pass the struct to [CudaMemcpy3D] and [CudaMemset3D]. Rows are pitch bytes apart, slices pitch
+// times height. Use it for volumes that kernels address themselves; for textures use an array of
+// [CudaMalloc3DArray].
 //
 // Parameters:
-//   - pitchedDevPtr: receives address and pitch, and width and height as they were asked for
-//   - extent: width in bytes, height in rows, depth in slices; a 0 anywhere gives a nil address
+//   - pitchedDevPtr: receives address and pitch, and the given width and height
+//   - extent: width in bytes, height in rows, depth in slices; if one of them is 0 the address is
+//     nil
 //
-// Ordering: usable by all streams at once.
+// Ordering: every stream may use the memory as soon as the call returns.
 //
-// Capture: forbidden where [CudaMalloc] is.
+// Capture: unsafe like [CudaMalloc].
 //
-// From Go: pass the extent by value. The address inside the struct is freed by [CudaFree]; the
-// struct itself is ordinary Go memory.
+// From Go: free the address in the struct with [CudaFree]; the struct is a Go variable.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: the padded box does not fit
+//   - [CudaErrorMemoryAllocation]: the padded box is larger than the free memory
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -818,17 +809,17 @@ func CudaMalloc3D(pitchedDevPtr *CudaPitchedPtr, extent CudaExtent) error {
 // Parameters:
 //   - array: receives the array
 //   - desc: the element type
-//   - extent: sizes in elements, 0 for a dimension that it has not; depth counts layers or faces if
-//     flags say so
+//   - extent: sizes in elements, 0 for unused dimensions; depth counts layers or faces with the
+//     corresponding flags
 //   - flags: any of [CudaArrayLayered], [CudaArrayCubemap], [CudaArraySurfaceLoadStore],
 //     [CudaArrayTextureGather], [CudaArraySparse] and [CudaArrayDeferredMapping]
 //
 // From Go: the extent is in elements here, while [CudaMalloc3D] counts bytes.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: shape and flags do not fit: a cube map of unequal sides, a gather
-//     array of three dimensions
-//   - [CudaErrorMemoryAllocation]: too large for what is free
+//   - [CudaErrorInvalidValue]: shape and flags do not match, such as a cube map that is not square,
+//     or a gather array of three dimensions
+//   - [CudaErrorMemoryAllocation]: not enough device memory
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -856,23 +847,23 @@ func CudaMalloc3DArray(array *CudaArray_t, desc *CudaChannelFormatDesc, extent C
 	return status(args.ret)
 }
 
-// CudaMallocMipmappedArray allocates an image with levels of half the size each, all of one element
-// type.
+// CudaMallocMipmappedArray allocates a mipmapped array: each level has half the size of the level
+// before.
 //
 //	cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned int numLevels, unsigned int flags)
 //
 // Parameters:
-//   - mipmappedArray: receives it
+//   - mipmappedArray: receives the mipmapped array
 //   - desc: the element type
 //   - extent: sizes of level 0 in elements
-//   - numLevels: how many; more than the size allows are cut off
+//   - numLevels: number of levels, reduced if the size does not allow as many
 //   - flags: as for [CudaMalloc3DArray]
 //
-// From Go: fill each level that [CudaGetMipmappedArrayLevel] gives.
+// From Go: fill each level, which [CudaGetMipmappedArrayLevel] returns.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a shape that cannot have levels
-//   - [CudaErrorMemoryAllocation]: no room for the levels together
+//   - [CudaErrorMemoryAllocation]: not enough memory for all levels
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -902,22 +893,22 @@ func CudaMallocMipmappedArray(mipmappedArray *CudaMipmappedArray_t, desc *CudaCh
 	return status(args.ret)
 }
 
-// CudaGetMipmappedArrayLevel gives one level of a mipmapped array as an array.
+// CudaGetMipmappedArrayLevel returns one level of a mipmapped array as an array.
 //
 //	cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray, cudaMipmappedArray_const_t mipmappedArray, unsigned int level)
 //
-// It belongs to the mipmapped array: copies and surfaces may use it, but it must not be freed, and
-// is gone when the whole is.
+// Copies and surfaces may use the level. It belongs to the mipmapped array and is destroyed with
+// it: do not free it.
 //
 // Parameters:
 //   - levelArray: receives the array
 //   - mipmappedArray: the mipmapped array
-//   - level: from 0, the largest
+//   - level: number of the level; 0 is the largest
 //
-// From Go: asking again gives the same level; nothing has to be released.
+// From Go: a second call returns the same level. Nothing needs to be released.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it has no such level
+//   - [CudaErrorInvalidValue]: there is no such level
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -946,7 +937,7 @@ func CudaGetMipmappedArrayLevel(levelArray *CudaArray_t, mipmappedArray CudaMipm
 	return status(args.ret)
 }
 
-// CudaMemcpy3D_ptds copies a box: width, height and depth, between linear memory and arrays in any
+// CudaMemcpy3D_ptds copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
@@ -968,7 +959,7 @@ func CudaMemcpy3D_ptds(p *CudaMemcpy3DParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeer_ptds copies a box between the memories of two devices.
+// CudaMemcpy3DPeer_ptds copies a box between memory of two devices.
 //
 //	cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p)
 //
@@ -989,7 +980,7 @@ func CudaMemcpy3DPeer_ptds(p *CudaMemcpy3DPeerParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DAsync_ptsz enqueues the copy of a box in a stream.
+// CudaMemcpy3DAsync_ptsz enqueues a copy of a box in a stream.
 //
 //	cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
 //
@@ -1011,7 +1002,7 @@ func CudaMemcpy3DAsync_ptsz(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeerAsync_ptsz enqueues the copy of a box between two devices.
+// CudaMemcpy3DPeerAsync_ptsz enqueues a copy of a box between memory of two devices in a stream.
 //
 //	cudaError_t cudaMemcpy3DPeerAsync_ptsz(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream)
 //
@@ -1033,30 +1024,26 @@ func CudaMemcpy3DPeerAsync_ptsz(p *CudaMemcpy3DPeerParms, stream CudaStream_t) e
 	return status(args.ret)
 }
 
-// CudaMemGetInfo tells how much memory of the calling thread's current device is free, and how much
-// it has.
+// CudaMemGetInfo returns the free and the total memory of the calling thread's current device.
 //
 //	cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 //
-// Both numbers are bytes of the whole device, shared by all processes, so the free amount changes
-// without this program doing anything, and an allocation of that size may still fail: memory is
-// handed out in large pages, and one request needs room of its own. What a memory pool keeps in
-// reserve counts as used here although the pool would give it up. On a GPU with multi-instance
-// partitions the numbers are those of the partition.
+// Both numbers are bytes of the whole device. All processes share its memory, so the free amount
+// changes at any time. An allocation of that size may still fail, since memory is allocated in
+// large pages. Memory that a pool reserves counts as used, although the pool would release it. On a
+// GPU with multi-instance partitions the numbers are those of the partition.
 //
 // Parameters:
 //   - free: receives the free bytes. The driver accepts nil
-//   - total: receives the bytes that there are; what the driver itself needs is taken off
+//   - total: receives the total bytes, without the memory that the driver itself needs
 //
-// Ordering: waits for nothing that runs on the device and is not ordered with any stream; the
-// answer describes the moment of the call.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: harmless: measured, it does not disturb a capture of another thread, GLOBAL mode
-// included.
+// Capture: allowed in every mode (measured).
 //
-// From Go: the answer is about the device that is selected for the OS thread, so call it on a
-// goroutine that is locked to its thread and has chosen the device there. Do not use it to decide
-// how much may be allocated; allocate and look at the error.
+// From Go: the call uses the OS thread's current device: lock the goroutine to its thread and
+// select the device first. Do not use the result to decide how much to allocate: allocate, and
+// check the error.
 //
 // Errors:
 //   - [CudaErrorDeviceUninitialized]: the device could not be initialised for this thread
@@ -1088,17 +1075,17 @@ func CudaMemGetInfo(free *uint64, total *uint64) error {
 	return status(args.ret)
 }
 
-// CudaArrayGetInfo tells element type, sizes and flags of an array.
+// CudaArrayGetInfo returns element type, sizes and flags of an array.
 //
 //	cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc, struct cudaExtent *extent, unsigned int *flags, cudaArray_t array)
 //
 // Parameters:
-//   - desc: receives the element type; nil if it is not wanted
+//   - desc: receives the element type; nil if not wanted
 //   - extent: receives the sizes in elements, 0 for missing dimensions; may be nil
 //   - flags: receives the flags; may be nil
 //   - array: the array
 //
-// From Go: three answers from one call, each optional.
+// From Go: each result is optional.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: no such array
@@ -1130,22 +1117,22 @@ func CudaArrayGetInfo(desc *CudaChannelFormatDesc, extent *CudaExtent, flags *ui
 	return status(args.ret)
 }
 
-// CudaArrayGetPlane gives one plane of an array of a planar video format as an array, such as the
-// chroma of NV12.
+// CudaArrayGetPlane returns one plane of an array with a planar video format as an array, such as
+// the chroma plane of NV12.
 //
 //	cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray, unsigned int planeIdx)
 //
-// The plane shares the memory and must not be freed.
+// The plane shares the memory of the array: do not free it.
 //
 // Parameters:
 //   - pPlaneArray: receives the plane
 //   - hArray: an array of a format with several planes
-//   - planeIdx: from 0, luma; then chroma, one plane or two as the format has it
+//   - planeIdx: 0 for luma, then one or two planes for chroma, depending on the format
 //
-// From Go: textures are made of planes, not of the whole: ask for each.
+// From Go: textures need single planes: call this for each plane.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the format has one plane only (measured), or no plane of that number
+//   - [CudaErrorInvalidValue]: the format has only one plane (measured), or no such plane
 //   - [CudaErrorInvalidResourceHandle]: no such array
 //
 // See also, in the driver API, [cuArrayGetPlane].
@@ -1169,19 +1156,18 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 	return status(args.ret)
 }
 
-// CudaArrayGetMemoryRequirements tells how much memory an array needs that was created without any.
+// CudaArrayGetMemoryRequirements returns how much memory an array with deferred mapping needs.
 //
 //	cudaError_t cudaArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements, cudaArray_t array, int device)
 //
-// For arrays with deferred mapping: allocate that much with [cuMemCreate] as a tile pool, and map
-// it.
+// Allocate that much with [cuMemCreate] as a tile pool, and map it with [cuMemMapArrayAsync].
 //
 // Parameters:
 //   - memoryRequirements: receives bytes and alignment
 //   - array: an array created with [CudaArrayDeferredMapping]
 //   - device: the device that will hold the memory
 //
-// From Go: the size differs among devices: ask for the one that is meant.
+// From Go: the size differs among devices.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: an ordinary array (measured)
@@ -1192,6 +1178,7 @@ func CudaArrayGetPlane(pPlaneArray *CudaArray_t, hArray CudaArray_t, planeIdx ui
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemCreate
+// [cuMemMapArrayAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemMapArrayAsync
 func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, array CudaArray_t, device int32) error {
 	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
@@ -1207,27 +1194,27 @@ func CudaArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequireme
 	return status(args.ret)
 }
 
-// CudaMipmappedArrayGetMemoryRequirements tells how much memory a mipmapped array needs that was
-// created without any.
+// CudaMipmappedArrayGetMemoryRequirements returns how much memory a mipmapped array with deferred
+// mapping needs.
 //
 //	cudaError_t cudaMipmappedArrayGetMemoryRequirements(struct cudaArrayMemoryRequirements *memoryRequirements, cudaMipmappedArray_t mipmap, int device)
 //
 // Parameters:
-//   - memoryRequirements: receives bytes, for all levels together, and alignment
+//   - memoryRequirements: receives size (of all levels together) and alignment, in bytes
 //   - mipmap: a mipmapped array created with deferred mapping
 //   - device: the device for the memory
 //
-// From Go: round up to the granularity of [cuMemCreate] as well.
+// From Go: also round the size up to [cuMemGetAllocationGranularity].
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it has memory of its own
+//   - [CudaErrorInvalidValue]: the mipmapped array does not have deferred mapping
 //
 // See also [CudaArrayGetMemoryRequirements].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
-// [cuMemCreate]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemCreate
+// [cuMemGetAllocationGranularity]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemGetAllocationGranularity
 func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemoryRequirements, mipmap CudaMipmappedArray_t, device int32) error {
 	args := &struct {
 		memoryRequirements *CudaArrayMemoryRequirements
@@ -1243,18 +1230,17 @@ func CudaMipmappedArrayGetMemoryRequirements(memoryRequirements *CudaArrayMemory
 	return status(args.ret)
 }
 
-// CudaArrayGetSparseProperties tells the tile size and the tail of a sparse array.
+// CudaArrayGetSparseProperties returns the tile size and the mip tail of a sparse array.
 //
 //	cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties, cudaArray_t array)
 //
-// Mappings of [cuMemMapArrayAsync] are made in these tiles.
+// [cuMemMapArrayAsync] maps whole tiles.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - array: an array created as sparse, not a level of a mipmapped array, for which
-//     [CudaMipmappedArrayGetSparseProperties] answers
+//   - sparseProperties: receives the properties
+//   - array: a sparse array. For a mipmapped array call [CudaMipmappedArrayGetSparseProperties]
 //
-// From Go: clear nothing beforehand; all members are written.
+// From Go: the call writes all members.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the array is not sparse (measured), or is a level of a mipmapped
@@ -1279,21 +1265,21 @@ func CudaArrayGetSparseProperties(sparseProperties *CudaArraySparseProperties, a
 	return status(args.ret)
 }
 
-// CudaMipmappedArrayGetSparseProperties tells the tile size of a sparse mipmapped array and from
-// which level on the tail begins.
+// CudaMipmappedArrayGetSparseProperties returns the tile size of a sparse mipmapped array, and the
+// level at which its mip tail begins.
 //
 //	cudaError_t cudaMipmappedArrayGetSparseProperties(struct cudaArraySparseProperties *sparseProperties, cudaMipmappedArray_t mipmap)
 //
-// Levels smaller than a tile share the tail, which is mapped in one piece.
+// Levels smaller than a tile share the mip tail, which is mapped in one piece.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - mipmap: a mipmapped array created as sparse
+//   - sparseProperties: receives the properties
+//   - mipmap: a sparse mipmapped array
 //
-// From Go: the tail is one for all layers if the flag says so, else there is one for each layer.
+// From Go: a flag says whether all layers share one mip tail or each layer has its own.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it is not sparse
+//   - [CudaErrorInvalidValue]: the mipmapped array is not sparse
 //
 // See also [CudaArrayGetSparseProperties]; in the driver API [cuMemMapArrayAsync].
 //
@@ -1314,8 +1300,8 @@ func CudaMipmappedArrayGetSparseProperties(sparseProperties *CudaArraySparseProp
 	return status(args.ret)
 }
 
-// CudaMemcpy_ptds copies bytes between host and device, or within either, and waits where the host
-// is involved.
+// CudaMemcpy_ptds copies bytes between host and device, or within either, and waits unless both
+// ends are in device memory.
 //
 //	cudaError_t cudaMemcpy_ptds(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
@@ -1340,31 +1326,31 @@ func CudaMemcpy_ptds(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 	return status(args.ret)
 }
 
-// CudaMemcpyPeer copies from the memory of one device to that of another.
+// CudaMemcpyPeer copies memory of one device to memory of another.
 //
 //	cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count)
 //
-// Where all addresses are unique, as on every 64-bit system, [CudaMemcpy] does the same and asks
-// for less. The copy is direct if peer access is enabled, otherwise the driver sends it through
-// host memory.
+// With unified addressing, as on every 64-bit system, [CudaMemcpy] does the same with fewer
+// parameters. The copy is direct if peer access is enabled, and goes through host memory if not.
 //
 // Parameters:
-//   - dst: where to
-//   - dstDevice: the ordinal of the device to which that memory belongs
-//   - src: where from
+//   - dst: the destination
+//   - dstDevice: the ordinal of the device of the destination
+//   - src: the source
 //   - srcDevice: the ordinal of the device of the source
 //   - count: bytes
 //
-// Ordering: starts after all earlier work of both devices and finishes before their later work
-// begins; the host does not wait for it, except where the detour through host memory makes it.
+// Ordering: runs after all earlier work and before all later work of both devices. The call does
+// not wait for the copy, unless it goes through host memory.
 //
-// Capture: runs on the legacy stream, so it is fatal to the capture of a blocking stream.
+// Capture: never captured. The copy uses the legacy stream, so it invalidates the capture of a
+// blocking stream.
 //
-// From Go: nothing needs to be pinned. The two devices are arguments, and the thread's current one
-// does not matter to where the bytes go.
+// From Go: nothing needs pinning. The arguments alone, not the thread's current device, decide
+// between which devices the call copies.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an address that is not of the device named with it
+//   - [CudaErrorInvalidValue]: an address and its device do not match
 //   - [CudaErrorDeviceUninitialized]: a device could not be initialised
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
@@ -1400,8 +1386,8 @@ func CudaMemcpyPeer(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer, src
 	return status(args.ret)
 }
 
-// CudaMemcpy2D_ptds copies rows between two places with different distances between rows, and waits
-// where the host takes part.
+// CudaMemcpy2D_ptds copies rows between two pitches, and waits unless both ends are in device
+// memory.
 //
 //	cudaError_t cudaMemcpy2D_ptds(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -1429,7 +1415,7 @@ func CudaMemcpy2D_ptds(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArray_ptds copies rows of linear memory into a rectangle of an array.
+// CudaMemcpy2DToArray_ptds copies rows of linear memory to a rectangle of an array.
 //
 //	cudaError_t cudaMemcpy2DToArray_ptds(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -1457,7 +1443,7 @@ func CudaMemcpy2DToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArray_ptds copies a rectangle of an array into rows of linear memory.
+// CudaMemcpy2DFromArray_ptds copies a rectangle of an array to rows of linear memory.
 //
 //	cudaError_t cudaMemcpy2DFromArray_ptds(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -1515,8 +1501,8 @@ func CudaMemcpy2DArrayToArray_ptds(dst CudaArray_t, wOffsetDst uint64, hOffsetDs
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbol_ptds copies into a __device__ or __constant__ variable that was compiled into
-// this program by nvcc.
+// CudaMemcpyToSymbol_ptds copies to a __device__ or __constant__ variable of nvcc code in this
+// program.
 //
 //	cudaError_t cudaMemcpyToSymbol_ptds(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
@@ -1542,8 +1528,8 @@ func CudaMemcpyToSymbol_ptds(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbol_ptds copies out of a __device__ or __constant__ variable of this program's
-// nvcc-compiled code.
+// CudaMemcpyFromSymbol_ptds copies from a __device__ or __constant__ variable of nvcc code in this
+// program.
 //
 //	cudaError_t cudaMemcpyFromSymbol_ptds(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
@@ -1569,8 +1555,7 @@ func CudaMemcpyFromSymbol_ptds(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 	return status(args.ret)
 }
 
-// CudaMemcpyAsync_ptsz enqueues a copy in a stream; the direction is given, or found from the
-// addresses.
+// CudaMemcpyAsync_ptsz enqueues a copy between host and device, or within either, in a stream.
 //
 //	cudaError_t cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1596,30 +1581,30 @@ func CudaMemcpyAsync_ptsz(dst unsafe.Pointer, src unsafe.Pointer, count uint64, 
 	return status(args.ret)
 }
 
-// CudaMemcpyPeerAsync enqueues a copy from one device's memory to another's.
+// CudaMemcpyPeerAsync enqueues a copy of memory of one device to memory of another in a stream.
 //
 //	cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream)
 //
-// The stream may be of either side; one on the source's device usually is faster. It is the old
-// form of [CudaMemcpyAsync], which needs no ordinals and can be captured.
+// The stream may belong to either device; a stream on the source's device is usually faster. Prefer
+// [CudaMemcpyAsync], which needs no ordinals and can be captured.
 //
 // Parameters:
-//   - dst: where to
-//   - dstDevice: the device that owns it
-//   - src: where from
-//   - srcDevice: the device that owns that
+//   - dst: the destination
+//   - dstDevice: the device of the destination
+//   - src: the source
+//   - srcDevice: the device of the source
 //   - count: bytes
 //   - stream: the stream
 //
-// Ordering: with the stream only. The other side's streams have to be told by an event.
+// Ordering: in stream order only. Order streams of the other device by an event.
 //
-// Capture: refused, and the capture is lost (measured with source and destination in one context).
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture (measured
+// with source and destination in one context).
 //
-// From Go: asynchronous as soon as both ends are device memory: keep both until the stream has
-// passed.
+// From Go: keep source and destination until the copy is done.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: address and device do not belong together
+//   - [CudaErrorInvalidValue]: an address and its device do not match
 //   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
@@ -1656,8 +1641,8 @@ func CudaMemcpyPeerAsync(dst unsafe.Pointer, dstDevice int32, src unsafe.Pointer
 	return status(args.ret)
 }
 
-// CudaMemcpyBatchAsync_ptsz enqueues many copies by one call, each with attributes, as one piece of
-// work in a stream.
+// CudaMemcpyBatchAsync_ptsz enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	cudaError_t cudaMemcpyBatchAsync_ptsz(void **dsts, void **srcs, size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, cudaStream_t stream)
 //
@@ -1685,7 +1670,8 @@ func CudaMemcpyBatchAsync_ptsz(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes
 	return status(args.ret)
 }
 
-// CudaMemcpy3DBatchAsync_ptsz enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CudaMemcpy3DBatchAsync_ptsz enqueues a batch of copies of boxes, between linear memory and
+// arrays, as one operation of a stream.
 //
 //	cudaError_t cudaMemcpy3DBatchAsync_ptsz(size_t numOps, struct cudaMemcpy3DBatchOp *opList, size_t *failIdx, unsigned long long flags, cudaStream_t stream)
 //
@@ -1738,7 +1724,8 @@ func CudaMemcpy2DAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointe
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArrayAsync_ptsz enqueues the copy of rows into a rectangle of an array.
+// CudaMemcpy2DToArrayAsync_ptsz enqueues a copy of rows of linear memory to a rectangle of an array
+// in a stream.
 //
 //	cudaError_t cudaMemcpy2DToArrayAsync_ptsz(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1767,7 +1754,8 @@ func CudaMemcpy2DToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArrayAsync_ptsz enqueues the copy of a rectangle of an array to linear memory.
+// CudaMemcpy2DFromArrayAsync_ptsz enqueues a copy of a rectangle of an array to rows of linear
+// memory in a stream.
 //
 //	cudaError_t cudaMemcpy2DFromArrayAsync_ptsz(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1796,8 +1784,8 @@ func CudaMemcpy2DFromArrayAsync_ptsz(dst unsafe.Pointer, dpitch uint64, src Cuda
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbolAsync_ptsz enqueues a copy into a variable of nvcc-compiled code of this
-// program.
+// CudaMemcpyToSymbolAsync_ptsz enqueues a copy to a __device__ or __constant__ variable of nvcc
+// code in this program.
 //
 //	cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1824,7 +1812,8 @@ func CudaMemcpyToSymbolAsync_ptsz(symbol unsafe.Pointer, src unsafe.Pointer, cou
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbolAsync_ptsz enqueues a copy out of a variable of nvcc-compiled code.
+// CudaMemcpyFromSymbolAsync_ptsz enqueues a copy from a __device__ or __constant__ variable of nvcc
+// code in this program.
 //
 //	cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -1875,7 +1864,7 @@ func CudaMemset_ptds(devPtr unsafe.Pointer, value int32, count uint64) error {
 	return status(args.ret)
 }
 
-// CudaMemset2D_ptds sets rows of bytes with a distance between them to one value.
+// CudaMemset2D_ptds sets rows of bytes, a pitch apart, to one value.
 //
 //	cudaError_t cudaMemset2D_ptds(void *devPtr, size_t pitch, int value, size_t width, size_t height)
 //
@@ -1924,7 +1913,7 @@ func CudaMemset3D_ptds(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	return status(args.ret)
 }
 
-// CudaMemsetAsync_ptsz enqueues a fill of bytes in a stream.
+// CudaMemsetAsync_ptsz enqueues a memset of bytes in a stream.
 //
 //	cudaError_t cudaMemsetAsync_ptsz(void *devPtr, int value, size_t count, cudaStream_t stream)
 //
@@ -1949,7 +1938,7 @@ func CudaMemsetAsync_ptsz(devPtr unsafe.Pointer, value int32, count uint64, stre
 	return status(args.ret)
 }
 
-// CudaMemset2DAsync_ptsz enqueues a fill of rows with a distance between them in a stream.
+// CudaMemset2DAsync_ptsz enqueues a memset of rows of bytes, a pitch apart, in a stream.
 //
 //	cudaError_t cudaMemset2DAsync_ptsz(void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 //
@@ -1976,7 +1965,7 @@ func CudaMemset2DAsync_ptsz(devPtr unsafe.Pointer, pitch uint64, value int32, wi
 	return status(args.ret)
 }
 
-// CudaMemset3DAsync_ptsz enqueues a fill of a box of bytes in a stream.
+// CudaMemset3DAsync_ptsz enqueues a memset of a box of bytes in a stream.
 //
 //	cudaError_t cudaMemset3DAsync_ptsz(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent, cudaStream_t stream)
 //
@@ -2000,21 +1989,20 @@ func CudaMemset3DAsync_ptsz(pitchedDevPtr CudaPitchedPtr, value int32, extent Cu
 	return status(args.ret)
 }
 
-// CudaGetSymbolAddress finds the device address of a variable that nvcc compiled into this program.
+// CudaGetSymbolAddress returns the device address of a variable of nvcc code in this program.
 //
 //	cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)
 //
-// Each device has its own copy. The call returns the address of the current device's.
+// Each device has its own copy of the variable. The call returns the address on the current device.
 //
 // Parameters:
 //   - devPtr: receives the address
-//   - symbol: the variable's host-side stand-in, not its name
+//   - symbol: address of the variable's host shadow, not its name
 //
-// From Go: for code that is loaded at run time, as Go programs do, [CudaLibraryGetGlobal] takes the
-// name.
+// From Go: for code loaded at run time call [CudaLibraryGetGlobal] with the variable's name.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: nothing is registered there
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
 //
 // Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
@@ -2040,18 +2028,18 @@ func CudaGetSymbolAddress(devPtr *unsafe.Pointer, symbol unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaGetSymbolSize tells how many bytes a variable has that nvcc compiled into this program.
+// CudaGetSymbolSize returns the size of a variable of nvcc code in this program.
 //
 //	cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 //
 // Parameters:
-//   - size: receives the bytes, without padding after the variable
-//   - symbol: the host-side stand-in
+//   - size: receives the size in bytes, without padding
+//   - symbol: address of the variable's host shadow
 //
-// From Go: [CudaLibraryGetGlobal] gives address and size of a variable by its name.
+// From Go: [CudaLibraryGetGlobal] returns address and size of a variable by its name.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: symbol is no stand-in of this program
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
 //
 // Also [CudaErrorNoKernelImageForDevice], or the error of earlier work.
 //
@@ -2077,8 +2065,8 @@ func CudaGetSymbolSize(size *uint64, symbol unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync_ptsz enqueues the move of a range of managed memory to a device or to the
-// host.
+// CudaMemPrefetchAsync_ptsz enqueues a prefetch in a stream: migrates a range of managed memory to
+// a device or to the host.
 //
 //	cudaError_t cudaMemPrefetchAsync_ptsz(const void *devPtr, size_t count, int dstDevice, cudaStream_t stream)
 //
@@ -2103,8 +2091,8 @@ func CudaMemPrefetchAsync_ptsz(devPtr unsafe.Pointer, count uint64, dstDevice in
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync_v2_ptsz enqueues the move of a range of managed memory to a device or to the
-// host.
+// CudaMemPrefetchAsync_v2_ptsz enqueues a prefetch in a stream: migrates a range of managed memory
+// to a device or to the host.
 //
 //	cudaError_t cudaMemPrefetchAsync_v2_ptsz(const void *devPtr, size_t count, struct cudaMemLocation location, unsigned int flags, cudaStream_t stream)
 //
@@ -2130,42 +2118,43 @@ func CudaMemPrefetchAsync_v2_ptsz(devPtr unsafe.Pointer, count uint64, location 
 	return status(args.ret)
 }
 
-// CudaMemAdvise tells the driver how a range of managed memory will be used, so that pages move
-// less.
+// CudaMemAdvise advises the driver how a range of managed memory will be used, so that fewer pages
+// migrate.
 //
 //	cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice, int device)
 //
-// Advice changes the speed and never the result. It stays in force until it is withdrawn or the
-// memory freed, and holds for whole pages. "Read mostly" makes copies for each reader and gets
-// expensive with every write; a preferred location is where pages go back to and stay if the other
-// side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
-// "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
-// processor. A page with a preferred location on a device goes on moving to and fro if both sides
-// use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
-// where the devices can use it ([CudaDevAttrPageableMemoryAccess]). On such memory "accessed by"
-// does nothing for a device that uses the host's page tables
-// ([CudaDevAttrPageableMemoryAccessUsesHostPageTables]), and "read mostly" makes no copy there.
-// While a device without concurrent managed access has a context, "read mostly" makes no copies at
-// all.
+// Advice changes the speed, never the result. It applies to whole pages until you unset it or free
+// the memory. "Read mostly" makes a copy of a page for each reader, and every write becomes
+// expensive. With a preferred location, pages return there, and stay if the other processors can
+// access them there. "Accessed by" keeps a device's mapping up to date, so that the device does not
+// fault. "Read mostly" overrides the other two, and a preferred location overrides "accessed by"
+// for the same processor. If host and device both use a page, the driver would keep it on the host;
+// with a preferred location on the device it migrates back and forth instead.
+//
+// Memory of malloc or Go may be advised if the devices can access it
+// ([CudaDevAttrPageableMemoryAccess]). On such memory "accessed by" does nothing for a device that
+// uses the host's page tables ([CudaDevAttrPageableMemoryAccessUsesHostPageTables]), and "read
+// mostly" makes no copies there. While a device without concurrent managed access has a context,
+// "read mostly" makes no copies at all.
 //
 // Parameters:
-//   - devPtr: beginning of the range, rounded down to a page
+//   - devPtr: start of the range, rounded down to a page
 //   - count: bytes; the end is rounded up
-//   - advice: what to set or take back
+//   - advice: the advice to set or unset
 //   - device: a device, or [CudaCpuDeviceId] for the host
 //
-// Ordering: takes effect at once, without regard to work that is enqueued. Taking back "read
-// mostly" may move pages before it returns.
+// Ordering: takes effect at once, not ordered with enqueued work. Unsetting "read mostly" may
+// migrate pages before the call returns.
 //
-// Capture: a thread that gives advice while another captures in GLOBAL mode gets
-// [CudaErrorStreamCaptureUnsupported] and the capture is lost (measured).
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call returns
+// [CudaErrorStreamCaptureUnsupported] and invalidates that capture (measured).
 //
-// From Go: arguments go by value. Lock the goroutine for the current device; "NUMA node of the
-// current thread" means the OS thread of the moment.
+// From Go: the call uses the OS thread's current device, and "NUMA node of the current thread"
+// means this OS thread: lock the goroutine.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not managed memory (measured for device memory), or a location of a
-//     wrong kind
+//   - [CudaErrorInvalidValue]: not managed memory (measured for device memory), or a location of
+//     the wrong kind
 //   - [CudaErrorInvalidDevice]: a device without [CudaDevAttrConcurrentManagedAccess]
 //   - [CudaErrorDeviceUninitialized]: the thread's device is unusable
 //
@@ -2199,8 +2188,8 @@ func CudaMemAdvise(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvise,
 	return status(args.ret)
 }
 
-// CudaMemAdvise_v2 tells the driver how a range of managed memory will be used, so that pages move
-// less.
+// CudaMemAdvise_v2 advises the driver how a range of managed memory will be used, so that fewer
+// pages migrate.
 //
 //	cudaError_t cudaMemAdvise_v2(const void *devPtr, size_t count, enum cudaMemoryAdvise advice, struct cudaMemLocation location)
 //
@@ -2227,28 +2216,27 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 	return status(args.ret)
 }
 
-// CudaMemRangeGetAttribute tells what advice is in force for a range of managed memory, or where it
-// was last prefetched to.
+// CudaMemRangeGetAttribute returns the advice in force for a range of managed memory, or the
+// location of its last prefetch.
 //
 //	cudaError_t cudaMemRangeGetAttribute(void *data, size_t dataSize, enum cudaMemRangeAttribute attribute, const void *devPtr, size_t count)
 //
-// It answers for the whole range together: a page that differs makes it "no" or
-// [CudaInvalidDeviceId] (measured: -2 when no location is preferred). It does not tell where pages
-// are; cudaMemGetLocationInfo estimates that.
+// The result applies to the whole range: if the pages differ, it is "no" or [CudaInvalidDeviceId]
+// (measured: -2 without a preferred location). The call does not return where pages are;
+// cudaMemGetLocationInfo estimates that.
 //
 // Parameters:
-//   - data: receives the answer, 4 bytes, or for "accessed by" a list of devices, filled up with
+//   - data: receives the value, 4 bytes, or for "accessed by" a list of devices, padded with
 //     [CudaInvalidDeviceId]
-//   - dataSize: bytes there
-//   - attribute: the question
-//   - devPtr: beginning of the range
+//   - dataSize: size of data in bytes
+//   - attribute: the attribute
+//   - devPtr: start of the range
 //   - count: bytes
 //
-// From Go: an int32 receives the simple answers and a []int32 the list.
+// From Go: pass the address of an int32, or of the first element of a []int32 for a list.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not managed memory (measured for device memory), or a wrong size of
-//     data
+//   - [CudaErrorInvalidValue]: not managed memory (measured for device memory), or a bad dataSize
 //   - [CudaErrorDeviceUninitialized]: no usable device on this thread
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -2281,22 +2269,22 @@ func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute Cu
 	return status(args.ret)
 }
 
-// CudaMemRangeGetAttributes answers several questions about a range of managed memory at once.
+// CudaMemRangeGetAttributes returns several attributes of a range of managed memory.
 //
 //	cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes, enum cudaMemRangeAttribute *attributes, size_t numAttributes, const void *devPtr, size_t count)
 //
 // Parameters:
-//   - data: for each question the place of the answer
-//   - dataSizes: for each question the bytes of that place
-//   - attributes: the questions
-//   - numAttributes: how many
-//   - devPtr: beginning of the range
+//   - data: for each attribute the address of the memory that receives its value
+//   - dataSizes: for each attribute the size of that memory in bytes
+//   - attributes: the attributes
+//   - numAttributes: number of attributes
+//   - devPtr: start of the range
 //   - count: bytes
 //
-// From Go: the places are reached through an array of pointers: pin them for the call.
+// From Go: data is an array of pointers: pin what they point to until the call returns.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a place of the wrong size, or memory that is not managed
+//   - [CudaErrorInvalidValue]: a bad size, or memory that is not managed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2325,34 +2313,34 @@ func CudaMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attribut
 	return status(args.ret)
 }
 
-// CudaMemcpy copies bytes between host and device, or within either, and waits where the host is
-// involved.
+// CudaMemcpy copies bytes between host and device, or within either, and waits unless both ends are
+// in device memory.
 //
 //	cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// With [CudaMemcpyDefault] the addresses decide the direction. That is the safe choice, the other
-// kinds are left from times before addresses were unique. The ranges must not overlap.
+// Prefer [CudaMemcpyDefault], which infers the direction from the addresses; the other kinds date
+// from before unified addressing. The ranges must not overlap.
 //
 // Parameters:
-//   - dst: where to: device memory, pinned or ordinary host memory
-//   - src: where from
-//   - count: bytes; with 0 nothing happens
+//   - dst: the destination, in device memory or in pinned or pageable host memory
+//   - src: the source
+//   - count: bytes; 0 does nothing
 //   - kind: the direction as seen from the host, or [CudaMemcpyDefault]
 //
-// Ordering: as the work of the legacy default stream; in the _ptds function, of the thread's own
-// stream. From host memory that is not pinned it returns once the bytes are read, to the host once
-// they have arrived; device to device it comes back while the copy waits its turn.
+// Ordering: runs in the legacy default stream (in the per-thread default stream for the _ptds
+// function). From pageable host memory the call returns once the bytes are read; to the host, once
+// they have arrived; from device to device, before the copy has run.
 //
-// Capture: executed at once and never recorded, unless a blocking stream of the device captures:
-// then it fails and takes the capture with it.
+// Capture: never captured. While a blocking stream of the device captures, the call fails and
+// invalidates that capture.
 //
-// From Go: unsafe.SliceData(b) may be passed as it is, the slice stays in place during the call.
-// The device is the one selected on this OS thread: with several devices lock the goroutine,
-// because a device-to-device copy runs on that device's default stream.
+// From Go: you may pass unsafe.SliceData(b): the slice does not move during the call. The copy runs
+// in the default stream of the OS thread's current device: with several devices lock the goroutine.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: leaves an allocation, or a kind that the addresses contradict
-//   - [CudaErrorInvalidMemcpyDirection]: kind is none of the enumerators
+//   - [CudaErrorInvalidValue]: a range that leaves its allocation, or a kind that contradicts the
+//     addresses
+//   - [CudaErrorInvalidMemcpyDirection]: kind is not one of the constants
 //   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device is capturing
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -2392,30 +2380,28 @@ func CudaMemcpy(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind CudaM
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbol copies into a __device__ or __constant__ variable that was compiled into this
-// program by nvcc.
+// CudaMemcpyToSymbol copies to a __device__ or __constant__ variable of nvcc code in this program.
 //
 //	cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
 // Parameters:
-//   - symbol: address of the host-side stand-in that nvcc makes for the variable; not its name,
-//     which only releases before 5.0 took
-//   - src: where from
+//   - symbol: address of the variable's host shadow, which nvcc makes. The variable's name is
+//     accepted only before CUDA 5.0
+//   - src: the source
 //   - count: bytes
-//   - offset: bytes into the variable
+//   - offset: bytes from the start of the variable
 //   - kind: host to device, device to device, or [CudaMemcpyDefault]
 //
-// Ordering: on the default stream, which waits for the blocking streams: kernels that still read
-// the variable there finish first.
+// Ordering: runs in the default stream, after earlier work of all blocking streams.
 //
-// Capture: not recorded, and the death of a blocking stream's capture.
+// Capture: never captured, and invalidates the capture of a blocking stream.
 //
-// From Go: a Go program has no such stand-ins; only linked C++ code compiled by nvcc could hand one
-// out. Ask [CudaLibraryGetGlobal], or cuModuleGetGlobal of the driver API, for the variable's
-// address and copy there by [CudaMemcpy].
+// From Go: only C++ code compiled by nvcc and linked into the program has host shadows. In other Go
+// programs get the variable's address with [CudaLibraryGetGlobal], or cuModuleGetGlobal of the
+// driver API, and call [CudaMemcpy].
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: nothing is registered under that address
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
@@ -2451,27 +2437,28 @@ func CudaMemcpyToSymbol(symbol unsafe.Pointer, src unsafe.Pointer, count uint64,
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbol copies out of a __device__ or __constant__ variable of this program's
-// nvcc-compiled code.
+// CudaMemcpyFromSymbol copies from a __device__ or __constant__ variable of nvcc code in this
+// program.
 //
 //	cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
 // Parameters:
-//   - dst: where to
-//   - symbol: the variable's host-side stand-in
+//   - dst: the destination
+//   - symbol: address of the variable's host shadow
 //   - count: bytes
-//   - offset: first byte of the variable to copy
+//   - offset: bytes from the start of the variable
 //   - kind: device to host, device to device, or [CudaMemcpyDefault]
 //
-// Ordering: default stream, after all blocking streams; to the host it is complete on return.
+// Ordering: runs in the default stream, after earlier work of all blocking streams. To the host,
+// the call returns when the copy is done.
 //
-// Capture: happens immediately; not allowed while a blocking stream captures.
+// Capture: never captured, and not allowed while a blocking stream captures.
 //
-// From Go: useful only beside C++ code that was linked in. [CudaMemcpy] from an address that
-// [CudaLibraryGetGlobal] gave does the same for code loaded at run time.
+// From Go: only linked C++ code has host shadows. For code loaded at run time get the address with
+// [CudaLibraryGetGlobal] and call [CudaMemcpy].
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: no such variable is registered
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
@@ -2507,8 +2494,7 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 	return status(args.ret)
 }
 
-// CudaMemcpy2D copies rows between two places with different distances between rows, and waits
-// where the host takes part.
+// CudaMemcpy2D copies rows between two pitches, and waits unless both ends are in device memory.
 //
 //	cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
@@ -2518,15 +2504,15 @@ func CudaMemcpyFromSymbol(dst unsafe.Pointer, symbol unsafe.Pointer, count uint6
 //   - src: first row of the source
 //   - spitch: bytes from one source row to the next, at least width
 //   - width: bytes of a row that are copied
-//   - height: rows; with a width or height of 0 nothing is done
+//   - height: rows; a width or height of 0 copies nothing
 //   - kind: direction, or [CudaMemcpyDefault]
 //
-// Ordering: on the default stream, like [CudaMemcpy], which is the same for one row.
+// Ordering: runs in the default stream, like [CudaMemcpy].
 //
-// Capture: takes place at once; kills the capture of a blocking stream of the device.
+// Capture: never captured, and invalidates the capture of a blocking stream of the device.
 //
-// From Go: a [][]T is not a picture; use one slice and a pitch. Slices may be passed, the call
-// keeps nothing.
+// From Go: dst and src may point to Go memory, which the call does not use after it returns. The
+// rows of a [][]T are not contiguous: use one slice and a pitch.
 //
 // Errors:
 //   - [CudaErrorInvalidPitchValue]: a pitch smaller than width or larger than [CudaDevAttrMaxPitch]
@@ -2567,28 +2553,29 @@ func CudaMemcpy2D(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, spitch 
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArray copies rows of linear memory into a rectangle of an array.
+// CudaMemcpy2DToArray copies rows of linear memory to a rectangle of an array.
 //
 //	cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
 // Parameters:
 //   - dst: the array
-//   - wOffset: where the rectangle begins in a row, in bytes
-//   - hOffset: its first row
+//   - wOffset: offset of the rectangle in a row, in bytes
+//   - hOffset: first row of the rectangle
 //   - src: first row of the source
-//   - spitch: distance of its rows in bytes
+//   - spitch: bytes from one source row to the next
 //   - width: bytes of a row, a multiple of the element size
 //   - height: rows
-//   - kind: where src lies: host to device, device to device, or [CudaMemcpyDefault]
+//   - kind: host to device, device to device, or [CudaMemcpyDefault]
 //
-// Ordering: default stream; done with host memory when it returns.
+// Ordering: runs in the default stream. When the call returns, the host memory may be changed
+// again.
 //
-// Capture: none of it is recorded, and a blocking stream's capture does not survive it.
+// Capture: never captured, and invalidates the capture of a blocking stream.
 //
-// From Go: offsets in bytes, not elements, are the usual mistake. src may be a slice's data.
+// From Go: wOffset and width count bytes, not elements. src may point to a slice's data.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the rectangle is not inside the array
+//   - [CudaErrorInvalidValue]: the rectangle leaves the array
 //   - [CudaErrorInvalidPitchValue]: spitch is less than width
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
@@ -2625,28 +2612,29 @@ func CudaMemcpy2DToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src un
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArray copies a rectangle of an array into rows of linear memory.
+// CudaMemcpy2DFromArray copies a rectangle of an array to rows of linear memory.
 //
 //	cudaError_t cudaMemcpy2DFromArray(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind)
 //
 // Parameters:
 //   - dst: first row of the destination
-//   - dpitch: distance of its rows in bytes
+//   - dpitch: bytes from one destination row to the next
 //   - src: the array
-//   - wOffset: where the rectangle begins in a row of the array, in bytes
-//   - hOffset: its first row
+//   - wOffset: offset of the rectangle in a row, in bytes
+//   - hOffset: first row of the rectangle
 //   - width: bytes of a row
 //   - height: rows
 //   - kind: device to host, device to device, or [CudaMemcpyDefault]
 //
-// Ordering: on the default stream; to the host it returns when the picture is complete.
+// Ordering: runs in the default stream. To the host, the call returns when the copy is done.
 //
-// Capture: unrecorded; an error and the end of the capture while a blocking stream captures.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: waits on the OS thread for all blocking streams of the device before it begins.
+// From Go: blocks the OS thread until earlier work of all blocking streams of the device is done.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the array has no such rectangle
+//   - [CudaErrorInvalidValue]: the rectangle leaves the array
 //   - [CudaErrorInvalidPitchValue]: dpitch is less than width
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
@@ -2689,23 +2677,23 @@ func CudaMemcpy2DFromArray(dst unsafe.Pointer, dpitch uint64, src CudaArray_cons
 //
 // Parameters:
 //   - dst: the array to write
-//   - wOffsetDst: beginning of the rectangle there, in bytes from the row's start
-//   - hOffsetDst: first row there
+//   - wOffsetDst: offset of the destination rectangle in a row, in bytes
+//   - hOffsetDst: first row of the destination rectangle
 //   - src: the array to read
-//   - wOffsetSrc: beginning of the rectangle here, in bytes
-//   - hOffsetSrc: first row here
+//   - wOffsetSrc: offset of the source rectangle in a row, in bytes
+//   - hOffsetSrc: first row of the source rectangle
 //   - width: bytes of a row
 //   - height: rows
 //   - kind: [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
 //
-// Ordering: enqueued on the default stream without waiting for it.
+// Ordering: runs in the default stream; the call returns before the copy is done.
 //
-// Capture: no node is made. For one there is [CudaMemcpy3DAsync], which takes arrays at both ends.
+// Capture: never captured. [CudaMemcpy3DAsync], which can copy between arrays, can be captured.
 //
-// From Go: neither array may be freed before the device was synchronized.
+// From Go: free the arrays only after a synchronization.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a rectangle leaves its array, or the elements differ in size
+//   - [CudaErrorInvalidValue]: a rectangle leaves its array, or the elements have different sizes
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
@@ -2742,30 +2730,31 @@ func CudaMemcpy2DArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uin
 	return status(args.ret)
 }
 
-// CudaMemcpy3D copies a box: width, height and depth, between linear memory and arrays in any
+// CudaMemcpy3D copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
 //
-// The width of the extent is in elements if an array takes part, and in bytes otherwise, and so is
-// the x of a position. Linear memory is described by pitch and height, from which the distance of
-// two slices follows. Layers of layered arrays and faces of cube maps count as slices. Two arrays
-// must have elements of one size, and the ends must not overlap.
+// If an array takes part, the width of the extent and the x of a position count elements, otherwise
+// bytes. In linear memory two slices are pitch times height bytes apart. Layers of layered arrays
+// and faces of cube maps count as slices. Two arrays must have elements of the same size. Source
+// and destination must not overlap.
 //
 // Parameters:
-//   - p: describes the copy; clear it before filling it in, unused members must be 0
+//   - p: describes the copy; unused members must be 0
 //
-// Ordering: synchronous where the host takes part, otherwise only enqueued, on the legacy default
-// stream or the thread's own.
+// Ordering: runs in the legacy default stream, or in the per-thread default stream for the _ptds
+// function. If an end is on the host the call waits for the copy, otherwise it only enqueues it.
 //
-// Capture: not recorded, see [CudaMemcpy3DAsync]; ruins captures of blocking streams.
+// Capture: never captured, and invalidates captures of blocking streams. [CudaMemcpy3DAsync] can be
+// captured.
 //
-// From Go: Go memory that the struct points to has to be pinned during the call (runtime.Pinner),
-// since it is reached through a pointer inside the argument. The thread selects the device.
+// From Go: pin Go memory that the struct points to with a runtime.Pinner until the call returns.
+// The call uses the OS thread's current device.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: both or none of array and pointer are given for an end, a pitch is
-//     shorter than a row, or the box leaves its memory
+//   - [CudaErrorInvalidValue]: source or destination has both an array and a pointer, or neither, a
+//     pitch is smaller than a row, or the box leaves its memory
 //   - [CudaErrorStreamCaptureImplicit]: a blocking stream captures
 //
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
@@ -2799,24 +2788,25 @@ func CudaMemcpy3D(p *CudaMemcpy3DParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeer copies a box between the memories of two devices.
+// CudaMemcpy3DPeer copies a box between memory of two devices.
 //
 //	cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
 //
 // It is the three-dimensional [CudaMemcpyPeer].
 //
 // Parameters:
-//   - p: describes both ends, each with its device
+//   - p: describes source and destination, each with its device
 //
-// Ordering: after all earlier work of both sides, and before their later work. It returns without
-// waiting if neither end is on the host.
+// Ordering: runs after all earlier work and before all later work of both devices. If neither end
+// is on the host, the call does not wait.
 //
-// Capture: an operation of the legacy default stream, with the usual danger to captures.
+// Capture: never captured. The copy uses the legacy stream, so it invalidates the capture of a
+// blocking stream.
 //
-// From Go: pin host memory named in the struct for the call.
+// From Go: pin Go memory that the struct points to until the call returns.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an end does not belong to the device given for it
+//   - [CudaErrorInvalidValue]: source or destination does not belong to its device
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
 //
@@ -2845,48 +2835,47 @@ func CudaMemcpy3DPeer(p *CudaMemcpy3DPeerParms) error {
 	return status(args.ret)
 }
 
-// CudaMemcpyBatchAsync enqueues many copies by one call, each with attributes, as one piece of work
-// in a stream.
+// CudaMemcpyBatchAsync enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	cudaError_t cudaMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes, size_t count, struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, cudaStream_t stream)
 //
-// The copies of a batch have no order among themselves and may overlap in time, so none may depend
-// on another. It saves the cost of many calls and lets the driver spread small copies over several
-// engines. Entry k of attrs is for the copies from attrsIdxs k up to the next entry's index; the
-// first index is 0 and they increase. A stream is obligatory: 0 and the legacy handle are refused,
-// [CudaStreamPerThread] is accepted (measured).
+// The copies of a batch are unordered and may run at the same time, so no copy may depend on
+// another. One batch costs less than many calls, and the driver can spread small copies over
+// several copy engines. Each element of attrs applies to the copies from its index in attrsIdxs up
+// to the next index. The first index is 0, and the indexes increase. The stream must not be the
+// legacy stream: 0 and the legacy handle are refused, [CudaStreamPerThread] is accepted (measured).
 //
 // Parameters:
 //   - dsts: destinations, count of them
 //   - srcs: sources, count of them
-//   - sizes: bytes of each copy; measured, a single 0 makes the whole call fail
+//   - sizes: bytes of each copy; a size of 0 makes the whole call fail (measured)
 //   - count: number of copies, at least 1
-//   - attrs: attributes, numAttrs of them; each needs a valid source order
-//   - attrsIdxs: index of the first copy that the entry of attrs is for
-//   - numAttrs: entries of attrs and attrsIdxs, from 1 to count
-//   - failIdx: receives the index of the copy that is at fault, or the largest value of its type
-//     when it is none of them. Later forms of the function do not have it
+//   - attrs: attributes, numAttrs of them; each needs a valid source access order
+//   - attrsIdxs: for each element of attrs, the index of the first copy to which it applies
+//   - numAttrs: length of attrs and attrsIdxs, from 1 to count
+//   - failIdx: receives the index of the copy at fault, or the largest value of its type if no copy
+//     is at fault. Later forms of the function lack it
 //   - stream: the stream, not the legacy default stream
 //
-// Ordering: the batch as a whole takes its place in the stream: it starts after what was there and
-// later work waits for all of its copies. One exception is by request:
-// [CudaMemcpySrcAccessOrderAny] and [CudaMemcpySrcAccessOrderDuringApiCall] let the sources be read
-// before their turn.
+// Ordering: the batch starts after the stream's earlier work, and later work waits for all its
+// copies. With [CudaMemcpySrcAccessOrderAny] or [CudaMemcpySrcAccessOrderDuringApiCall] the device
+// may read the sources before earlier work is done.
 //
-// Capture: a driver for CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5
-// on there is a node type for it.
+// Capture: a driver for CUDA 13.0 refuses a batch, but the capture stays valid (measured). From
+// CUDA 13.5 on there is a node type for batches.
 //
-// From Go: the arrays are read during the call and may be Go memory. Do not rely on the source
-// order "during the call" for Go memory: measured, sources of 128 KiB and more that were not pinned
-// were still read after the call had returned, and wrong bytes arrived. Pin the sources until the
-// stream has done the batch, or use pinned memory; pointers inside the arrays need a runtime.Pinner
-// in any case.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. Do not rely on
+// the access order "during the call" for sources in Go memory: the device still read pageable
+// sources of 128 KiB and more after the call had returned, and wrong bytes arrived (measured). Pin
+// the sources until the batch is done, or use pinned host memory; pointers in the arrays need a
+// runtime.Pinner in any case.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an attribute without source order, a stream that is not allowed, a
-//     bad range, a size or a count of 0; nothing was enqueued then
-//   - [CudaErrorStreamCaptureUnsupported]: the stream captures and the driver has no nodes for
-//     batches
+//   - [CudaErrorInvalidValue]: an attribute without a source access order, the legacy stream, a bad
+//     range, or a size or count of 0; no copy was enqueued
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing, and the driver has no node type
+//     for batches
 //
 // Safe counterpart: [safe.Stream.CopyAll].
 //
@@ -2913,34 +2902,35 @@ func CudaMemcpyBatchAsync(dsts *unsafe.Pointer, srcs *unsafe.Pointer, sizes *uin
 	return status(args.ret)
 }
 
-// CudaMemcpy3DBatchAsync enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CudaMemcpy3DBatchAsync enqueues a batch of copies of boxes, between linear memory and arrays, as
+// one operation of a stream.
 //
 //	cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList, size_t *failIdx, unsigned long long flags, cudaStream_t stream)
 //
-// Each entry has two operands, an extent in elements and a source order. Between pointers an
-// element is a byte; with an array it is the array's. As in the linear batch there is no order
-// among the entries.
+// Each copy has two operands, an extent in elements and a source access order. Between pointers an
+// element is a byte; if an array takes part, it is an element of the array. As in
+// [CudaMemcpyBatchAsync] the copies are unordered.
 //
 // Parameters:
 //   - numOps: number of copies
-//   - opList: the copies; a width, height or depth of 0 is not allowed, a flat copy has depth 1
-//   - failIdx: receives the index of the faulty entry, or the type's largest value. Later forms
-//     lack it
+//   - opList: the copies; width, height and depth must not be 0, so a flat copy has depth 1
+//   - failIdx: receives the index of the copy at fault, or the largest value of its type if no copy
+//     is at fault. Later forms of the function lack it
 //   - flags: 0
 //   - stream: the stream; not the legacy default stream
 //
-// Ordering: one piece of work in the stream. Nothing is known of single entries, only of the batch.
+// Ordering: one operation of the stream. You can wait only for the whole batch.
 //
-// Capture: refused by a driver for CUDA 13.0 without harm to the capture; make single copies with
-// [CudaMemcpy3DAsync] instead.
+// Capture: a driver for CUDA 13.0 refuses a batch, but the capture stays valid. Use
+// [CudaMemcpy3DAsync] for each copy instead.
 //
-// From Go: opList is read during the call. Its operands are unions: a Go pointer stored in one is
-// invisible to the collector, so pin the memory itself until the stream has passed, whatever the
-// source order says.
+// From Go: the call reads opList before it returns. Its operands are unions, in which the collector
+// does not see Go pointers: pin Go memory until the batch is done, whatever the source access
+// order.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: an empty extent, rows or layers shorter than the copy, elements of
-//     different size, no source order, or a stream that is not allowed
+//     different size, no source access order, or the legacy stream
 //   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //
 // Since CUDA 12.8. NVIDIA describes it at
@@ -2965,22 +2955,23 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 //
 //	cudaError_t cudaMemset(void *devPtr, int value, size_t count)
 //
-// Only the low 8 bits of value count: 0x3f800000 does not give float ones, it gives zeros. Like the
-// driver's function it returns before the fill has run, except for pinned and managed memory.
+// Only the low 8 bits of value count: 0x3f800000 sets floats to 0, not to 1. The call returns
+// before device memory is set. It waits only for pinned host memory and managed memory.
 //
 // Parameters:
 //   - devPtr: the first byte
 //   - value: the byte, as an int
 //   - count: number of bytes
 //
-// Ordering: on the default stream, so between earlier and later work of the blocking streams.
+// Ordering: runs in the default stream: after earlier and before later work of blocking streams.
 //
-// Capture: not recorded; the end of a blocking stream's capture.
+// Capture: never captured. It invalidates captures in blocking streams.
 //
-// From Go: on the device selected for this OS thread. devPtr cannot be Go memory.
+// From Go: runs on the OS thread's current device. devPtr must not be Go memory.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not memory of CUDA's, or too little of it
+//   - [CudaErrorInvalidValue]: a range that leaves its allocation, or memory that CUDA did not
+//     allocate
 //   - [CudaErrorStreamCaptureImplicit]: a blocking stream of the device captures
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -3013,7 +3004,7 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 	return status(args.ret)
 }
 
-// CudaMemset2D sets rows of bytes with a distance between them to one value.
+// CudaMemset2D sets rows of bytes, a pitch apart, to one value.
 //
 //	cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height)
 //
@@ -3024,15 +3015,16 @@ func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 //   - width: bytes of each row to fill
 //   - height: rows
 //
-// Ordering: default stream; the host does not wait for device memory.
+// Ordering: runs in the default stream; the call returns before device memory is set.
 //
-// Capture: runs at once, unless a blocking stream captures: then both fail.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: pass the pitch that [CudaMallocPitch] gave, not the width.
+// From Go: pass the pitch of [CudaMallocPitch], not the width.
 //
 // Errors:
 //   - [CudaErrorInvalidPitchValue]: the pitch is smaller than width
-//   - [CudaErrorInvalidValue]: the rectangle leaves the allocation
+//   - [CudaErrorInvalidValue]: a rectangle that leaves its allocation
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3070,17 +3062,18 @@ func CudaMemset2D(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64
 // Parameters:
 //   - pitchedDevPtr: address, pitch and the height of a slice, as [CudaMalloc3D] filled it in
 //   - value: the byte
-//   - extent: the box, its width in bytes. It begins at the address; to start elsewhere, move that
+//   - extent: size of the box, its width in bytes. The box begins at the address: to start
+//     elsewhere, add to it
 //
-// Ordering: on the default stream, asynchronous to the host.
+// Ordering: runs in the default stream, asynchronous with the host.
 //
 // Capture: cannot be captured; [CudaMemset3DAsync] can.
 //
-// From Go: both structs go by value, so nothing needs to be kept.
+// From Go: both structs are passed by value.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the box is larger than the memory
-//   - [CudaErrorInvalidPitchValue]: the pitch is less than the width
+//   - [CudaErrorInvalidValue]: a box that leaves the memory
+//   - [CudaErrorInvalidPitchValue]: the pitch is smaller than the width
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3104,34 +3097,35 @@ func CudaMemset3D(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExtent) 
 	return status(args.ret)
 }
 
-// CudaMemcpyAsync enqueues a copy in a stream; the direction is given, or found from the addresses.
+// CudaMemcpyAsync enqueues a copy between host and device, or within either, in a stream.
 //
 //	cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// It is asynchronous with pinned memory. From ordinary memory to the device the bytes are staged
-// first and the call may wait for room; to ordinary memory it returns only when they are there;
-// from host to host it waits, too.
+// The copy is asynchronous with pinned memory. From pageable memory the driver first copies the
+// bytes into staging buffers, and the call may wait for one. To pageable memory, and from host to
+// host, the call returns when the copy is done.
 //
 // Parameters:
-//   - dst: where to
-//   - src: where from
+//   - dst: the destination
+//   - src: the source
 //   - count: bytes
-//   - kind: [CudaMemcpyDefault], or the direction, which the addresses must bear out
+//   - kind: [CudaMemcpyDefault], or the direction, which must match the addresses
 //   - stream: the stream; 0 for the default stream
 //
-// Ordering: like all work of the stream. On the default stream it is ordered with every blocking
-// stream of the device.
+// Ordering: in stream order. In the default stream the copy is ordered with all blocking streams of
+// the device.
 //
-// Capture: makes a copy node. Host memory is accessed at each replay and must live that long.
+// Capture: becomes a memcpy node. Each launch accesses the host memory: keep it as long as
+// executables of the graph exist.
 //
-// From Go: a pointer into a slice is accepted, but it is seen by Go only until the call returns:
-// keep the slice pinned with runtime.Pinner until the stream is done, or copy from memory of
-// [CudaHostAlloc]. With a stream other than 0 the thread's selected device need not match the
-// stream's.
+// From Go: Go keeps a slice alive only until the call returns: pin it with a runtime.Pinner until
+// the copy is done, or use memory of [CudaHostAlloc]. With a stream other than 0 the OS thread's
+// current device need not be the stream's.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: wrong range, or a kind that does not fit
-//   - [CudaErrorInvalidMemcpyDirection]: kind is no enumerator
+//   - [CudaErrorInvalidValue]: a range that leaves its allocation, or a kind that contradicts the
+//     addresses
+//   - [CudaErrorInvalidMemcpyDirection]: kind is not one of the constants
 //   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -3173,28 +3167,29 @@ func CudaMemcpyAsync(dst unsafe.Pointer, src unsafe.Pointer, count uint64, kind 
 	return status(args.ret)
 }
 
-// CudaMemcpyToSymbolAsync enqueues a copy into a variable of nvcc-compiled code of this program.
+// CudaMemcpyToSymbolAsync enqueues a copy to a __device__ or __constant__ variable of nvcc code in
+// this program.
 //
 //	cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
 // Parameters:
-//   - symbol: its host-side stand-in
-//   - src: where from
+//   - symbol: address of the variable's host shadow
+//   - src: the source
 //   - count: bytes
-//   - offset: bytes into the variable
+//   - offset: bytes from the start of the variable
 //   - kind: the direction
-//   - stream: the stream; the variable of the device of this stream is written
+//   - stream: the stream; the copy goes to the variable on the stream's device
 //
-// Ordering: in the stream. Kernels in other streams may see the old, the new or a mixture.
+// Ordering: in stream order. Kernels in other streams may see old bytes, new bytes or a mixture.
 //
-// Capture: makes a copy node whose source is read at replay.
+// Capture: becomes a memcpy node, which reads src at each launch.
 //
-// From Go: without stand-ins there is nothing to call it with; copy to the address from
-// [CudaLibraryGetGlobal] by [CudaMemcpyAsync].
+// From Go: without a host shadow get the address with [CudaLibraryGetGlobal] and call
+// [CudaMemcpyAsync].
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: symbol is not registered
-//   - [CudaErrorInvalidResourceHandle]: there is no such stream
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
+//   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
 // [CudaErrorNoKernelImageForDevice], or the error of earlier work.
@@ -3232,27 +3227,28 @@ func CudaMemcpyToSymbolAsync(symbol unsafe.Pointer, src unsafe.Pointer, count ui
 	return status(args.ret)
 }
 
-// CudaMemcpyFromSymbolAsync enqueues a copy out of a variable of nvcc-compiled code.
+// CudaMemcpyFromSymbolAsync enqueues a copy from a __device__ or __constant__ variable of nvcc code
+// in this program.
 //
 //	cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
 // Parameters:
-//   - dst: where to
-//   - symbol: host-side stand-in
+//   - dst: the destination
+//   - symbol: address of the variable's host shadow
 //   - count: bytes
-//   - offset: bytes to skip
+//   - offset: bytes from the start of the variable
 //   - kind: the direction
 //   - stream: the stream
 //
-// Ordering: after the earlier kernels of the stream, so it sees what they stored.
+// Ordering: in stream order.
 //
-// Capture: a node that writes dst at every replay.
+// Capture: becomes a memcpy node, which writes dst at each launch.
 //
-// From Go: blocks if dst is not pinned memory. Programs in pure Go read by address instead, with
-// [CudaMemcpyAsync].
+// From Go: the call blocks if dst is not pinned host memory. Without a host shadow get the address
+// with [CudaLibraryGetGlobal] and call [CudaMemcpyAsync].
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: the stand-in is unknown
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
 //   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection],
@@ -3303,17 +3299,18 @@ func CudaMemcpyFromSymbolAsync(dst unsafe.Pointer, symbol unsafe.Pointer, count 
 //   - width: bytes of each row
 //   - height: number of rows
 //   - kind: the direction, or [CudaMemcpyDefault]
-//   - stream: the stream; 0 is the default one
+//   - stream: the stream; 0 is the default stream
 //
-// Ordering: in the stream. Rows have no order among themselves.
+// Ordering: in stream order. The rows are unordered.
 //
-// Capture: becomes one copy node of two dimensions; host memory is touched at replay.
+// Capture: becomes one memcpy node of two dimensions. Each launch accesses the host memory.
 //
-// From Go: pinned host memory, or pin the whole slice until the stream is done: to ordinary memory
-// the call blocks and from it the driver stages, but CUDA does not promise it for every system.
+// From Go: use pinned host memory, or pin the whole slice until the copy is done. To pageable
+// memory the call blocks, and from pageable memory the driver stages, but CUDA does not promise
+// either.
 //
 // Errors:
-//   - [CudaErrorInvalidPitchValue]: a pitch is smaller than the row
+//   - [CudaErrorInvalidPitchValue]: a pitch smaller than the row
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
@@ -3349,31 +3346,32 @@ func CudaMemcpy2DAsync(dst unsafe.Pointer, dpitch uint64, src unsafe.Pointer, sp
 	return status(args.ret)
 }
 
-// CudaMemcpy2DToArrayAsync enqueues the copy of rows into a rectangle of an array.
+// CudaMemcpy2DToArrayAsync enqueues a copy of rows of linear memory to a rectangle of an array in a
+// stream.
 //
 //	cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
 // Parameters:
 //   - dst: the array
-//   - wOffset: beginning in the row, in bytes
+//   - wOffset: offset of the rectangle in a row, in bytes
 //   - hOffset: first row
 //   - src: first row of the source
-//   - spitch: bytes from row to row of the source
+//   - spitch: bytes from one source row to the next
 //   - width: bytes of a row
 //   - height: rows
-//   - kind: the direction, [CudaMemcpyDefault] finds it
+//   - kind: the direction; [CudaMemcpyDefault] infers it from the addresses
 //   - stream: the stream
 //
-// Ordering: in stream order; a kernel after it in the stream samples the new picture.
+// Ordering: in stream order. Texture reads of later kernels in the stream see the new elements.
 //
-// Capture: becomes a copy node that reads src at each replay.
+// Capture: becomes a memcpy node, which reads src at each launch.
 //
-// From Go: keep src pinned, or in pinned memory, until the stream has taken it; the array must not
-// be freed before either.
+// From Go: src must be pinned host memory, or Go memory that is pinned until the copy is done. Free
+// the array only after the copy.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: outside of the array
-//   - [CudaErrorInvalidResourceHandle]: stream or array is not alive
+//   - [CudaErrorInvalidValue]: the rectangle leaves the array
+//   - [CudaErrorInvalidResourceHandle]: no such stream or array
 //
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
@@ -3410,31 +3408,32 @@ func CudaMemcpy2DToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, s
 	return status(args.ret)
 }
 
-// CudaMemcpy2DFromArrayAsync enqueues the copy of a rectangle of an array to linear memory.
+// CudaMemcpy2DFromArrayAsync enqueues a copy of a rectangle of an array to rows of linear memory in
+// a stream.
 //
 //	cudaError_t cudaMemcpy2DFromArrayAsync(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
 // Parameters:
 //   - dst: first row of the destination
-//   - dpitch: bytes between its rows
+//   - dpitch: bytes from one destination row to the next
 //   - src: the array
-//   - wOffset: bytes to skip in each row
-//   - hOffset: rows to skip
+//   - wOffset: offset of the rectangle in a row, in bytes
+//   - hOffset: first row of the rectangle
 //   - width: bytes of a row
 //   - height: rows
 //   - kind: the direction, or [CudaMemcpyDefault]
 //   - stream: the stream
 //
-// Ordering: after the stream's earlier work, so after kernels that wrote the surface there.
+// Ordering: in stream order, and so after surface writes of earlier kernels of the stream.
 //
-// Capture: a copy node; dst must exist whenever the graph runs.
+// Capture: becomes a memcpy node, which writes dst at each launch.
 //
-// From Go: into Go memory the call blocks until the stream is there, holding its OS thread; into
-// pinned memory it returns at once, and that must be kept.
+// From Go: with Go memory the call blocks its OS thread until the copy is done. With pinned host
+// memory it returns at once: keep the memory until the copy is done.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: more than the array has
-//   - [CudaErrorInvalidResourceHandle]: the stream or the array was destroyed
+//   - [CudaErrorInvalidValue]: the rectangle leaves the array
+//   - [CudaErrorInvalidResourceHandle]: no such stream or array
 //
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
 // work.
@@ -3471,27 +3470,26 @@ func CudaMemcpy2DFromArrayAsync(dst unsafe.Pointer, dpitch uint64, src CudaArray
 	return status(args.ret)
 }
 
-// CudaMemcpy3DAsync enqueues the copy of a box in a stream.
+// CudaMemcpy3DAsync enqueues a copy of a box in a stream.
 //
 //	cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
 //
-// One call moves a whole volume with its paddings, which the hardware does in one go; a loop over
-// slices costs a launch each. Host memory that is not pinned makes it block or stage as the linear
-// copies do.
+// One call copies a padded volume in one operation; a loop over slices needs one for each slice.
+// Pageable host memory makes the call stage or block, as in [CudaMemcpyAsync].
 //
 // Parameters:
 //   - p: describes the copy; only read before the call returns
-//   - stream: the stream; 0 is the default one
+//   - stream: the stream; 0 is the default stream
 //
-// Ordering: in the order of the stream. Others see the result after an event recorded after it.
+// Ordering: in stream order. Other streams need an event recorded after the copy.
 //
-// Capture: becomes one copy node, to be changed later by [CudaGraphExecMemcpyNodeSetParams].
+// Capture: becomes one memcpy node. Change it later with [CudaGraphExecMemcpyNodeSetParams].
 //
-// From Go: memory that the pointers in the struct refer to must stay where it is until the copy is
-// done: pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
+// From Go: the memory that the struct points to must be pinned host memory, or Go memory that a
+// runtime.Pinner pins until the copy is done.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the struct contradicts itself or the memory
+//   - [CudaErrorInvalidValue]: members of the struct do not match each other or the memory
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // Also [CudaErrorInvalidPitchValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier
@@ -3526,24 +3524,24 @@ func CudaMemcpy3DAsync(p *CudaMemcpy3DParms, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMemcpy3DPeerAsync enqueues the copy of a box between two devices.
+// CudaMemcpy3DPeerAsync enqueues a copy of a box between memory of two devices in a stream.
 //
 //	cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream)
 //
 // Parameters:
 //   - p: describes the copy; may be reused when the call returns
-//   - stream: the stream to put it in; its device does the work
+//   - stream: the stream; its device does the copy
 //
-// Ordering: ordered with the stream alone; synchronize the other side by events.
+// Ordering: in stream order only. Order streams of the other device by an event.
 //
-// Capture: not possible: the call fails and the capture is invalidated. [CudaMemcpy3DAsync] can be
-// captured.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture.
+// [CudaMemcpy3DAsync] can be captured.
 //
-// From Go: as with every asynchronous copy, everything that the struct leads to has to outlive the
-// copy, while the struct itself need not.
+// From Go: keep the memory that the struct points to until the copy is done; the struct itself may
+// be reused at once.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the struct does not fit the memory
+//   - [CudaErrorInvalidValue]: the struct does not match the memory
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures (measured)
 //
 // Also [CudaErrorInvalidDevice], [CudaErrorInvalidPitchValue], or the error of earlier work.
@@ -3574,11 +3572,11 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 	return status(args.ret)
 }
 
-// CudaMemsetAsync enqueues a fill of bytes in a stream.
+// CudaMemsetAsync enqueues a memset of bytes in a stream.
 //
 //	cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
 //
-// For elements of 16 or 32 bits the runtime has nothing; use a kernel, or the driver API on the
+// The runtime has no function for elements of 16 or 32 bits: use a kernel, or the driver API in the
 // same stream.
 //
 // Parameters:
@@ -3591,11 +3589,11 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 //
 // Capture: becomes a memset node.
 //
-// From Go: may be called from any goroutine if the stream is a real one; the memory must outlive
-// the work.
+// From Go: any goroutine may call it with a stream other than a default stream. Keep the memory
+// until the memset is done.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the range does not lie in one allocation
+//   - [CudaErrorInvalidValue]: a range that leaves its allocation
 //   - [CudaErrorInvalidResourceHandle]: the stream was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -3630,7 +3628,7 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 	return status(args.ret)
 }
 
-// CudaMemset2DAsync enqueues a fill of rows with a distance between them in a stream.
+// CudaMemset2DAsync enqueues a memset of rows of bytes, a pitch apart, in a stream.
 //
 //	cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 //
@@ -3642,14 +3640,14 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 //   - height: rows
 //   - stream: the stream
 //
-// Ordering: within the stream.
+// Ordering: in stream order.
 //
-// Capture: one node for the whole rectangle.
+// Capture: becomes one memset node.
 //
-// From Go: nothing to keep but the device memory.
+// From Go: keep the memory until the memset is done.
 //
 // Errors:
-//   - [CudaErrorInvalidPitchValue]: rows would overlap
+//   - [CudaErrorInvalidPitchValue]: the pitch is smaller than width
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
@@ -3688,26 +3686,26 @@ func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width u
 	return status(args.ret)
 }
 
-// CudaMemset3DAsync enqueues a fill of a box of bytes in a stream.
+// CudaMemset3DAsync enqueues a memset of a box of bytes in a stream.
 //
 //	cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent, cudaStream_t stream)
 //
 // Parameters:
 //   - pitchedDevPtr: the memory, as [CudaMalloc3D] describes it
 //   - value: the byte
-//   - extent: the box, width in bytes
+//   - extent: size of the box, its width in bytes
 //   - stream: the stream
 //
-// Ordering: one operation of the stream.
+// Ordering: in stream order.
 //
-// Capture: recorded; a depth of more than one can take several memset nodes, which have two
-// dimensions.
+// Capture: becomes memset nodes, which have two dimensions: a depth above 1 can become several
+// nodes.
 //
-// From Go: the memory must not be freed before the stream has passed.
+// From Go: keep the memory until the memset is done.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the box does not fit
-//   - [CudaErrorInvalidResourceHandle]: the stream is not alive
+//   - [CudaErrorInvalidValue]: a box that leaves the memory
+//   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3732,34 +3730,34 @@ func CudaMemset3DAsync(pitchedDevPtr CudaPitchedPtr, value int32, extent CudaExt
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync enqueues the move of a range of managed memory to a device or to the host.
+// CudaMemPrefetchAsync enqueues a prefetch in a stream: migrates a range of managed memory to a
+// device or to the host.
 //
 //	cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, int dstDevice, cudaStream_t stream)
 //
-// Pages that are there already stay, others are moved or, if they were never touched, made there. A
-// kernel that comes after it in the stream then finds no faults. Full devices make room by evicting
-// other managed pages to the host, never plain allocations. For "read mostly" ranges it makes
-// copies instead. A prefetch to the host before the CPU reads pays as well.
+// Later kernels of the stream then access the range without page faults. Pages at the target stay
+// there, other pages migrate, and pages that were never accessed are created at the target. A full
+// device evicts other managed pages to the host, but never ordinary allocations. For a "read
+// mostly" range the prefetch makes copies. Prefetch to the host too before the CPU reads.
 //
 // Parameters:
-//   - devPtr: beginning of the range, rounded down to a page
+//   - devPtr: start of the range, rounded down to a page
 //   - count: bytes; the end is rounded up to a page
-//   - dstDevice: where to: a device, or [CudaCpuDeviceId] for the host
+//   - dstDevice: the target: a device, or [CudaCpuDeviceId] for the host
 //   - stream: the stream; 0 is accepted (measured)
 //
-// Ordering: begins when the stream gets there and later work of the stream waits for it. The move
-// needs the CPU as well, so the call may take long and even block when much is enqueued. Reads and
-// writes by others during the move are safe.
+// Ordering: in stream order. The prefetch also needs the CPU, so the call may take long, and block
+// when much work is enqueued. Others may read and write the range meanwhile.
 //
-// Capture: not possible: the call fails and the capture is lost (measured). Prefetches on other
-// streams do not disturb captures.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture
+// (measured). Prefetches in other streams are allowed.
 //
-// From Go: with a real stream any thread will do. The memory must not be freed before the stream
-// has passed it.
+// From Go: any thread may call it with a stream other than 0. Keep the memory until the prefetch is
+// done.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: device memory, or memory of malloc on a system that does not share
-//     it (measured)
+//   - [CudaErrorInvalidValue]: device memory, or memory of malloc on a system whose devices cannot
+//     access it (measured)
 //   - [CudaErrorInvalidDevice]: the target device, or the stream's, lacks
 //     [CudaDevAttrConcurrentManagedAccess]
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
@@ -3793,16 +3791,16 @@ func CudaMemPrefetchAsync(devPtr unsafe.Pointer, count uint64, dstDevice int32, 
 	return status(args.ret)
 }
 
-// CudaMemPrefetchAsync_v2 enqueues the move of a range of managed memory to a device or to the
-// host.
+// CudaMemPrefetchAsync_v2 enqueues a prefetch in a stream: migrates a range of managed memory to a
+// device or to the host.
 //
 //	cudaError_t cudaMemPrefetchAsync_v2(const void *devPtr, size_t count, struct cudaMemLocation location, unsigned int flags, cudaStream_t stream)
 //
 // It is another form of [CudaMemPrefetchAsync], where the rest is said.
 //
 // Other parameters:
-//   - location: where to: a device, the host, a NUMA node, or the one of the calling OS thread.
-//     Parts of a device are not possible
+//   - location: the target: a device, the host, a NUMA node, or that of the calling OS thread; not
+//     a part of a device
 //   - flags: 0
 //
 // Since CUDA 12.2. NVIDIA describes it at

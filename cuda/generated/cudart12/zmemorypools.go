@@ -4,8 +4,8 @@ package cudart12
 
 import "unsafe"
 
-// CudaMallocAsync_ptsz allocates memory from the current pool of the stream's device, as an
-// operation of the stream.
+// CudaMallocAsync_ptsz allocates memory from the current pool of the stream's device, in stream
+// order.
 //
 //	cudaError_t cudaMallocAsync_ptsz(void **devPtr, size_t size, cudaStream_t hStream)
 //
@@ -28,7 +28,7 @@ func CudaMallocAsync_ptsz(devPtr *unsafe.Pointer, size uint64, hStream CudaStrea
 	return status(args.ret)
 }
 
-// CudaFreeAsync_ptsz frees memory as an operation of a stream: when the stream gets there.
+// CudaFreeAsync_ptsz frees memory in stream order.
 //
 //	cudaError_t cudaFreeAsync_ptsz(void *devPtr, cudaStream_t hStream)
 //
@@ -50,25 +50,25 @@ func CudaFreeAsync_ptsz(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMemPoolTrimTo gives reserved memory of a pool back to the system, down to an amount.
+// CudaMemPoolTrimTo releases unused memory of a pool to the system, down to a given amount.
 //
 //	cudaError_t cudaMemPoolTrimTo(cudaMemPool_t memPool, size_t minBytesToKeep)
 //
-// Only what no allocation uses can go, in whole pieces, so more than the amount may remain. Memory
-// whose free has not been noticed by a synchronization counts as used. For a program that goes from
-// one phase to another, and for making room for libraries that do not use pools; the driver's own
-// allocations do it by themselves when memory is short (measured for [CudaMalloc]).
+// The pool releases only whole pieces that no allocation uses, so more than the given amount may
+// remain. Freed memory counts as used until a synchronization shows that the free is done. Use the
+// call between phases of a program, and before calls of libraries that do not use pools.
+// Allocations by the driver take back unused pool memory themselves (measured for [CudaMalloc]).
 //
 // Parameters:
 //   - memPool: the pool
-//   - minBytesToKeep: bytes of reserve to keep; 0 gives back all that can be
+//   - minBytesToKeep: bytes to keep; 0 releases as much as possible
 //
-// Ordering: synchronous, but it does not wait for work that is enqueued (measured): synchronize
-// first.
+// Ordering: synchronous; the call waits for no work (measured): synchronize first.
 //
-// Capture: fails beside a capture in GLOBAL mode and destroys that.
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call fails and invalidates
+// that capture.
 //
-// From Go: usable on any thread. How much is left tells [CudaMemPoolAttrReservedMemCurrent].
+// From Go: any thread. [CudaMemPoolAttrReservedMemCurrent] tells how much memory is left.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no such pool
@@ -97,26 +97,26 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 	return status(args.ret)
 }
 
-// CudaMemPoolSetAttribute changes a pool's release threshold, its rules of reuse, or resets a
+// CudaMemPoolSetAttribute sets a pool's release threshold or a rule of reuse, or resets a
 // high-water mark.
 //
 //	cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
 //
 // Parameters:
-//   - memPool: the pool; the default one may be changed as well, for the whole process
-//   - attr: what to set
-//   - value: address of an int32 for the rules of reuse, 0 or 1, and of a uint64 for all else; the
-//     marks can be set to 0 only
+//   - memPool: the pool; a change of a default pool affects the whole process
+//   - attr: the attribute
+//   - value: address of an int32 (0 or 1) for a rule of reuse, and of a uint64 for the other
+//     attributes; a mark can be set only to 0
 //
-// Ordering: takes effect at once, for allocations made later.
+// Ordering: applies to later allocations.
 //
-// Capture: not while others capture in GLOBAL mode: it ends their capture (measured).
+// Capture: unsafe: it invalidates GLOBAL captures of other threads (measured).
 //
-// From Go: value is untyped, and a variable of the wrong size is read past its end: use exactly
-// int32 or uint64.
+// From Go: value is untyped: pass the address of an int32 or a uint64, or the call reads past the
+// end of the variable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an attribute that cannot be set, or a mark with another value than 0
+//   - [CudaErrorInvalidValue]: an attribute that cannot be set, or a value other than 0 for a mark
 //     (measured)
 //
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
@@ -147,26 +147,26 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	return status(args.ret)
 }
 
-// CudaMemPoolGetAttribute tells a property or a statistic of a pool.
+// CudaMemPoolGetAttribute returns an attribute of a pool: a property or a statistic.
 //
 //	cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void *value)
 //
 // Parameters:
 //   - memPool: the pool
-//   - attr: what to tell
-//   - value: receives it: a uint64 for sizes, an int32 for the rest
+//   - attr: the attribute
+//   - value: receives the value: a uint64 for sizes, an int32 for the others
 //
-// Ordering: none; a moment's view. Used memory is what was asked for and not freed yet as seen by
-// the host, reserved memory what the system has given.
+// Ordering: not ordered with any stream. Used memory is allocated and, as far as the host knows,
+// not freed; reserved memory is all memory that the pool took from the system.
 //
-// Capture: harmless.
+// Capture: allowed in every mode.
 //
-// From Go: pass the address of a variable of the right size; for a 32-bit answer a uint64 must be
-// cleared first.
+// From Go: pass the address of a variable of the right size. If you pass a uint64 for a 32-bit
+// value, set it to 0 first.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the driver does not know the attribute yet: one of CUDA 13.0 refuses
-//     all above [CudaMemPoolAttrUsedMemHigh] (measured)
+//   - [CudaErrorInvalidValue]: the driver does not know the attribute. A driver for CUDA 13.0
+//     refuses all attributes above [CudaMemPoolAttrUsedMemHigh] (measured)
 //
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolGetAttribute].
@@ -195,28 +195,30 @@ func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 	return status(args.ret)
 }
 
-// CudaMemPoolSetAccess lets other devices read and write a pool's memory, or stops them.
+// CudaMemPoolSetAccess gives other devices access to a pool's memory, or takes it away.
 //
 //	cudaError_t cudaMemPoolSetAccess(cudaMemPool_t memPool, const struct cudaMemAccessDesc *descList, size_t count)
 //
-// It holds for all memory of the pool, what is allocated already included. Unlike peer access
-// between contexts it concerns this pool only and needs no enabling elsewhere.
+// The change applies to all memory of the pool, also to existing allocations. Unlike peer access
+// between contexts it applies to this pool only, and you need not enable peer access.
 //
 // Parameters:
 //   - memPool: the pool
-//   - descList: location and rights, an entry for each device
+//   - descList: location and access rights, an entry for each device
 //   - count: number of entries
 //
-// Ordering: at once. Taking rights away while work of that device still runs makes it fault.
+// Ordering: takes effect at once: running work of a device that loses access faults.
 //
-// Capture: not recorded, and graph allocations keep the access that they were captured with.
+// Capture: never captured. Allocation nodes keep the access rights with which they were captured.
 //
-// From Go: the array is read during the call. A []CudaMemAccessDesc may be passed by its first
-// element.
+// From Go: the call reads the array before it returns. Pass the address of the first element of a
+// []CudaMemAccessDesc.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: taking the own device's access away, or an unknown location
-//   - [CudaErrorInvalidDevice]: the devices cannot be peers; ask [CudaDeviceCanAccessPeer]
+//   - [CudaErrorInvalidValue]: an entry that takes access away from the pool's own device, or an
+//     unknown location
+//   - [CudaErrorInvalidDevice]: the device cannot access the pool's device, see
+//     [CudaDeviceCanAccessPeer]
 //
 // See also [CudaMemPoolGetAccess], [CudaMallocAsync], [CudaFreeAsync]; in the driver API
 // [cuMemPoolSetAccess].
@@ -242,20 +244,20 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 	return status(args.ret)
 }
 
-// CudaMemPoolGetAccess tells whether a device, or the host, may use a pool's memory.
+// CudaMemPoolGetAccess returns the access rights of a device, or of the host, to a pool's memory.
 //
 //	cudaError_t cudaMemPoolGetAccess(enum cudaMemAccessFlags *flags, cudaMemPool_t memPool, struct cudaMemLocation *location)
 //
 // Parameters:
-//   - flags: receives none, or read and write
+//   - flags: receives the rights: none, or read and write
 //   - memPool: the pool
-//   - location: who would use it
+//   - location: the device or the host
 //
-// Ordering: none.
+// Ordering: not ordered with any stream.
 //
-// Capture: harmless.
+// Capture: allowed in every mode.
 //
-// From Go: both variables may be ordinary Go ones, used only during the call.
+// From Go: both pointers may point to Go variables, which the call uses only until it returns.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a location that is neither a device nor the host
@@ -283,38 +285,40 @@ func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, loca
 	return status(args.ret)
 }
 
-// CudaMemPoolCreate creates a memory pool of a program's own.
+// CudaMemPoolCreate creates a memory pool.
 //
 //	cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps)
 //
-// Own pools separate parts of a program: each with its threshold, limit, access rights, and, if
-// handle types are asked for, its memory can be shared with other processes. For most programs the
-// device's default pool with a higher release threshold is enough.
+// Each pool has its own release threshold, maximum size and access rights. If it is created with
+// handle types, other processes can import its memory. For most programs the device's default pool
+// with a higher release threshold is enough.
 //
-// The pool's device can use its memory; other devices need [CudaMemPoolSetAccess]. Pools of host
-// memory and of managed memory exist too, where the driver knows them (13.0 does):
+// The pool's device can access its memory; other devices need [CudaMemPoolSetAccess]. Newer drivers
+// (13.0 for instance) also have pools of host memory and of managed memory:
 //
-//   - Memory of a host pool can at first be used by the CPU alone: give devices access. A pool of
-//     the host without a NUMA node cannot be shared with other processes.
-//   - Managed memory: the location is the preferred one, or none; no handle types, no greatest
-//     size, no usage. All devices must have [CudaDevAttrConcurrentManagedAccess].
+//   - Host memory: at first only the CPU can access it; give devices access with
+//     [CudaMemPoolSetAccess]. A host pool without a NUMA node cannot be shared with other
+//     processes.
+//   - Managed memory: the location is the preferred location, or none. Handle types, maximum size
+//     and usage must not be set. All devices must have [CudaDevAttrConcurrentManagedAccess].
 //
 // Parameters:
 //   - memPool: receives the pool
-//   - poolProps: what it is to be; clear it first, unused bytes must be 0
+//   - poolProps: properties of the pool; unused bytes must be 0
 //
-// Ordering: none; synchronous. Nothing is allocated yet.
+// Ordering: synchronous; the call allocates no memory yet.
 //
-// Capture: refused during another thread's capture in GLOBAL mode, which it ends (measured).
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call fails and invalidates
+// that capture (measured).
 //
-// From Go: the device is a property, not the thread's; the pool may be used from every goroutine.
-// It lives until [CudaMemPoolDestroy].
+// From Go: the device is given in the properties, whatever device is current. Every goroutine may
+// use the pool, until [CudaMemPoolDestroy].
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a location or a handle type that such a pool cannot have, such as a
-//     host pool with handle types, or a NUMA node "of the current thread"
-//   - [CudaErrorNotSupported]: no pools of this kind on this system
-//   - [CudaErrorNotPermitted]: fabric handles were asked for without access to an IMEX channel
+//   - [CudaErrorInvalidValue]: a location or a handle type that is not allowed, such as a host pool
+//     with handle types, or a NUMA node "of the current thread"
+//   - [CudaErrorNotSupported]: the system does not support pools of this kind
+//   - [CudaErrorNotPermitted]: fabric handles without access to an IMEX channel
 //
 // See also [CudaDeviceSetMemPool], [CudaMallocFromPoolAsync], [CudaMemPoolExportToShareableHandle],
 // [CudaDeviceGetDefaultMemPool], [CudaDeviceGetMemPool]; in the driver API [cuMemPoolCreate].
@@ -339,26 +343,25 @@ func CudaMemPoolCreate(memPool *CudaMemPool_t, poolProps *CudaMemPoolProps) erro
 	return status(args.ret)
 }
 
-// CudaMemPoolDestroy destroys a pool as soon as its last memory is freed.
+// CudaMemPoolDestroy destroys a pool, once the last of its memory is freed.
 //
 //	cudaError_t cudaMemPoolDestroy(cudaMemPool_t memPool)
 //
-// It returns at once. Memory that was allocated stays valid; when the last of it is freed the rest
-// goes. If the pool was current for its device, the default pool becomes current again.
+// The call returns at once. Allocated memory stays valid; the pool is destroyed when all of it is
+// freed. If the pool was current for its device, the default pool becomes current again.
 //
 // Parameters:
 //   - memPool: the pool, not a default one
 //
-// Ordering: with no stream; allocations and frees that are enqueued are not disturbed.
+// Ordering: not ordered with any stream; enqueued allocations and frees are not affected.
 //
-// Capture: nothing of it is recorded. Graphs keep nothing of the pool, whose properties were
-// copied.
+// Capture: never captured. Graphs do not need the pool, since allocation nodes have a copy of its
+// properties.
 //
-// From Go: the handle is dead afterwards, for all goroutines; nothing checks that none still
-// allocates.
+// From Go: no goroutine may use the handle afterwards. CUDA does not check that.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a device's default pool (measured), or no pool
+//   - [CudaErrorInvalidValue]: a device's default pool (measured), or no such pool
 //
 // See also [CudaFreeAsync], [CudaDeviceSetMemPool], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolDestroy].
@@ -382,7 +385,7 @@ func CudaMemPoolDestroy(memPool CudaMemPool_t) error {
 	return status(args.ret)
 }
 
-// CudaMallocFromPoolAsync_ptsz allocates memory from a given pool, as an operation of a stream.
+// CudaMallocFromPoolAsync_ptsz allocates memory from a given pool, in stream order.
 //
 //	cudaError_t cudaMallocFromPoolAsync_ptsz(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
 //
@@ -406,29 +409,30 @@ func CudaMallocFromPoolAsync_ptsz(ptr *unsafe.Pointer, size uint64, memPool Cuda
 	return status(args.ret)
 }
 
-// CudaMemPoolExportToShareableHandle makes a handle by which another process can import a pool.
+// CudaMemPoolExportToShareableHandle exports a pool as a handle, with which another process can
+// import it.
 //
 //	cudaError_t cudaMemPoolExportToShareableHandle(void *shareableHandle, cudaMemPool_t memPool, enum cudaMemAllocationHandleType handleType, unsigned int flags)
 //
-// The importer gets no memory by that, only the right to import single allocations, whose
-// descriptions [CudaMemPoolExportPointer] makes.
+// The importer gets no memory yet, but can import single allocations that
+// [CudaMemPoolExportPointer] exports.
 //
 // Parameters:
-//   - shareableHandle: receives the handle: an int32 file descriptor, or the 64 bytes of a fabric
-//     handle, as the type says
+//   - shareableHandle: receives the handle: depending on handleType, an int32 file descriptor or
+//     the 64 bytes of a fabric handle
 //   - memPool: the pool, created with that handle type
-//   - handleType: exactly one type
+//   - handleType: exactly one handle type
 //   - flags: 0
 //
-// Ordering: none.
+// Ordering: not ordered with any stream.
 //
-// Capture: not recorded.
+// Capture: never captured.
 //
-// From Go: a file descriptor is sent over a Unix socket (syscall.UnixRights) and closed by the
-// program once sent; it is not known to os.File.
+// From Go: send a file descriptor over a Unix socket (syscall.UnixRights), then close it. No
+// os.File owns it.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the pool was not created for sharing, or not with this type
+//   - [CudaErrorInvalidValue]: the pool was not created with this handle type
 //
 // See also [CudaMemPoolImportFromShareableHandle], [CudaMemPoolExportPointer],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolExportToShareableHandle].
@@ -461,25 +465,25 @@ func CudaMemPoolExportToShareableHandle(shareableHandle unsafe.Pointer, memPool 
 //
 //	cudaError_t cudaMemPoolImportFromShareableHandle(cudaMemPool_t *memPool, void *shareableHandle, enum cudaMemAllocationHandleType handleType, unsigned int flags)
 //
-// Nothing can be allocated from it here, and it cannot be made current; it is the place where
-// [CudaMemPoolImportPointer] finds what the exporter allocated.
+// You cannot allocate from an imported pool or make it current. Pass it to
+// [CudaMemPoolImportPointer] to import allocations of the exporter.
 //
 // Parameters:
 //   - memPool: receives the pool
 //   - shareableHandle: the file descriptor itself as a pointer-sized number, not its address; or
 //     the address of a fabric handle
-//   - handleType: the type it was exported with
+//   - handleType: the handle type with which the pool was exported
 //   - flags: 0
 //
-// Ordering: none.
+// Ordering: not ordered with any stream.
 //
-// Capture: not recorded.
+// Capture: never captured.
 //
-// From Go: unsafe.Pointer(uintptr(fd)) is what is asked for, which go vet dislikes and which works.
-// The descriptor may be closed afterwards.
+// From Go: pass a file descriptor as unsafe.Pointer(uintptr(fd)); go vet complains, but it works.
+// You may close the descriptor afterwards.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no such handle
+//   - [CudaErrorInvalidValue]: an invalid handle
 //   - [CudaErrorNotPermitted]: a fabric handle, and this process has no access to the exporter's
 //     IMEX channel
 //
@@ -510,24 +514,24 @@ func CudaMemPoolImportFromShareableHandle(memPool *CudaMemPool_t, shareableHandl
 	return status(args.ret)
 }
 
-// CudaMemPoolExportPointer describes one allocation of a shared pool in 64 bytes for another
+// CudaMemPoolExportPointer exports one allocation of a shared pool as 64 bytes of data, for another
 // process.
 //
 //	cudaError_t cudaMemPoolExportPointer(struct cudaMemPoolPtrExportData *exportData, void *ptr)
 //
 // Parameters:
-//   - exportData: receives the description, which is plain data and may be sent anyhow
-//   - ptr: the address that the allocation gave
+//   - exportData: receives the data, which may be sent in any way
+//   - ptr: the address that the allocation returned
 //
-// Ordering: the allocation need not have been reached by its stream; the importer must not use the
-// memory before it has, so send an interprocess event along.
+// Ordering: the allocation may still be pending. The importer must not use the memory before the
+// allocation is done: send an interprocess event too.
 //
-// Capture: not for memory that belongs to a graph.
+// Capture: not possible for memory that belongs to a graph.
 //
-// From Go: the description is worth something only in processes that have imported the pool.
+// From Go: only a process that imported the pool can use the data.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: memory of a pool that is not shared, or of no pool
+//   - [CudaErrorInvalidValue]: the memory is not from a shared pool
 //
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolImportFromShareableHandle],
 // [CudaMemPoolImportPointer]; in the driver API [cuMemPoolExportPointer].
@@ -552,26 +556,26 @@ func CudaMemPoolExportPointer(exportData *CudaMemPoolPtrExportData, ptr unsafe.P
 	return status(args.ret)
 }
 
-// CudaMemPoolImportPointer makes an allocation of another process's pool addressable here.
+// CudaMemPoolImportPointer imports an allocation of another process's pool.
 //
 //	cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool, struct cudaMemPoolPtrExportData *exportData)
 //
 // Parameters:
 //   - ptr: receives the address in this process
 //   - memPool: the imported pool
-//   - exportData: the description from the exporter
+//   - exportData: the data from the exporter
 //
-// Ordering: the memory must not be used before the exporter's allocation is done. It is freed here
-// first, by [CudaFree] or [CudaFreeAsync], and after that, ordered by an event or a message, by the
-// exporter.
+// Ordering: do not use the memory before the exporter's allocation is done. Free it here first,
+// with [CudaFree] or [CudaFreeAsync]. The exporter frees it afterwards, ordered by an event or a
+// message.
 //
-// Capture: not recorded.
+// Capture: never captured.
 //
-// From Go: freeing here frees only this process's share; forgetting it keeps the exporter's memory
-// alive.
+// From Go: the free here releases only the import. Without it the exporter's memory stays
+// allocated.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: pool and description do not belong together, or the memory was freed
+//   - [CudaErrorInvalidValue]: pool and data do not match, or the memory was freed
 //
 // See also [CudaMemPoolExportToShareableHandle], [CudaMemPoolImportFromShareableHandle],
 // [CudaMemPoolExportPointer]; in the driver API [cuMemPoolImportPointer].
@@ -597,42 +601,42 @@ func CudaMemPoolImportPointer(ptr *unsafe.Pointer, memPool CudaMemPool_t, export
 	return status(args.ret)
 }
 
-// CudaMallocAsync allocates memory from the current pool of the stream's device, as an operation of
-// the stream.
+// CudaMallocAsync allocates memory from the current pool of the stream's device, in stream order.
 //
 //	cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream)
 //
-// The address is there at once; the memory may be used by all work that is ordered after the
-// allocation: later work of the same stream, other streams after an event, the host after a
-// synchronization. Allocation and release together cost less than a microsecond when the pool has
-// room, the first ones some milliseconds. The pool takes memory in large pieces (32 MiB for the
-// first 1000 bytes) and returns them at the next synchronization unless its release threshold is
-// raised: set [CudaMemPoolAttrReleaseThreshold] once, or every synchronization makes the next
-// allocation slow.
+// The call returns the address at once. All work ordered after the allocation may use the memory:
+// later work of the stream, work of other streams after an event, and the host after a
+// synchronization. If the pool has free memory, allocation and free together take less than a
+// microsecond; the first allocations take some milliseconds. The pool reserves memory in large
+// pieces (32 MiB for the first 1000 bytes) and releases unused pieces at the next synchronization,
+// unless you raise its release threshold: set [CudaMemPoolAttrReleaseThreshold] once, or the next
+// allocation after every synchronization is slow.
 //
 // Parameters:
 //   - devPtr: receives the address
 //   - size: bytes; 0 succeeds and gives nil
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the stream's earlier work. Memory that was freed in another stream may be reused
-// where an order between the two exists, or the pool makes one by letting this stream wait, see the
-// pool's attributes. On the default stream it is ordered as all work there.
+// Ordering: in stream order. The pool reuses memory freed in another stream only if the allocation
+// is ordered after the free. The pool's attributes may let it insert such a dependency.
 //
-// Capture: becomes an allocation node: the memory belongs to the graph, has the same address at
-// each replay, and exists from that node to its free. If nothing in the graph frees it, it has to
-// be freed before the next replay, which else fails with [CudaErrorInvalidValue] (measured). On a
-// stream that does not capture, it ends a capture in GLOBAL mode, and in the capturing thread one
-// in THREAD_LOCAL mode.
+// Capture: becomes an allocation node: the memory belongs to the graph, has the same address in
+// each launch, and exists from that node until it is freed. If the graph does not free it, free it
+// before the next launch, which otherwise returns [CudaErrorInvalidValue] (measured). In a stream
+// that does not capture the call is unsafe: it invalidates GLOBAL captures, and THREAD_LOCAL
+// captures of its thread.
 //
-// From Go: the stream decides on the device, not the thread. Free it by [CudaFreeAsync], ordered
-// after its last use; several goroutines may allocate in one stream, and each free then is ordered
-// after everything enqueued until then.
+// From Go: the memory is on the stream's device, whatever device is current. Free it with
+// [CudaFreeAsync], ordered after its last use. If several goroutines allocate in one stream, each
+// free waits for everything enqueued there before.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: no room; the stream itself stays good (measured). Frees that are
-//     enqueued but not reached yet may not count: wait for their streams and try again
-//   - [CudaErrorNotSupported]: the device has no pools ([CudaDevAttrMemoryPoolsSupported])
+//   - [CudaErrorMemoryAllocation]: not enough memory; the stream can still be used (measured).
+//     Memory whose free is enqueued but not done may not count: synchronize with its stream and try
+//     again
+//   - [CudaErrorNotSupported]: the device does not support memory pools
+//     ([CudaDevAttrMemoryPoolsSupported])
 //   - [CudaErrorDeviceUninitialized]: no device for this thread
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
@@ -665,31 +669,32 @@ func CudaMallocAsync(devPtr *unsafe.Pointer, size uint64, hStream CudaStream_t) 
 	return status(args.ret)
 }
 
-// CudaFreeAsync frees memory as an operation of a stream: when the stream gets there.
+// CudaFreeAsync frees memory in stream order.
 //
 //	cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream)
 //
-// From the call on the address must not be given to new work. Uses in other streams have to be
-// ordered before it by events, or the memory is handed out while they still run, and nothing
-// reports it. Memory of [CudaMalloc] is taken as well, and is given back when the stream gets there
-// (measured), managed memory is not. The memory goes to its pool, not to the system.
+// Work enqueued later must not use the memory. Order work of other streams that uses it before the
+// free, by events; otherwise the pool may hand out the memory while that work runs, and nothing
+// reports it. The memory returns to its pool, not to the system. The call also frees memory of
+// [CudaMalloc] in stream order (measured), but not managed memory.
 //
 // Parameters:
-//   - devPtr: the address that the allocation gave; nil does nothing
-//   - hStream: any stream, not necessarily the one of the allocation
+//   - devPtr: the address that the allocation returned; nil does nothing
+//   - hStream: any stream, not necessarily that of the allocation
 //
-// Ordering: after the stream's earlier work. It makes later work of the stream wait for nothing.
+// Ordering: after the stream's earlier work. Later work of the stream does not wait for the free.
 //
-// Capture: becomes a free node and takes only memory that a captured allocation of a graph gave;
-// anything else is [CudaErrorInvalidValue] and makes no node (measured). While another thread
-// captures in GLOBAL mode it fails on other streams too, and that capture with it.
+// Capture: becomes a free node, for memory of a captured allocation only; for other memory the call
+// returns [CudaErrorInvalidValue] and adds no node (measured). In other streams it is unsafe: while
+// another thread captures in GLOBAL mode, the call fails and invalidates that capture.
 //
-// From Go: works on every thread with a stream other than 0. It never blocks, so it is the right
-// call for releasing memory from Go, but not from a finalizer: by then the stream may be gone.
+// From Go: any thread may call it with a stream other than 0. The call never blocks, so prefer it
+// in Go. Do not call it in a finalizer: the stream may be destroyed by then.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not a beginning of an allocation, or freed before: two frees are
-//     told apart only by luck, and were seen to crash the process when [CudaFree] was one of them
+//   - [CudaErrorInvalidValue]: not the start of an allocation, or memory freed before. The driver
+//     does not reliably detect a second free, and two frees crashed the process when one of them
+//     was [CudaFree] (measured)
 //   - [CudaErrorNotSupported]: managed memory (measured)
 //   - [CudaErrorDeviceUninitialized]: the device is not usable
 //
@@ -718,30 +723,30 @@ func CudaFreeAsync(devPtr unsafe.Pointer, hStream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaMallocFromPoolAsync allocates memory from a given pool, as an operation of a stream.
+// CudaMallocFromPoolAsync allocates memory from a given pool, in stream order.
 //
 //	cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream)
 //
-// The pool may be of another device than the stream, or of the host. The stream's device can use
-// the memory only if the pool gives it access ([CudaMemPoolSetAccess]); otherwise kernels fault.
+// The pool may belong to another device than the stream, or to the host. The stream's device can
+// use the memory only if it has access to the pool ([CudaMemPoolSetAccess]); otherwise kernels
+// fault.
 //
 // Parameters:
 //   - ptr: receives the address
 //   - size: bytes
-//   - memPool: the pool; an imported one cannot allocate
+//   - memPool: the pool; must not be an imported pool
 //   - stream: the stream
 //
-// Ordering: as [CudaMallocAsync]: usable by work that is ordered after it, on the default stream
-// too.
+// Ordering: in stream order, like [CudaMallocAsync].
 //
-// Capture: makes an allocation node with the pool's properties; the memory is the graph's, not the
-// pool's.
+// Capture: becomes an allocation node with the pool's properties; the memory belongs to the graph,
+// not to the pool.
 //
-// From Go: nothing is kept from Go. The pool must outlive the call only: memory that was taken
-// survives [CudaMemPoolDestroy].
+// From Go: the pool must exist only during the call: its memory stays allocated after
+// [CudaMemPoolDestroy].
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: no memory left, or the pool's greatest size is reached
+//   - [CudaErrorMemoryAllocation]: not enough memory, or the pool has reached its maximum size
 //   - [CudaErrorInvalidValue]: the pool is imported or was destroyed
 //   - [CudaErrorDeviceUninitialized]: no usable device
 //

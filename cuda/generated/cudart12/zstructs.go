@@ -582,17 +582,16 @@ type CudaArrayMemoryRequirements struct {
 	Reserved [4]uint32
 }
 
-// CudaPitchedPtr is linear memory of rows with padding: address, pitch, and the size that it is
-// used with.
+// CudaPitchedPtr describes linear memory of padded rows: address, pitch and size.
 type CudaPitchedPtr struct {
 	_ structs.HostLayout
 	// The first byte.
 	Ptr unsafe.Pointer
-	// Bytes from row to row.
+	// Bytes from one row to the next.
 	Pitch uint64
-	// Used width, in elements.
+	// Width of a row without padding, in elements.
 	Xsize uint64
-	// Height; slices are pitch times this apart.
+	// Height in rows; two slices are pitch times ysize bytes apart.
 	Ysize uint64
 }
 
@@ -603,11 +602,11 @@ type CudaExtent struct {
 	Width uint64
 	// In rows; 0 for arrays of one dimension.
 	Height uint64
-	// In slices or layers; 0 for less than three dimensions. A copy needs at least 1.
+	// In slices or layers; 0 with fewer than three dimensions. A copy needs at least 1.
 	Depth uint64
 }
 
-// CudaPos is a place in an array or in pitched memory, where a copy of a box begins.
+// CudaPos is a position in an array or in pitched memory, at which a copy of a box begins.
 type CudaPos struct {
 	_ structs.HostLayout
 	// Elements of an array, or bytes.
@@ -618,54 +617,52 @@ type CudaPos struct {
 	Z uint64
 }
 
-// CudaMemcpy3DParms is the copy of a box between memory and arrays.
+// CudaMemcpy3DParms describes a copy of a box between linear memory and arrays.
 //
-// For each end either the array or the pointer is given and the other left empty. Positions and
-// extent count elements where an array takes part, bytes otherwise.
+// For source and destination give either the array or the pointer. If an array takes part, widths
+// and x positions count elements, otherwise bytes.
 //
-// From Go: start from the zero value. A pointer to Go memory needs a runtime.Pinner as long as the
-// copy runs.
+// From Go: start from the zero struct. Pin Go memory that it points to until the copy is done.
 type CudaMemcpy3DParms struct {
 	_ structs.HostLayout
 	// The source, if it is an array.
 	SrcArray CudaArray_t
-	// Where to begin in the source.
+	// Start of the box in the source.
 	SrcPos CudaPos
 	// The source, if it is memory, with its pitch.
 	SrcPtr CudaPitchedPtr
 	// The destination, if it is an array.
 	DstArray CudaArray_t
-	// Where to begin in the destination.
+	// Start of the box in the destination.
 	DstPos CudaPos
 	// The destination, if it is memory.
 	DstPtr CudaPitchedPtr
-	// How much.
+	// Size of the box.
 	Extent CudaExtent
 	// The direction.
 	Kind CudaMemcpyKind
 	_    [4]byte
 }
 
-// CudaMemcpyNodeParams is what a copy node does, in the params of [CudaGraphAddNode].
+// CudaMemcpyNodeParams holds the parameters of a memcpy node in the params of [CudaGraphAddNode].
 //
-// Only the description is copied; host memory is read and written by each launch, so it must not be
-// Go memory.
+// CUDA copies the struct. Each launch accesses the host memory, so it must not be Go memory.
 type CudaMemcpyNodeParams struct {
 	_ structs.HostLayout
 	// Must be 0.
 	Flags int32
 	// Must be 0.
 	Reserved [3]int32
-	// Both ends, offsets and extent.
+	// Source, destination, offsets and extent.
 	CopyParams CudaMemcpy3DParms
 }
 
-// CudaMemcpy3DPeerParms is the copy of a box whose ends may lie on different devices.
+// CudaMemcpy3DPeerParms describes a copy of a box between memory of two devices.
 type CudaMemcpy3DPeerParms struct {
 	_ structs.HostLayout
 	// The source, if it is an array.
 	SrcArray CudaArray_t
-	// Where to begin there.
+	// Start of the box in the source.
 	SrcPos CudaPos
 	// The source, if it is memory.
 	SrcPtr CudaPitchedPtr
@@ -674,26 +671,26 @@ type CudaMemcpy3DPeerParms struct {
 	_         [4]byte
 	// The destination, if it is an array.
 	DstArray CudaArray_t
-	// Where to begin there.
+	// Start of the box in the destination.
 	DstPos CudaPos
 	// The destination, if it is memory.
 	DstPtr CudaPitchedPtr
 	// The device of the destination.
 	DstDevice int32
 	_         [4]byte
-	// How much, in elements or bytes as for [CudaMemcpy3DParms].
+	// Size of the box, in elements or bytes as for [CudaMemcpy3DParms].
 	Extent CudaExtent
 }
 
-// CudaMemsetParams is what a memset node of the older functions fills, on the device that is
-// current when the node is added.
+// CudaMemsetParams holds the parameters of a memset node for the older functions. The node runs on
+// the device that is current when it is added.
 type CudaMemsetParams struct {
 	_ structs.HostLayout
 	// Device address of the first element.
 	Dst unsafe.Pointer
-	// Bytes from one row to the next; without meaning for a single row.
+	// Bytes from one row to the next; not used if height is 1.
 	Pitch uint64
-	// What each element becomes, cut to elementSize bytes.
+	// The value; only the low elementSize bytes count.
 	Value uint32
 	// 1, 2 or 4 bytes.
 	ElementSize uint32
@@ -703,14 +700,15 @@ type CudaMemsetParams struct {
 	Height uint64
 }
 
-// CudaMemsetParamsV2 is what a memset node fills: rows of equal elements.
+// CudaMemsetParamsV2 holds the parameters of a memset node, which sets rows of elements to one
+// value.
 //
-// The older functions take the form without ctx, [CudaMemsetParams].
+// The older functions take [CudaMemsetParams], which has no ctx.
 type CudaMemsetParamsV2 struct {
 	_ structs.HostLayout
 	// Device address of the first element.
 	Dst unsafe.Pointer
-	// Bytes from one row to the next; not looked at if there is one row.
+	// Bytes from one row to the next; not used if height is 1.
 	Pitch uint64
 	// The value; only the low elementSize bytes count.
 	Value uint32
@@ -745,7 +743,8 @@ type CudaAccessPolicyWindow struct {
 	_        [4]byte
 }
 
-// CudaHostNodeParams is function and argument of a host node, as the older functions take them.
+// CudaHostNodeParams holds the parameters of a host node for the older functions: the host function
+// and its argument.
 type CudaHostNodeParams struct {
 	_ structs.HostLayout
 	// The function, called on a driver thread once per launch.
@@ -754,16 +753,16 @@ type CudaHostNodeParams struct {
 	UserData uintptr
 }
 
-// CudaHostNodeParamsV2 is the host function that a node calls, with its argument.
+// CudaHostNodeParamsV2 holds the parameters of a host node: the host function and its argument.
 //
 // The older functions take [CudaHostNodeParams], function and argument only.
 //
-// From Go: fn may be the address of an exported Go function, userData a cgo.Handle.
+// From Go: fn may be the address of an exported Go function, and userData a cgo.Handle.
 type CudaHostNodeParamsV2 struct {
 	_ structs.HostLayout
 	// The function; not nil.
 	Fn CudaHostFn_t
-	// Its argument, stored as it is.
+	// The argument, which CUDA does not dereference.
 	UserData uintptr
 }
 
@@ -890,16 +889,16 @@ type CudaResourceViewDesc struct {
 	LastLayer uint32
 }
 
-// CudaPointerAttributes is the information that CUDA has about the memory at an address.
+// CudaPointerAttributes receives the attributes of the memory at an address.
 type CudaPointerAttributes struct {
 	_ structs.HostLayout
-	// Its kind.
+	// Kind of the memory.
 	Type CudaMemoryType
-	// The device it is on, or was allocated with.
+	// The device of the memory; for pinned memory the device that was current at the allocation.
 	Device int32
-	// The address for kernels of the current device, nil if they cannot reach it.
+	// The address for kernels of the current device, nil if they cannot access the memory.
 	DevicePointer unsafe.Pointer
-	// The address for the host, nil if it cannot reach it.
+	// The address for the host, nil if the host cannot access the memory.
 	HostPointer unsafe.Pointer
 }
 
@@ -946,38 +945,39 @@ type CudaFuncAttributes struct {
 	_        [4]byte
 }
 
-// CudaMemLocation is a place for memory: a device, the host, a NUMA node, or a part of a device.
+// CudaMemLocation is a memory location: a device, the host, a NUMA node, or a locality domain of a
+// device.
 type CudaMemLocation struct {
 	_ structs.HostLayout
-	// The sort of place.
+	// The kind of location.
 	Type CudaMemLocationType
-	// Device ordinal or node number; ignored for the other sorts.
+	// Device ordinal or node number; ignored for other kinds.
 	Id int32
 }
 
-// CudaMemAccessDesc is a right on memory: who, and what.
+// CudaMemAccessDesc is an access description: a location and its right to access memory.
 type CudaMemAccessDesc struct {
 	_ structs.HostLayout
-	// Who: a device, or the host.
+	// A device, or the host.
 	Location CudaMemLocation
-	// What.
+	// The right.
 	Flags CudaMemAccessFlags
 }
 
-// CudaMemPoolProps is what a memory pool is to be like.
+// CudaMemPoolProps holds the properties of a memory pool.
 //
-// From Go: start from the zero value; the reserved bytes have to be 0.
+// From Go: start from the zero struct: the reserved bytes must be 0.
 type CudaMemPoolProps struct {
 	_ structs.HostLayout
-	// Pinned, or managed where the driver has such pools.
+	// Pinned, or managed if the driver supports such pools.
 	AllocType CudaMemAllocationType
-	// How it may be shared; none for host and managed pools.
+	// The handle types with which it can be exported; none for host and managed pools.
 	HandleTypes CudaMemAllocationHandleType
-	// Where its memory is to be; for managed memory where it prefers to be.
+	// Location of its memory; for managed memory the preferred location.
 	Location CudaMemLocation
 	// Security attributes on Windows, nil elsewhere.
 	Win32SecurityAttributes unsafe.Pointer
-	// Bytes that it may not exceed; 0 leaves that to the system, and is needed for managed pools.
+	// Maximum size in bytes; 0 is the system's limit, and is required for managed pools.
 	MaxSize uint64
 	// 0, or [CudaMemPoolCreateUsageHwDecompress].
 	Usage uint16
@@ -985,75 +985,73 @@ type CudaMemPoolProps struct {
 	Reserved [54]uint8
 }
 
-// CudaMemPoolPtrExportData is 64 bytes that tell an importer of a pool which allocation is meant.
+// CudaMemPoolPtrExportData identifies one allocation of an exported pool for the importer.
 //
-// Plain data, to be sent in any way.
+// It is plain data, which you may send in any way.
 type CudaMemPoolPtrExportData struct {
 	_ structs.HostLayout
 	// The bytes.
 	Reserved [64]uint8
 }
 
-// CudaMemAllocNodeParams is what an allocation node allocates, and where it was told that the
-// memory will be.
+// CudaMemAllocNodeParams holds the parameters of an allocation node, and receives the address.
 //
-// The forms differ in nothing that a program sees.
+// All forms have the same members.
 type CudaMemAllocNodeParams struct {
 	_ structs.HostLayout
-	// Kind and place of the memory; only the location and the allocation type count, and handle types
-	// must be none.
+	// Location and allocation type of the memory; the handle types must be none, and other members are
+	// not used.
 	PoolProps CudaMemPoolProps
-	// Which other devices may use it, nil for none; copied during the call.
+	// Access rights for other devices, nil for none; copied during the call.
 	AccessDescs *CudaMemAccessDesc
 	// Length of that array, at most one for each device.
 	AccessDescCount uint64
 	// Size in bytes, at least 1.
 	Bytesize uint64
-	// Receives the address, which stays the same for the node's life.
+	// Receives the address, which never changes.
 	Dptr unsafe.Pointer
 }
 
-// CudaMemAllocNodeParamsV2 is what an allocation node allocates, and where it was told that the
-// memory will be.
+// CudaMemAllocNodeParamsV2 holds the parameters of an allocation node, and receives the address.
 //
-// The forms differ in nothing that a program sees.
+// All forms have the same members.
 type CudaMemAllocNodeParamsV2 struct {
 	_ structs.HostLayout
-	// Kind and place of the memory; only the location and the allocation type count, and handle types
-	// must be none.
+	// Location and allocation type of the memory; the handle types must be none, and other members are
+	// not used.
 	PoolProps CudaMemPoolProps
-	// Which other devices may use it, nil for none; copied during the call.
+	// Access rights for other devices, nil for none; copied during the call.
 	AccessDescs *CudaMemAccessDesc
 	// Length of that array, at most one for each device.
 	AccessDescCount uint64
 	// Size in bytes, at least 1.
 	Bytesize uint64
-	// Receives the address, which stays the same for the node's life.
+	// Receives the address, which never changes.
 	Dptr unsafe.Pointer
 }
 
-// CudaMemFreeNodeParams is which memory a free node frees.
+// CudaMemFreeNodeParams holds the parameters of a free node.
 type CudaMemFreeNodeParams struct {
 	_ structs.HostLayout
-	// The address that the allocation node gave.
+	// The address that the allocation node returned.
 	Dptr unsafe.Pointer
 }
 
-// CudaMemcpyAttributes is what copies of a batch have in common apart from addresses and sizes.
+// CudaMemcpyAttributes holds the attributes of one or more copies of a batch.
 type CudaMemcpyAttributes struct {
 	_ structs.HostLayout
-	// When the source may be read; has to be set.
+	// When the device may read the source; must be set.
 	SrcAccessOrder CudaMemcpySrcAccessOrder
-	// Where the source is likely to be, for managed memory and memory of malloc that the GPU can use;
-	// otherwise ignored.
+	// The probable location of the source, for managed memory and for pageable memory that the GPU can
+	// access; otherwise ignored.
 	SrcLocHint CudaMemLocation
 	// The same for the destination.
 	DstLocHint CudaMemLocation
-	// 0 or a wish of [CudaMemcpyFlags].
+	// 0 or a value of [CudaMemcpyFlags].
 	Flags CudaMemcpyFlags
 }
 
-// CudaOffset3D is a place in an array, in elements.
+// CudaOffset3D is a position in an array, in elements.
 type CudaOffset3D struct {
 	_ structs.HostLayout
 	// Along the row.
@@ -1064,16 +1062,15 @@ type CudaOffset3D struct {
 	Z uint64
 }
 
-// CudaMemcpy3DOperand is one end of a box copy in a batch.
+// CudaMemcpy3DOperand is one operand of a box copy in a batch: its source or its destination.
 //
-// From Go: op is a union of plain words: a Go pointer written into it is unknown to the collector,
-// so pin its memory.
+// From Go: op is a union, in which the collector does not see Go pointers: pin Go memory.
 type CudaMemcpy3DOperand struct {
 	_ structs.HostLayout
 	// Which member of op counts.
 	Type CudaMemcpy3DOperandType
 	_    [4]byte
-	// The end.
+	// The address or the array.
 	Op CudaMemcpy3DOperand_op
 }
 
@@ -1087,7 +1084,7 @@ type CudaMemcpy3DOperand_op struct {
 
 // Ptr is the member ptr of the union, where it lies in u.
 //
-// An address and how rows and layers follow each other there.
+// An address, with the distances of rows and layers.
 func (u *CudaMemcpy3DOperand_op) Ptr() *CudaMemcpy3DOperand_op_ptr {
 	return (*CudaMemcpy3DOperand_op_ptr)(unsafe.Pointer(u))
 }
@@ -1102,13 +1099,13 @@ func (u *CudaMemcpy3DOperand_op) Array() *CudaMemcpy3DOperand_op_array {
 // CudaMemcpy3DOperand_op_ptr is a struct inside [CudaMemcpy3DOperand_op].
 type CudaMemcpy3DOperand_op_ptr struct {
 	_ structs.HostLayout
-	// Where the copy begins.
+	// Start of the copy.
 	Ptr unsafe.Pointer
-	// Elements from row to row; 0 means as wide as the copy.
+	// Elements from one row to the next; 0 means the width of the copy.
 	RowLength uint64
-	// Rows from layer to layer; 0 means as high as the copy.
+	// Rows from one layer to the next; 0 means the height of the copy.
 	LayerHeight uint64
-	// Where managed memory is likely to be.
+	// The probable location of managed memory.
 	LocHint CudaMemLocation
 }
 
@@ -1117,7 +1114,7 @@ type CudaMemcpy3DOperand_op_array struct {
 	_ structs.HostLayout
 	// The handle.
 	Array CudaArray_t
-	// Where in it the copy begins.
+	// Start of the copy in the array.
 	Offset CudaOffset3D
 }
 
@@ -1128,11 +1125,11 @@ type CudaMemcpy3DBatchOp struct {
 	Src CudaMemcpy3DOperand
 	// The destination.
 	Dst CudaMemcpy3DOperand
-	// Size in elements: bytes between addresses, else the array's elements.
+	// Size in elements of the array, or in bytes if no array takes part.
 	Extent CudaExtent
-	// When the source may be read; has to be set.
+	// When the device may read the source; must be set.
 	SrcAccessOrder CudaMemcpySrcAccessOrder
-	// 0 or a wish of [CudaMemcpyFlags].
+	// 0 or a value of [CudaMemcpyFlags].
 	Flags uint32
 }
 
@@ -1349,28 +1346,31 @@ type CudaDeviceProp struct {
 	Reserved [63]int32
 }
 
-// CudaIpcEventHandle_t is 64 bytes that name an event to other processes of this machine.
+// CudaIpcEventHandle_t is an IPC handle: 64 bytes that identify an event for other processes on
+// this machine.
 type CudaIpcEventHandle_t struct {
 	_ structs.HostLayout
-	// The bytes; copy them, do not look into them.
+	// The bytes.
 	Reserved [64]byte
 }
 
-// CudaIpcMemHandle_t is 64 bytes that name a device allocation to other processes of this machine.
+// CudaIpcMemHandle_t is an IPC handle: 64 bytes that identify a device allocation for other
+// processes on this machine.
 //
-// It is valid as long as the memory is allocated in the process that made it.
+// It is valid as long as the process that made it keeps the memory allocated.
 type CudaIpcMemHandle_t struct {
 	_ structs.HostLayout
-	// The bytes to be sent.
+	// The bytes.
 	Reserved [64]byte
 }
 
-// CudaMemFabricHandle_t is 64 bytes that name memory to processes on any node of an NVLink fabric.
+// CudaMemFabricHandle_t is a fabric handle: 64 bytes that identify memory for processes on any node
+// of an NVLink fabric.
 //
-// Send it as it is. It works for those who may use the same IMEX channel.
+// Send the bytes unchanged. The importing process needs access to the same IMEX channel.
 type CudaMemFabricHandle_t struct {
 	_ structs.HostLayout
-	// The bytes, which mean nothing to programs.
+	// The bytes.
 	Reserved [64]byte
 }
 
@@ -1812,15 +1812,15 @@ type CudaLaunchParams struct {
 	Stream CudaStream_t
 }
 
-// CudaKernelNodeParams is what a kernel node launches in the older runtime functions: kernel,
-// shape, arguments.
+// CudaKernelNodeParams holds the parameters of a kernel node for the older runtime functions:
+// kernel, grid, block and arguments.
 //
-// The device is the current one of the calling thread. Arguments are given by one of the last two
-// members and copied during the call.
+// The node belongs to the calling thread's current device. Give the arguments in one of the last
+// two members; the call copies them.
 type CudaKernelNodeParams struct {
 	_ structs.HostLayout
-	// The kernel: from Go a kernel handle ([CudaLibraryGetKernel]) as a pointer; the address of a host
-	// stub where nvcc code is linked. A [CudaFunction_t] is refused (measured).
+	// The kernel: in Go a kernel handle ([CudaLibraryGetKernel]) as a pointer, or the address of a host
+	// stub if nvcc code is linked. A [CudaFunction_t] is refused (measured).
 	Func unsafe.Pointer
 	// Blocks in each dimension, at least 1.
 	GridDim Dim3
@@ -1831,14 +1831,14 @@ type CudaKernelNodeParams struct {
 	_              [4]byte
 	// Array of pointers to the argument values, in the order of the parameters.
 	KernelParams *unsafe.Pointer
-	// Or a list that names one packed buffer and its size.
+	// Or a list that describes one packed buffer.
 	Extra *uintptr
 }
 
-// CudaKernelNodeParamsV2 is what a kernel node launches, in the params of [CudaGraphAddNode], with
-// the device and the kind of handle said explicitly.
+// CudaKernelNodeParamsV2 holds the parameters of a kernel node in the params of [CudaGraphAddNode],
+// with an explicit device and kind of kernel handle.
 //
-// Three members name the kernel and share one place; functionType says which was meant.
+// The kernel is given by one of three members of a union; functionType says which.
 type CudaKernelNodeParamsV2 struct {
 	_ structs.HostLayout
 	// The address of a host stub.
@@ -1852,121 +1852,122 @@ type CudaKernelNodeParamsV2 struct {
 	_              [4]byte
 	// Array of pointers to the argument values; copied during the call.
 	KernelParams *unsafe.Pointer
-	// Or a list that names one packed buffer and its size.
+	// Or a list that describes one packed buffer.
 	Extra *uintptr
 }
 
-// CudaExternalSemaphoreSignalNodeParams is the list of imported semaphores that a signal node of
-// the older functions signals.
+// CudaExternalSemaphoreSignalNodeParams holds the parameters of a signal node for the older
+// functions.
 type CudaExternalSemaphoreSignalNodeParams struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
 	// Value or key for each of them.
 	ParamsArray *CudaExternalSemaphoreSignalParams
-	// How many there are.
+	// Length of both arrays.
 	NumExtSems uint32
 	_          [4]byte
 }
 
-// CudaExternalSemaphoreSignalNodeParamsV2 is what a signal node signals: a list of imported
-// semaphores and what each one gets.
+// CudaExternalSemaphoreSignalNodeParamsV2 holds the parameters of a signal node: imported
+// semaphores, and the value to signal for each.
 //
-// The older functions take [CudaExternalSemaphoreSignalNodeParams], without ctx. The arrays are
-// copied when the node is added or changed; read back, they belong to the node.
+// The older functions take [CudaExternalSemaphoreSignalNodeParams], without ctx. CUDA copies the
+// arrays when the node is added or changed. If you read a node's parameters, the arrays belong to
+// the node.
 type CudaExternalSemaphoreSignalNodeParamsV2 struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
-	// What to signal, at the same indices.
+	// The values to signal, at the same indices.
 	ParamsArray *CudaExternalSemaphoreSignalParams
 	// Length of both arrays; fixed in an executable.
 	NumExtSems uint32
 	_          [4]byte
 }
 
-// CudaExternalSemaphoreWaitNodeParams is the list of imported semaphores that a wait node of the
-// older functions waits for.
+// CudaExternalSemaphoreWaitNodeParams holds the parameters of a wait node for the older functions.
 type CudaExternalSemaphoreWaitNodeParams struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
 	// The value, key or time limit for each of them.
 	ParamsArray *CudaExternalSemaphoreWaitParams
-	// How many there are.
+	// Length of both arrays.
 	NumExtSems uint32
 	_          [4]byte
 }
 
-// CudaExternalSemaphoreWaitNodeParamsV2 is what a semaphore wait node waits for: all semaphores of
-// a list, each with its value.
+// CudaExternalSemaphoreWaitNodeParamsV2 holds the parameters of a wait node: imported semaphores,
+// and the value to wait for with each.
 //
-// The older functions take [CudaExternalSemaphoreWaitNodeParams], without ctx. Copied and owned as
-// for signal nodes.
+// The older functions take [CudaExternalSemaphoreWaitNodeParams], without ctx. CUDA copies the
+// arrays when the node is added or changed. If you read a node's parameters, the arrays belong to
+// the node.
 type CudaExternalSemaphoreWaitNodeParamsV2 struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CudaExternalSemaphore_t
-	// What to wait for, at the same indices.
+	// The values to wait for, at the same indices.
 	ParamsArray *CudaExternalSemaphoreWaitParams
 	// Length of both arrays; fixed in an executable.
 	NumExtSems uint32
 	_          [4]byte
 }
 
-// CudaConditionalNodeParams is a conditional node: its variable, its kind, and the body graphs that
-// it gets.
+// CudaConditionalNodeParams holds the parameters of a conditional node, and receives its body
+// graphs.
 //
-// The bodies are made empty when the node is added, belong to it and are filled by the program.
-// They may hold kernels, copies, memsets, empty, child and further conditional nodes, and all
-// kernels must be of one context.
+// CUDA creates empty body graphs when the node is added; they belong to the node, and the program
+// adds nodes to them. They may contain kernel, memcpy, memset, empty, child graph and conditional
+// nodes. All kernels must belong to one context.
 //
-// From Go: phGraph_out is C memory, valid for the node's life: read the handles with unsafe.Slice
-// and keep copies.
+// From Go: phGraph_out points to C memory, valid as long as the node exists: copy the handles with
+// unsafe.Slice.
 type CudaConditionalNodeParams struct {
 	_ structs.HostLayout
-	// The variable, from [CudaGraphConditionalHandleCreate]; one node each.
+	// The conditional handle, from [CudaGraphConditionalHandleCreate]; each node needs its own.
 	Handle CudaGraphConditionalHandle
 	// If, while or switch.
 	Type CudaGraphConditionalNodeType
-	// Number of bodies: 1 or 2 for if, 1 for while, 1 or more for switch.
+	// Number of body graphs: 1 or 2 for if, 1 for while, 1 or more for switch.
 	Size uint32
-	// Receives the address of an array with that many graphs, in memory of the node.
+	// Receives the address of the array of body graphs, in memory of the node.
 	PhGraph_out *CudaGraph_t
 }
 
-// CudaChildGraphNodeParams is the graph that a child node runs, and who owns it afterwards.
+// CudaChildGraphNodeParams holds the parameters of a child graph node: the graph, and who owns it.
 type CudaChildGraphNodeParams struct {
 	_ structs.HostLayout
-	// The graph; read back, the one inside the node.
+	// The graph to add; if you read a node's parameters, the graph inside the node.
 	Graph CudaGraph_t
-	// Whether it is copied into the node or moved.
+	// Whether CUDA copies the graph into the node or moves it.
 	Ownership CudaGraphChildGraphNodeOwnership
 	_         [4]byte
 }
 
-// CudaEventRecordNodeParams is the event that a record node records.
+// CudaEventRecordNodeParams holds the parameters of an event record node.
 type CudaEventRecordNodeParams struct {
 	_ structs.HostLayout
 	// The event.
 	Event CudaEvent_t
 }
 
-// CudaEventWaitNodeParams is the event for which a wait node holds up its launch.
+// CudaEventWaitNodeParams holds the parameters of an event wait node.
 type CudaEventWaitNodeParams struct {
 	_ structs.HostLayout
-	// The event; recorded outside of the graph, before the launch.
+	// The event, recorded outside the graph before the launch.
 	Event CudaEvent_t
 }
 
-// CudaGraphNodeParams is the description of a node of any type: the type, and the member of a union
-// that belongs to it.
+// CudaGraphNodeParams holds the parameters of a node of any type: the type, and a union with a
+// member for each type.
 //
-// Start from a zero value each time: [CudaGraphAddNode] refuses the struct if bytes are set that
-// the type does not use. The members are methods that give their address inside the struct.
+// Start from a zero struct: [CudaGraphAddNode] refuses it if a byte that the type does not use is
+// not 0. In Go the members of the union are methods, which return their address in the struct.
 type CudaGraphNodeParams struct {
 	_ structs.HostLayout
-	// Which member counts.
+	// The type, which selects the member.
 	Type CudaGraphNodeType
 	// Must be 0.
 	Reserved0 [3]int32
@@ -1977,7 +1978,7 @@ type CudaGraphNodeParams struct {
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
 //
-// The union's size; must be 0 beyond the member in use.
+// The union; must be 0 beyond the member in use.
 func (u *CudaGraphNodeParams) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -2019,49 +2020,49 @@ func (u *CudaGraphNodeParams) Graph() *CudaChildGraphNodeParams {
 
 // EventWait is the member eventWait of the union, where it lies in u.
 //
-// For waiting for an event.
+// For an event wait node.
 func (u *CudaGraphNodeParams) EventWait() *CudaEventWaitNodeParams {
 	return (*CudaEventWaitNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
 //
-// For recording an event.
+// For an event record node.
 func (u *CudaGraphNodeParams) EventRecord() *CudaEventRecordNodeParams {
 	return (*CudaEventRecordNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 //
-// For signalling imported semaphores.
+// For a signal node of imported semaphores.
 func (u *CudaGraphNodeParams) ExtSemSignal() *CudaExternalSemaphoreSignalNodeParamsV2 {
 	return (*CudaExternalSemaphoreSignalNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
 //
-// For waiting for imported semaphores.
+// For a wait node of imported semaphores.
 func (u *CudaGraphNodeParams) ExtSemWait() *CudaExternalSemaphoreWaitNodeParamsV2 {
 	return (*CudaExternalSemaphoreWaitNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
 //
-// For an allocation; the address is written into it when the node is added.
+// For an allocation node; receives the address when the node is added.
 func (u *CudaGraphNodeParams) Alloc() *CudaMemAllocNodeParamsV2 {
 	return (*CudaMemAllocNodeParamsV2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Free is the member free of the union, where it lies in u.
 //
-// For freeing the memory of an allocation node.
+// For a free node.
 func (u *CudaGraphNodeParams) Free() *CudaMemFreeNodeParams {
 	return (*CudaMemFreeNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Conditional is the member conditional of the union, where it lies in u.
 //
-// For a conditional node; the body graphs are written into it when the node is added.
+// For a conditional node; receives the body graphs when the node is added.
 func (u *CudaGraphNodeParams) Conditional() *CudaConditionalNodeParams {
 	return (*CudaConditionalNodeParams)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -2076,7 +2077,7 @@ type CudaGraphNodeParams_anon2 struct {
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
 //
-// The union's size; must be 0 beyond the member in use.
+// The union; must be 0 beyond the member in use.
 func (u *CudaGraphNodeParams_anon2) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Pointer(u))
 }
@@ -2118,63 +2119,63 @@ func (u *CudaGraphNodeParams_anon2) Graph() *CudaChildGraphNodeParams {
 
 // EventWait is the member eventWait of the union, where it lies in u.
 //
-// For waiting for an event.
+// For an event wait node.
 func (u *CudaGraphNodeParams_anon2) EventWait() *CudaEventWaitNodeParams {
 	return (*CudaEventWaitNodeParams)(unsafe.Pointer(u))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
 //
-// For recording an event.
+// For an event record node.
 func (u *CudaGraphNodeParams_anon2) EventRecord() *CudaEventRecordNodeParams {
 	return (*CudaEventRecordNodeParams)(unsafe.Pointer(u))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 //
-// For signalling imported semaphores.
+// For a signal node of imported semaphores.
 func (u *CudaGraphNodeParams_anon2) ExtSemSignal() *CudaExternalSemaphoreSignalNodeParamsV2 {
 	return (*CudaExternalSemaphoreSignalNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
 //
-// For waiting for imported semaphores.
+// For a wait node of imported semaphores.
 func (u *CudaGraphNodeParams_anon2) ExtSemWait() *CudaExternalSemaphoreWaitNodeParamsV2 {
 	return (*CudaExternalSemaphoreWaitNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
 //
-// For an allocation; the address is written into it when the node is added.
+// For an allocation node; receives the address when the node is added.
 func (u *CudaGraphNodeParams_anon2) Alloc() *CudaMemAllocNodeParamsV2 {
 	return (*CudaMemAllocNodeParamsV2)(unsafe.Pointer(u))
 }
 
 // Free is the member free of the union, where it lies in u.
 //
-// For freeing the memory of an allocation node.
+// For a free node.
 func (u *CudaGraphNodeParams_anon2) Free() *CudaMemFreeNodeParams {
 	return (*CudaMemFreeNodeParams)(unsafe.Pointer(u))
 }
 
 // Conditional is the member conditional of the union, where it lies in u.
 //
-// For a conditional node; the body graphs are written into it when the node is added.
+// For a conditional node; receives the body graphs when the node is added.
 func (u *CudaGraphNodeParams_anon2) Conditional() *CudaConditionalNodeParams {
 	return (*CudaConditionalNodeParams)(unsafe.Pointer(u))
 }
 
-// CudaGraphEdgeData is what an edge carries: when it is fulfilled, and how strict it is.
+// CudaGraphEdgeData is the data of an edge: the ports that it connects, and its type.
 //
-// All zero is an ordinary edge. Other values exist between kernel nodes only, for programmatic
-// dependent launch.
+// If all bytes are 0 the edge is an ordinary one. Other values are for programmatic dependent
+// launch between kernel nodes.
 type CudaGraphEdgeData struct {
 	_ structs.HostLayout
-	// What of the first node counts: [CudaGraphKernelNodePortDefault] is its end, the other two ports
-	// of a kernel come earlier.
+	// The output port of the first node: [CudaGraphKernelNodePortDefault] is the end of the kernel, and
+	// the other two ports come earlier.
 	From_port uint8
-	// What of the second node waits; must be 0, all of it.
+	// The input port of the second node; must be 0, which is the whole node.
 	To_port uint8
 	// A value of [CudaGraphDependencyType].
 	Type uint8
@@ -2182,44 +2183,43 @@ type CudaGraphEdgeData struct {
 	Reserved [5]uint8
 }
 
-// CudaGraphInstantiateParams is what [CudaGraphInstantiateWithParams] is to do, and what became of
-// it.
+// CudaGraphInstantiateParams holds flags and upload stream for [CudaGraphInstantiateWithParams],
+// and receives the result.
 type CudaGraphInstantiateParams struct {
 	_ structs.HostLayout
 	// Values of [CudaGraphInstantiateFlags] joined by |.
 	Flags uint64
-	// The stream for the upload; looked at with the upload flag only.
+	// The stream for the upload; used only with the upload flag.
 	UploadStream CudaStream_t
-	// Receives the node at fault, 0 if none is to blame.
+	// Receives the node at fault, or 0.
 	ErrNode_out CudaGraphNode_t
-	// Receives success or the reason.
+	// Receives the result.
 	Result_out CudaGraphInstantiateResult
 	_          [4]byte
 }
 
-// CudaGraphExecUpdateResultInfo is what [CudaGraphExecUpdate] reports: the reason, and where the
-// graphs differ.
+// CudaGraphExecUpdateResultInfo receives the result of [CudaGraphExecUpdate], and where the graphs
+// differ.
 type CudaGraphExecUpdateResultInfo struct {
 	_ structs.HostLayout
-	// Success or the reason.
+	// The result.
 	Result CudaGraphExecUpdateResult
 	_      [4]byte
-	// The node of the new graph that differs; 0 if none is to blame, as with another number of nodes.
+	// The node of the new graph that differs, or 0, for instance if the number of nodes differs.
 	ErrorNode CudaGraphNode_t
-	// If an edge differs, the node of the new graph that it comes from; else 0.
+	// If an edge differs, the node of the new graph where it begins, otherwise 0.
 	ErrorFromNode CudaGraphNode_t
 }
 
-// CudaGraphKernelNodeUpdate is one change of a device-updatable kernel node, in a list that device
-// code applies at once with cudaGraphKernelNodeUpdatesApply.
+// CudaGraphKernelNodeUpdate is one update of a device-updatable kernel node, in a list that device
+// code applies with cudaGraphKernelNodeUpdatesApply.
 //
-// Host code meets it only when it prepares such a list in device memory. The members of updateData
-// share one place.
+// Host code needs it only to prepare such a list in device memory. updateData is a union.
 type CudaGraphKernelNodeUpdate struct {
 	_ structs.HostLayout
-	// The node, as device code knows it.
+	// The node's handle for device code.
 	Node CudaGraphDeviceNode_t
-	// Which property, and so which member of updateData counts.
+	// The property, which also selects the member of updateData.
 	Field CudaGraphKernelNodeField
 	_     [4]byte
 	// The new value.
@@ -2250,7 +2250,7 @@ func (u *CudaGraphKernelNodeUpdate_updateData) Param() *CudaGraphKernelNodeUpdat
 
 // IsEnabled is the member isEnabled of the union, where it lies in u.
 //
-// 0 switches the node off, anything else on.
+// 0 disables the node, any other value enables it.
 func (u *CudaGraphKernelNodeUpdate_updateData) IsEnabled() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
@@ -2261,9 +2261,9 @@ type CudaGraphKernelNodeUpdate_updateData_param struct {
 	_ structs.HostLayout
 	// Device address of the new bytes.
 	PValue unsafe.Pointer
-	// Where they go, in bytes from the start of the arguments.
+	// Offset of the bytes from the start of the arguments.
 	Offset uint64
-	// How many bytes.
+	// Number of bytes.
 	Size uint64
 }
 

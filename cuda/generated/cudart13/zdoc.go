@@ -9,32 +9,34 @@
 // Nothing of CUDA is needed to build a program, and nothing happens when it starts: the library is
 // opened at the first call, or by [Open].
 //
-// Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] gives a queue to put work
-// in. The runtime sets up a device's primary context at the first call that needs it.
+// Begin with [CudaGetDeviceCount] and [CudaSetDevice]; [CudaStreamCreate] creates a stream in which
+// to enqueue work. The runtime initializes a device's primary context at the first call that needs
+// it.
 //
 // # Contexts, threads and memory
 //
 // CUDA's current device belongs to the OS thread, and goroutines move from thread to thread. Lock
-// the goroutine with runtime.LockOSThread before [CudaSetDevice], and put back what was set.
+// the goroutine with runtime.LockOSThread before [CudaSetDevice], and afterwards restore the
+// previous device.
 //
-// Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts,
-// and streams, events, graphs and device pointers of one API are those of the other, so that a
-// conversion suffices, as in driver.CUstream(stream).
+// A program may mix driver and runtime: the runtime works in the devices' primary contexts, and
+// both APIs share streams, events, graphs and device pointers. A conversion is enough, as in
+// driver.CUstream(stream).
 //
-// Any goroutine may use a handle; handles are numbers and keep nothing alive. Memory that CUDA goes
-// on using after a call returned, as asynchronous copies do, must be CUDA's own pinned memory or C
-// memory, or be pinned with a runtime.Pinner until the work is done. A call that blocks holds an OS
-// thread.
+// Any goroutine may use a handle. A handle is a number and keeps nothing alive. Memory that CUDA
+// uses after a call has returned, as asynchronous copies do, must be pinned memory of CUDA, C
+// memory, or Go memory that a runtime.Pinner pins until the work is done. A call that blocks holds
+// an OS thread.
 //
-// A callback that CUDA runs on a thread of its own may be a Go function exported to C. Where it may
-// run on the calling thread it must not; the comments say which.
+// A callback that CUDA runs on a thread of its own may be a Go function exported to C. A callback
+// that may run on the calling thread must not; the comments say which.
 //
 // # Errors
 //
 // Functions return nil on success and otherwise the status code itself, which is an error:
 // errors.Is(err, CudaErrorMemoryAllocation). [Status] returns the code in an error. Results that
 // are no status come before the error. A call may also return the error of earlier work, which
-// fails on the device after the call that began it has returned; after a fault every call of the
+// fails on the device after the call that enqueued it has returned. After a fault every call of the
 // process fails.
 //
 // A function that the installed library lacks returns a [*SymbolError], and where there is no
@@ -43,8 +45,8 @@
 //
 // # Versions
 //
-// Each major version of the runtime has a package of its own, since names mean other prototypes
-// from one to the next: this one loads the library of CUDA 13 alone.
+// Each major version of the runtime has a package of its own, since the same names have different
+// prototypes: this package loads the library of CUDA 13 only.
 //
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.

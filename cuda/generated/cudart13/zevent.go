@@ -4,26 +4,26 @@ package cudart13
 
 import "unsafe"
 
-// CudaEventCreate makes an event that takes the time whenever it is recorded.
+// CudaEventCreate makes an event with timing, which notes the GPU's clock at each record.
 //
 //	cudaError_t cudaEventCreate(cudaEvent_t *event)
 //
-// It is [CudaEventCreateWithFlags] without flags. Take that one, with [CudaEventDisableTiming], for
-// events that are not used with [CudaEventElapsedTime].
+// It is [CudaEventCreateWithFlags] without flags. For an event that you do not pass to
+// [CudaEventElapsedTime], use [CudaEventCreateWithFlags] with [CudaEventDisableTiming].
 //
 // Parameters:
 //   - event: receives the handle; must not be nil
 //
-// Ordering: waits for nothing; the event counts as done for now.
+// Ordering: synchronous. The event counts as complete until it is first recorded.
 //
 // Capture: harmless during captures.
 //
-// From Go: belongs to the current device of the OS thread, with which [CudaSetDevice] has to share
-// a locked thread. The program destroys it; the garbage collector does not.
+// From Go: the event belongs to the OS thread's current device: lock the thread, call
+// [CudaSetDevice], and create the event. The program destroys it; the garbage collector does not.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: event is nil
-//   - [CudaErrorMemoryAllocation]: no room
+//   - [CudaErrorMemoryAllocation]: too many events
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
@@ -57,22 +57,23 @@ func CudaEventCreate(event *CudaEvent_t) error {
 //
 //	cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 //
-// Events that only order work or are polled should have [CudaEventDisableTiming]: records and waits
-// get cheaper. [CudaEventBlockingSync] lets [CudaEventSynchronize] sleep instead of spin and
-// concerns nothing else; without it the fastest queries and stream waits are had. An event can be
+// For an event that only orders work or is polled, pass [CudaEventDisableTiming], which makes
+// records and waits cheaper. [CudaEventBlockingSync] makes [CudaEventSynchronize] sleep instead of
+// spin and affects nothing else; queries and stream waits are fastest without it. An event can be
 // recorded any number of times.
 //
 // Parameters:
-//   - event: receives the handle, not nil; give it back with [CudaEventDestroy]
+//   - event: receives the handle; must not be nil. Destroy the event with [CudaEventDestroy]
 //   - flags: [CudaEventDefault] or a union of [CudaEventBlockingSync], [CudaEventDisableTiming] and
-//     [CudaEventInterprocess]; the last only together with the one before it
+//     [CudaEventInterprocess]; an interprocess event must have timing disabled
 //
-// Ordering: synchronous; a new event counts as done until it is first recorded.
+// Ordering: synchronous. An event counts as complete until it is first recorded.
 //
-// Capture: allowed in every mode, and no node comes of it.
+// Capture: allowed in every mode; it adds no node.
 //
 // From Go: set the device under runtime.LockOSThread; afterwards any goroutine may use the handle.
-// Creating costs more than recording: pool events rather than making one for each wait.
+// Creating an event costs more than recording it: reuse events instead of creating one for each
+// wait.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: unknown flags, an interprocess event with timing, or nil
@@ -108,8 +109,8 @@ func CudaEventCreateWithFlags(event *CudaEvent_t, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaEventRecord_ptsz moves an event to the present end of a stream: it becomes done when
-// everything enqueued there so far is.
+// CudaEventRecord_ptsz records an event in a stream: the event completes when all work enqueued
+// there so far has completed.
 //
 //	cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream)
 //
@@ -131,8 +132,8 @@ func CudaEventRecord_ptsz(event CudaEvent_t, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaEventRecordWithFlags_ptsz records an event as [CudaEventRecord] does, or, in a capture, can
-// make a node that records it at each launch of the graph.
+// CudaEventRecordWithFlags_ptsz records an event like [CudaEventRecord], or captures an event
+// record node, which records the event at each launch of the graph.
 //
 //	cudaError_t cudaEventRecordWithFlags_ptsz(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 //
@@ -156,37 +157,40 @@ func CudaEventRecordWithFlags_ptsz(event CudaEvent_t, stream CudaStream_t, flags
 	return status(args.ret)
 }
 
-// CudaEventQuery tells whether the work before an event's latest record is done.
+// CudaEventQuery tells, without waiting, whether an event has completed: whether the work before
+// its most recent record is done.
 //
 //	cudaError_t cudaEventQuery(cudaEvent_t event)
 //
-// nil means done and [CudaErrorNotReady] not yet, which [CudaGetLastError] does not remember. An
-// event that was never recorded is done. For managed memory nil is as good as a synchronization.
+// The call returns nil if the event has completed or was never recorded, and [CudaErrorNotReady] if
+// not, which [CudaGetLastError] does not report. For managed memory, nil has the same effect as
+// synchronizing with the event.
 //
-// It answers for a fixed point, so unlike [CudaStreamQuery] it becomes true also when others keep
-// the stream busy: the right thing to poll.
+// Poll an event rather than the stream: unlike [CudaStreamQuery], the call returns nil even while
+// other threads keep the stream busy.
 //
 // Parameters:
 //   - event: the event
 //
-// Ordering: waits for nothing. When it says done, the writes of the work before are visible to the
-// host.
+// Ordering: the call waits for no work. If it returns nil, the writes of the work before the record
+// are visible to the host.
 //
-// Capture: an unsafe call: it breaks captures, those of other threads in global mode included,
-// unless the thread's mode is other ([CudaThreadExchangeStreamCaptureMode]: relaxed mode costs 15
-// ns). Querying an event of a running capture breaks that one in every mode.
+// Capture: unsafe: a query invalidates every capture that forbids it, including global captures of
+// other threads. Put the thread into relaxed mode first ([CudaThreadExchangeStreamCaptureMode],
+// which costs 15 ns). Querying an event recorded in an open capture invalidates that capture in
+// every mode.
 //
-// From Go: 0.1 µs when not ready; a successful query takes up to 1.5 µs. No context need be
-// current. Errors of earlier asynchronous work come out here too, so a poll loop must end on every
-// code but [CudaErrorNotReady].
+// From Go: takes 0.1 µs if the event is not ready, up to 1.5 µs if it is. Needs no current
+// context. The call also returns errors of earlier asynchronous work, so a poll loop must end on
+// every code except [CudaErrorNotReady].
 //
 // Errors:
-//   - [CudaErrorNotReady]: work before it is pending
-//   - [CudaErrorInvalidResourceHandle]: 0, or no event. A destroyed one crashed the process when it
-//     was tried
-//   - [CudaErrorInvalidValue]: last recorded in a capture that has ended
-//   - [CudaErrorCapturedEvent]: last recorded in a capture that goes on
-//   - [CudaErrorStreamCaptureUnsupported]: forbidden to this thread now, because of a capture
+//   - [CudaErrorNotReady]: work before the record is pending
+//   - [CudaErrorInvalidResourceHandle]: no such event. A query of a destroyed event crashed the
+//     process when measured
+//   - [CudaErrorInvalidValue]: the event was last recorded in a capture that has ended
+//   - [CudaErrorCapturedEvent]: the event was last recorded in a capture that has not ended
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids this thread to query events
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
@@ -216,32 +220,33 @@ func CudaEventQuery(event CudaEvent_t) error {
 	return status(args.ret)
 }
 
-// CudaEventSynchronize waits until the work before an event's latest record is done.
+// CudaEventSynchronize blocks the calling thread until the work before an event's most recent
+// record is done.
 //
 //	cudaError_t cudaEventSynchronize(cudaEvent_t event)
 //
-// With [CudaEventBlockingSync] the thread sleeps until the device interrupts; without, it spins,
-// using a whole processor. Measured, neither the context's scheduling flags nor the stream's
-// synchronization policy change that: they are for [CudaStreamSynchronize]. A never recorded event
-// needs no waiting.
+// With [CudaEventBlockingSync] the thread sleeps until the device interrupts. Without it the thread
+// spins and keeps a processor busy. The context's scheduling flags and the stream's synchronization
+// policy do not change that (measured); they apply to [CudaStreamSynchronize]. For an event that
+// was never recorded the call returns at once.
 //
 // Parameters:
 //   - event: the event
 //
-// Ordering: on return the work has completed and its results can be read by the host. A record made
-// by another thread during the wait is not waited for.
+// Ordering: when the call returns, the work has completed and the host can read its results. The
+// call does not wait for a record that another thread makes meanwhile.
 //
-// Capture: as unsafe as [CudaEventQuery]: it breaks the captures that forbid it.
+// Capture: unsafe like [CudaEventQuery]: it invalidates the captures that forbid it.
 //
-// From Go: holds the OS thread until the end, without a way to stop it. For many waiters, or where
-// a context.Context must be able to end the wait, poll [CudaEventQuery] and sleep in between. The
-// error may belong to other earlier work.
+// From Go: blocks the OS thread, and nothing can interrupt it. For many waiters, or where a
+// context.Context must be able to end the wait, poll [CudaEventQuery] and sleep between queries.
+// The error may come from other earlier work.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: no event
-//   - [CudaErrorInvalidValue]: its last record lies in a finished capture
-//   - [CudaErrorCapturedEvent]: or in one that goes on
-//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids this thread to wait
+//   - [CudaErrorInvalidResourceHandle]: no such event
+//   - [CudaErrorInvalidValue]: the event was last recorded in a capture that has ended
+//   - [CudaErrorCapturedEvent]: the event was last recorded in a capture that has not ended
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids this thread to wait for events
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
@@ -271,28 +276,27 @@ func CudaEventSynchronize(event CudaEvent_t) error {
 	return status(args.ret)
 }
 
-// CudaEventDestroy gives an event back.
+// CudaEventDestroy destroys an event.
 //
 //	cudaError_t cudaEventDestroy(cudaEvent_t event)
 //
-// It need not be done: the call does not wait, and what the device still needs is released at
-// completion. Streams that wait for the event go on waiting for the work as if nothing had
-// happened.
+// The event may be incomplete: the call does not wait, and CUDA releases the event's resources when
+// the event completes. Streams that wait for the event still wait for the recorded work.
 //
 // Parameters:
-//   - event: the event; the handle must not be used again, not even to ask: the process may crash
-//     (measured)
+//   - event: the event. Never use the handle afterwards, not even for a query: the process may
+//     crash (measured)
 //
-// Ordering: asynchronous with the device, whether the event is pending or not.
+// Ordering: asynchronous with the device, whether or not the event has completed.
 //
-// Capture: allowed; also for an event recorded in the capture, once the waits for it are captured
-// (measured). External record and wait nodes of graphs need the event as long as they exist.
+// Capture: allowed, even for an event recorded in the capture, once the waits for it are captured
+// (measured). Event record and wait nodes need their event as long as they exist.
 //
-// From Go: from any goroutine and without a context. No other goroutine may be using the event at
-// that moment. After a fatal error it returns that error and there is nothing more to release.
+// From Go: any goroutine, no current context needed. No other goroutine may use the event at the
+// same time. After a fatal error the call returns that error, and nothing is left to release.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: 0, or no event
+//   - [CudaErrorInvalidResourceHandle]: no such event
 //
 // Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], or the error of earlier work.
 //
@@ -321,34 +325,36 @@ func CudaEventDestroy(event CudaEvent_t) error {
 	return status(args.ret)
 }
 
-// CudaEventElapsedTime computes the time between the records of two events, by the GPU's clock.
+// CudaEventElapsedTime returns the time between the records of two events, by the GPU's clock.
 //
 //	cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 //
-// The resolution is about half a microsecond. What is measured is the time from one record to the
-// other as the device came by them, with everything that ran in between, the work of other streams
-// included; it can be longer than the work one had in mind. Negative if the second came first, 0
-// for the same event (measured).
+// The resolution is about half a microsecond. The time includes all work that the device ran
+// between the two records, work of other streams too, so it can be longer than the work you want to
+// measure. The time is negative if the end event completed first, and 0 if both are the same event
+// (measured).
 //
-// Older forms could return the error of pending work in place of a result. The present one answers
-// for the two events; to find out whether they are done use [CudaEventQuery].
+// The older forms could return the error of pending work instead of a result. Do not rely on the
+// present form to return such errors. To find out whether an event has completed, call
+// [CudaEventQuery].
 //
 // Parameters:
 //   - ms: receives the time in milliseconds
 //   - start: the event from which to count
 //   - end: the event up to which to count, of the same device
 //
-// Ordering: neither enqueues nor waits. Synchronize with the second event before.
+// Ordering: the call waits for no work and enqueues none. Synchronize with the end event first.
 //
-// Capture: allowed for events recorded outside of captures; no mode forbids it (measured).
+// Capture: allowed in every mode, for events recorded outside a capture (measured).
 //
-// From Go: any goroutine. Put the records as close around the work as possible, in one stream that
-// no other code uses; host time around asynchronous calls measures only the enqueueing.
+// From Go: any goroutine. Record both events in one stream that no other code uses, as close to the
+// work as possible. Host time around asynchronous calls measures only how long they took to
+// enqueue.
 //
 // Errors:
-//   - [CudaErrorNotReady]: both are recorded but at least one is not done
-//   - [CudaErrorInvalidResourceHandle]: one was never recorded, was created without timing, or
-//     belongs to another context than the other
+//   - [CudaErrorNotReady]: both are recorded, but at least one has not completed
+//   - [CudaErrorInvalidResourceHandle]: one was never recorded or was created without timing, or
+//     the two belong to different contexts
 //   - [CudaErrorCapturedEvent]: one was last recorded in a capture (measured: the capture goes on)
 //
 // Also [CudaErrorInvalidValue], [CudaErrorLaunchFailure], [CudaErrorUnknown], or the error of
@@ -381,37 +387,38 @@ func CudaEventElapsedTime(ms *float32, start CudaEvent_t, end CudaEvent_t) error
 	return status(args.ret)
 }
 
-// CudaEventRecord moves an event to the present end of a stream: it becomes done when everything
-// enqueued there so far is.
+// CudaEventRecord records an event in a stream: the event completes when all work enqueued there so
+// far has completed.
 //
 //	cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 //
-// The former place is forgotten, but waits that were enqueued for it keep it. Whoever queries or
-// synchronizes after this call is answered for the new place. Work enqueued later is not included.
-// Where the event has timing, the GPU notes its clock when it gets there.
+// The new record replaces the previous one: later queries, waits and synchronizations refer to it.
+// Waits enqueued earlier still refer to the record that was the most recent then. Work enqueued
+// after the record is not included. If the event has timing, the GPU notes its clock when the event
+// completes.
 //
 // Parameters:
 //   - event: the event
-//   - stream: a stream of the same context as the event's. 0 records after everything in the legacy
-//     stream and the blocking streams, not after non-blocking ones (measured)
+//   - stream: a stream of the event's context. 0 records after all work of the legacy stream and of
+//     blocking streams, but not of non-blocking streams (measured)
 //
-// Ordering: asynchronous: returns at once, 0.15 µs. The event holds nothing back; only waits for
-// it do.
+// Ordering: asynchronous: returns at once, after 0.15 µs. A record holds back no work; only waits
+// do.
 //
-// Capture: in a capturing stream nothing is recorded: the event then stands for the captured work,
-// for waits of other streams that are to join the capture. Querying or synchronizing it returns
-// [CudaErrorCapturedEvent] until the capture ends, and [CudaErrorInvalidValue] afterwards, until it
-// is recorded in a stream that works. In other streams records are allowed in every mode.
+// Capture: in a capturing stream the event marks a point of the capture instead: a stream that
+// waits for it joins the capture. Querying or synchronizing it returns [CudaErrorCapturedEvent]
+// until the capture ends, and [CudaErrorInvalidValue] afterwards, until it is recorded in a stream
+// that does not capture. Records in other streams are allowed in every mode.
 //
 // From Go: any goroutine, no current context needed unless the stream is 0. Two goroutines that
-// record the same event overwrite each other's place: give each its own.
+// record the same event replace each other's record: give each its own event.
 //
 // Errors:
 //   - [CudaErrorInvalidResourceHandle]: event and stream belong to different contexts (or devices),
-//     or one does not exist
-//   - [CudaErrorStreamCaptureImplicit]: the legacy stream, while a blocking stream captures; that
-//     capture is lost
-//   - [CudaErrorInvalidValue]: the stream or event cannot be used in this way
+//     or one of them does not exist
+//   - [CudaErrorStreamCaptureImplicit]: a record in the legacy stream while a blocking stream
+//     captures; it invalidates that capture
+//   - [CudaErrorInvalidValue]: the stream or the event is invalid
 //
 // Also [CudaErrorLaunchFailure], or the error of earlier work.
 //
@@ -442,28 +449,27 @@ func CudaEventRecord(event CudaEvent_t, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaEventRecordWithFlags records an event as [CudaEventRecord] does, or, in a capture, can make a
-// node that records it at each launch of the graph.
+// CudaEventRecordWithFlags records an event like [CudaEventRecord], or captures an event record
+// node, which records the event at each launch of the graph.
 //
 //	cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 //
-// Without a flag the two are the same. The external flag lets a stream or a host thread outside of
-// the graph wait for a point inside it; a record without the flag is only a mark within the
-// capture.
+// Without a flag it is [CudaEventRecord], and in a capture only marks a point of the capture. With
+// the external flag, a stream or a host thread outside the graph can wait for a point inside it.
 //
 // Parameters:
-//   - event: the event. With the external flag it is still an ordinary event for the outside
+//   - event: the event. With the external flag, streams and threads outside the graph use it as an
+//     ordinary event
 //   - stream: the stream, of the event's context
 //   - flags: [CudaEventRecordDefault] or [CudaEventRecordExternal]
 //
-// Ordering: as [CudaEventRecord]; the node takes the place in the graph that the stream has
-// reached.
+// Ordering: as [CudaEventRecord]. An event record node depends on the work captured in the stream
+// so far.
 //
-// Capture: with the external flag the capture itself records nothing: until the graph is launched
-// the event keeps its former state, and can be queried after the end of the capture (measured).
+// Capture: with the external flag the capture does not record the event: it keeps its state until
+// the graph is launched, and can be queried once the capture has ended (measured).
 //
-// From Go: the event must not be destroyed before the graph and its executables are: the node
-// refers to it.
+// From Go: keep the event until the graph and its executables are destroyed: the node refers to it.
 //
 // Errors:
 //   - [CudaErrorIllegalState]: the external flag in a stream that does not capture (measured)

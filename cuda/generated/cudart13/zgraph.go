@@ -4,30 +4,29 @@ package cudart13
 
 import "unsafe"
 
-// CudaGraphCreate makes an empty graph, to be filled with nodes by hand.
+// CudaGraphCreate makes an empty graph, to which the program adds nodes.
 //
 //	cudaError_t cudaGraphCreate(cudaGraph_t *pGraph, unsigned int flags)
 //
 // A graph is a plan in host memory: nodes ([CudaGraphNode_t]) and the edges between them. Nothing
-// runs until [CudaGraphInstantiateWithFlags] makes an executable of it and [CudaGraphLaunch]
-// launches that. The other way to a graph is to capture a stream, [CudaStreamBeginCapture], which
-// makes the graph itself; both can be mixed by [CudaStreamBeginCaptureToGraph].
+// runs until [CudaGraphInstantiateWithFlags] makes an executable of the graph and [CudaGraphLaunch]
+// launches the executable. You can also make a graph by capturing a stream
+// ([CudaStreamBeginCapture]), or capture into an existing graph ([CudaStreamBeginCaptureToGraph]).
 //
-// A graph is bound to no device and no context; its nodes are. It is freed by [CudaGraphDestroy];
-// executables that were made of it live on without it.
+// A graph belongs to no device or context, but its nodes do. Destroy it with [CudaGraphDestroy];
+// executables made of it can still be launched.
 //
 // Parameters:
-//   - pGraph: receives the graph; the caller owns it
-//   - flags: 0; there are no flags
+//   - pGraph: receives the graph, which the caller owns
+//   - flags: must be 0; there are no flags
 //
-// Ordering: done when the call returns; no stream and no GPU work is involved.
+// Ordering: synchronous; no stream is involved.
 //
 // Capture: allowed in every capture mode, on every thread.
 //
-// From Go: works on any thread and needs no current context. A graph is not safe for concurrent
-// use: one goroutine at a time may build, read, clone, instantiate or destroy it, and a stream that
-// captures into it counts as a user as well. Guard it with a mutex. Different graphs are
-// independent.
+// From Go: any thread, no current context needed. A graph is not safe for concurrent use: only one
+// goroutine at a time may build, read, clone, instantiate or destroy it, or capture a stream into
+// it. Guard it with a mutex. Different graphs are independent.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: flags is not 0, or the pointer is nil
@@ -66,11 +65,11 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 //
 //	cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaKernelNodeParams *pNodeParams)
 //
-// The argument values are copied during the call, so the array and what it points to may go
-// afterwards; what an argument is the address of must live as long as launches use it. Grid and
-// block are checked against the limits now. Attributes such as priority or cluster size are set
-// afterwards with [CudaGraphKernelNodeSetAttribute]. Texture and surface references cannot be used
-// by kernels in graphs; objects can.
+// The call copies the argument values, so the array and what it points to may be freed afterwards.
+// Memory whose address is an argument must live as long as launches use it. The call checks grid
+// and block against the limits. Set attributes such as priority or cluster size afterwards with
+// [CudaGraphKernelNodeSetAttribute]. Kernels in graphs can use texture and surface objects, but not
+// texture and surface references.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -80,13 +79,14 @@ func CudaGraphCreate(pGraph *CudaGraph_t, flags uint32) error {
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - pNodeParams: kernel, grid, block, shared memory and arguments
 //
-// From Go: the func member takes a kernel handle from [CudaLibraryGetKernel], as a pointer; a
-// [CudaFunction_t] is refused (measured), and host stubs exist only where nvcc code is linked. Pin
-// the Go memory with arguments until the call returns. Lock the graph.
+// From Go: the func member takes a kernel handle from [CudaLibraryGetKernel], as a pointer. The
+// call refuses a [CudaFunction_t] (measured), and host stubs exist only in linked nvcc code. Pin Go
+// memory that holds arguments until the call returns. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a zero or too large grid or block, both or neither form of arguments
-//     for a kernel that has some, packed arguments for a cooperative kernel, or a bad dependency
+//   - [CudaErrorInvalidValue]: a grid or block that is 0 or too large, both forms of arguments or
+//     neither for a kernel with parameters, packed arguments for a cooperative kernel, or a bad
+//     dependency
 //   - [CudaErrorDeviceUninitialized]: no usable device
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
@@ -125,23 +125,23 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 	return status(args.ret)
 }
 
-// CudaGraphKernelNodeGetParams reads what a kernel node launches.
+// CudaGraphKernelNodeGetParams reads the parameters of a kernel node.
 //
 //	cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *pNodeParams)
 //
-// The arrays with the arguments belong to the node; they are valid until it is changed or
-// destroyed. Filled is the form that was set last, the array of pointers or the packed buffer; the
-// other is nil (measured).
+// The arrays of arguments belong to the node and are valid until it is changed or destroyed. The
+// call fills the form of arguments that was set last, the array of pointers or the packed buffer;
+// the other is nil (measured).
 //
 // Parameters:
 //   - node: the kernel node
 //   - pNodeParams: receives the parameters
 //
-// From Go: the argument values lie in C memory of the driver: copy them, do not write there. Their
-// number and sizes are told by [CudaFuncGetParamInfo].
+// From Go: the argument values are in C memory of the driver: copy them, and do not write to it.
+// [CudaFuncGetParamInfo] returns their number and sizes.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it is not a kernel node
+//   - [CudaErrorInvalidValue]: not a kernel node
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
@@ -178,20 +178,20 @@ func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 //
 //	cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const struct cudaKernelNodeParams *pNodeParams)
 //
-// Everything is replaced, so to change one argument read the node, copy the struct and set the rest
-// again. Values are copied during the call. Executables keep the old ones, see
+// To change one argument, read the parameters, copy the struct, and set all parameters again. The
+// call copies the argument values. Existing executables keep the old parameters, see
 // [CudaGraphExecKernelNodeSetParams].
 //
 // Parameters:
 //   - node: the kernel node
-//   - pNodeParams: the complete new parameters
+//   - pNodeParams: all parameters of the node
 //
-// From Go: as for adding: a kernel handle goes into func. Pin argument memory until the call
-// returns; lock the graph.
+// From Go: the func member takes a kernel handle from [CudaLibraryGetKernel]. Pin Go memory that
+// holds arguments until the call returns. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not a kernel node, a shape out of range, or both forms of arguments
-//     at once; the node keeps the old ones
+//   - [CudaErrorInvalidValue]: not a kernel node, a grid or block out of range, or both forms of
+//     arguments; the node keeps its old parameters
 //
 // Also [CudaErrorInvalidResourceHandle], [CudaErrorMemoryAllocation], or the error of earlier work.
 //
@@ -224,25 +224,24 @@ func CudaGraphKernelNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaKernelN
 	return status(args.ret)
 }
 
-// CudaGraphKernelNodeCopyAttributes copies all launch attributes (priority, access window, cluster
-// size and so on) from one kernel node to another of the same context.
+// CudaGraphKernelNodeCopyAttributes copies all launch attributes (priority, access policy window,
+// cluster size and so on) from one kernel node to another of the same context.
 //
 //	cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc)
 //
-// The destination comes first. The headers of CUDA 12 call the first parameter hSrc and the second
-// hDst, but their library copies from the second to the first all the same, as that of 13 does
-// (measured with 12.9 and 13.0): go by the place, not by the name.
+// The destination is the first parameter. The headers of CUDA 12 name the first parameter hSrc and
+// the second hDst, but the libraries of CUDA 12 and 13 both copy from the second to the first
+// (measured with 12.9 and 13.0): go by the position, not by the name.
 //
 // Parameters:
-//   - hDst: the node that changes, where this is the first parameter; where it is the second, it is
-//     the node that is read
-//   - hSrc: the node that is read, where this is the second parameter; where it is the first, it is
-//     the node that changes
+//   - hDst: the node to change; if it is the second parameter, the node to copy from
+//   - hSrc: the node to copy from; if it is the first parameter, the node to change
 //
-// From Go: both graphs, if they are two, must be locked.
+// From Go: lock the graphs of both nodes.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no kernel nodes, another context, or one of them is device-updatable
+//   - [CudaErrorInvalidValue]: a node that is not a kernel node, nodes of different contexts, or a
+//     device-updatable node
 //
 // See also [CudaAccessPolicyWindow].
 //
@@ -265,19 +264,19 @@ func CudaGraphKernelNodeCopyAttributes(hDst CudaGraphNode_t, hSrc CudaGraphNode_
 //
 //	cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode, cudaLaunchAttributeID attr, cudaLaunchAttributeValue *value_out)
 //
-// Only attributes that make sense in a graph are answered: cooperative, priority, cluster size,
-// access policy window, memory synchronization domain and their kin; synchronization policy and
-// programmatic stream serialization are not (measured).
+// Kernel nodes have attributes such as cooperative, priority, cluster size, access policy window
+// and memory synchronization domain, but not synchronization policy and programmatic stream
+// serialization (measured).
 //
 // Parameters:
 //   - hNode: the kernel node
-//   - attr: which attribute
-//   - value_out: receives the value in the member of the union that belongs to attr
+//   - attr: the attribute
+//   - value_out: receives the value, in the union's member for attr
 //
-// From Go: host state, no context needed.
+// From Go: no context needed.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not a kernel node, or an attribute that nodes do not have
+//   - [CudaErrorInvalidValue]: not a kernel node, or not an attribute of kernel nodes
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -304,23 +303,22 @@ func CudaGraphKernelNodeGetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 //
 //	cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t hNode, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value)
 //
-// Executables made earlier keep theirs. A priority outside the device's range is clamped: -100 read
-// back as -5 when measured. A node that was made device-updatable stays so: it then can no longer
-// be removed, its graph no longer cloned, updated or instantiated twice, and the handle for device
-// code comes back in the value.
+// Existing executables keep their attributes. CUDA clamps a priority to the device's range: -100
+// read back as -5 when measured. If you make a node device-updatable, the call writes the node's
+// handle for device code into value. The node stays device-updatable and cannot be removed. Its
+// graph can then not be cloned, used for updates or instantiated twice.
 //
 // Parameters:
 //   - hNode: the kernel node
-//   - attr: which attribute
-//   - value: the value in the union's member for attr; for a device-updatable node it is written as
-//     well
+//   - attr: the attribute
+//   - value: the value, in the union's member for attr; receives the handle of a device-updatable
+//     node
 //
-// From Go: make the value from a zero union. For priorities to count, instantiate with
+// From Go: start from a zero union. Priorities take effect only if you instantiate the graph with
 // [CudaGraphInstantiateFlagUseNodePriority]. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not a kernel node, an attribute that nodes do not have, or a value
-//     it does not take
+//   - [CudaErrorInvalidValue]: not a kernel node, not an attribute of kernel nodes, or a bad value
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -363,8 +361,8 @@ func CudaGraphKernelNodeSetAttribute(hNode CudaGraphNode_t, attr CudaLaunchAttri
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - pCopyParams: the copy, as for [CudaMemcpy3D]; copied during the call
 //
-// From Go: host memory must outlive the executables, so pinned host memory or C memory. Lock the
-// thread for the current device, and the graph.
+// From Go: host memory must be pinned host memory or C memory that outlives the executables. The
+// node belongs to the OS thread's current device: lock the thread. Lock the graph.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: memory that does not exist, an extent of 0, or a bad dependency
@@ -399,13 +397,14 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 	return status(args.ret)
 }
 
-// CudaGraphAddMemcpyNodeToSymbol adds a node that copies bytes into a variable of device code.
+// CudaGraphAddMemcpyNodeToSymbol adds a node that copies bytes to a __device__ or __constant__
+// variable.
 //
 //	cudaError_t cudaGraphAddMemcpyNodeToSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// The variable is named by its host shadow, the address that nvcc gives it on the host. A Go
-// program without linked nvcc code has none: get the device address with [CudaLibraryGetGlobal] and
-// use [CudaGraphAddMemcpyNode1D].
+// The call identifies the variable by its host shadow, which only code compiled by nvcc has. A Go
+// program without nvcc code gets the device address with [CudaLibraryGetGlobal] and calls
+// [CudaGraphAddMemcpyNode1D].
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -413,17 +412,17 @@ func CudaGraphAddMemcpyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - symbol: host address of the variable's shadow
+//   - symbol: address of the variable's host shadow
 //   - src: where to copy from; read when the node runs
 //   - count: bytes
 //   - offset: bytes from the start of the variable
 //   - kind: [CudaMemcpyHostToDevice], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
 //
-// From Go: src as host memory must outlive the executables.
+// From Go: if src is host memory, it must outlive the executables.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: the shadow is not registered
-//   - [CudaErrorInvalidValue]: beyond the variable's end, or a bad dependency
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
+//   - [CudaErrorInvalidValue]: the copy leaves the variable, or a bad dependency
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -456,12 +455,13 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphAddMemcpyNodeFromSymbol adds a node that copies bytes out of a variable of device code.
+// CudaGraphAddMemcpyNodeFromSymbol adds a node that copies bytes from a __device__ or __constant__
+// variable.
 //
 //	cudaError_t cudaGraphAddMemcpyNodeFromSymbol(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// As with [CudaGraphAddMemcpyNodeToSymbol] the variable has to be known by its host shadow, which
-// Go programs seldom have.
+// Like [CudaGraphAddMemcpyNodeToSymbol], the call needs the variable's host shadow, which Go
+// programs seldom have.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -470,16 +470,17 @@ func CudaGraphAddMemcpyNodeToSymbol(pGraphNode *CudaGraphNode_t, graph CudaGraph
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - dst: where to copy to; written when the node runs
-//   - symbol: host address of the variable's shadow
+//   - symbol: address of the variable's host shadow
 //   - count: bytes
 //   - offset: bytes from the start of the variable
 //   - kind: [CudaMemcpyDeviceToHost], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
 //
-// From Go: dst is written by every launch: pinned host memory or C memory that outlives them.
+// From Go: every launch writes dst: pass device memory, or pinned host memory or C memory that
+// outlives the executables.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: the shadow is not registered
-//   - [CudaErrorInvalidValue]: beyond the variable's end, or a bad dependency
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
+//   - [CudaErrorInvalidValue]: the copy leaves the variable, or a bad dependency
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -516,8 +517,8 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 //
 //	cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// The short form of [CudaGraphAddMemcpyNode], and the kind of copy whose addresses and length can
-// be changed in an executable.
+// It is the short form of [CudaGraphAddMemcpyNode]. Only one-dimensional copies can be changed in
+// an executable.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -526,17 +527,16 @@ func CudaGraphAddMemcpyNodeFromSymbol(pGraphNode *CudaGraphNode_t, graph CudaGra
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - dst: where to copy to
-//   - src: where to copy from; read when the node runs, not now
+//   - src: where to copy from; read when the node runs
 //   - count: bytes; the areas must not overlap
-//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses. With another one that
-//     does not fit them a launch has undefined results
+//   - kind: the direction; [CudaMemcpyDefault] infers it from the addresses. If another direction
+//     contradicts the addresses, the result of a launch is undefined
 //
-// From Go: a host address must be pinned host memory or C memory that lives as long as executables
-// of the graph.
+// From Go: host memory must be pinned host memory or C memory that outlives the executables.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a bad address or length, or a bad dependency
-//   - [CudaErrorInvalidMemcpyDirection]: kind is none
+//   - [CudaErrorInvalidMemcpyDirection]: kind is not one of the constants
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -567,21 +567,21 @@ func CudaGraphAddMemcpyNode1D(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeGetParams reads the description of a copy node: both ends, the offsets and the
-// extent.
+// CudaGraphMemcpyNodeGetParams reads the parameters of a memcpy node: source, destination, offsets
+// and extent.
 //
 //	cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, struct cudaMemcpy3DParms *pNodeParams)
 //
-// The memory itself is only named, so nothing in the struct belongs to the node.
+// Nothing in the struct belongs to the node.
 //
 // Parameters:
-//   - node: the copy node
-//   - pNodeParams: receives the description
+//   - node: the memcpy node
+//   - pNodeParams: receives the parameters
 //
-// From Go: host addresses come back as numbers or pointers to memory that is not Go's to free.
+// From Go: host addresses in the struct are those that were given; Go does not own that memory.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it is no memcpy node; batches of copies are another type
+//   - [CudaErrorInvalidValue]: not a memcpy node; a batch of copies is another type
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -611,22 +611,22 @@ func CudaGraphMemcpyNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParams replaces what a copy node copies, from where and to where.
+// CudaGraphMemcpyNodeSetParams replaces the parameters of a memcpy node in its graph.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
 //
-// In the graph everything may change, also the number of dimensions; it is only executables that
-// are limited, see [CudaGraphExecMemcpyNodeSetParams].
+// In the graph everything may change, also the number of dimensions. In an executable there are
+// limits, see [CudaGraphExecMemcpyNodeSetParams].
 //
 // Parameters:
-//   - node: the copy node
-//   - pNodeParams: the new description, copied during the call
+//   - node: the memcpy node
+//   - pNodeParams: the new parameters, copied during the call
 //
-// From Go: host memory must be pinned host memory or C memory with a long enough life. Lock the
-// graph.
+// From Go: host memory must be pinned host memory or C memory that outlives the executables. Lock
+// the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no memcpy node, or memory that does not exist
+//   - [CudaErrorInvalidValue]: not a memcpy node, or memory that does not exist
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -658,26 +658,26 @@ func CudaGraphMemcpyNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemcpy3
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParamsToSymbol turns a copy node into a copy to a variable of device code
-// that is known by its host shadow.
+// CudaGraphMemcpyNodeSetParamsToSymbol changes a memcpy node to a copy to a __device__ or
+// __constant__ variable, given by its host shadow.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParamsToSymbol(cudaGraphNode_t node, const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Without nvcc code in the program use [CudaGraphMemcpyNodeSetParams1D] with the address from
-// [CudaLibraryGetGlobal].
+// A program without nvcc code gets the address with [CudaLibraryGetGlobal] and calls
+// [CudaGraphMemcpyNodeSetParams1D].
 //
 // Parameters:
-//   - node: the copy node
-//   - symbol: host address of the variable's shadow
+//   - node: the memcpy node
+//   - symbol: address of the variable's host shadow
 //   - src: where to copy from; read when the node runs
 //   - count: bytes
 //   - offset: bytes from the start of the variable
 //   - kind: [CudaMemcpyHostToDevice], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
 //
-// From Go: src as host memory must outlive the executables.
+// From Go: if src is host memory, it must outlive the executables.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: the shadow is not registered
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -708,25 +708,26 @@ func CudaGraphMemcpyNodeSetParamsToSymbol(node CudaGraphNode_t, symbol unsafe.Po
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParamsFromSymbol turns a copy node into a copy from a variable of device
-// code, named by the address of its host shadow.
+// CudaGraphMemcpyNodeSetParamsFromSymbol changes a memcpy node to a copy from a __device__ or
+// __constant__ variable, given by its host shadow.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParamsFromSymbol(cudaGraphNode_t node, void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// The copy's other end is the destination, which every later launch of a new executable overwrites.
+// Every launch of a new executable writes the destination.
 //
 // Parameters:
-//   - node: the copy node
+//   - node: the memcpy node
 //   - dst: where to copy to
-//   - symbol: host address of the variable's shadow
+//   - symbol: address of the variable's host shadow
 //   - count: bytes
 //   - offset: bytes from the start of the variable
 //   - kind: [CudaMemcpyDeviceToHost], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
 //
-// From Go: dst as host memory must outlive the executables: pinned host memory or C memory.
+// From Go: if dst is host memory, it must be pinned host memory or C memory that outlives the
+// executables.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: the shadow is not registered
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -756,23 +757,23 @@ func CudaGraphMemcpyNodeSetParamsFromSymbol(node CudaGraphNode_t, dst unsafe.Poi
 	return status(args.ret)
 }
 
-// CudaGraphMemcpyNodeSetParams1D turns a copy node into a one-dimensional copy between two
+// CudaGraphMemcpyNodeSetParams1D changes a memcpy node to a one-dimensional copy between two
 // addresses.
 //
 //	cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
 // Parameters:
-//   - node: the copy node
+//   - node: the memcpy node
 //   - dst: where to copy to
 //   - src: where to copy from; read when the node runs
 //   - count: bytes
-//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses. With another one that
-//     does not fit them a launch has undefined results
+//   - kind: the direction; [CudaMemcpyDefault] infers it from the addresses. If another direction
+//     contradicts the addresses, the result of a launch is undefined
 //
-// From Go: no Go memory: it would have to stay pinned for as long as executables use it.
+// From Go: do not pass Go memory: it would have to stay pinned as long as executables use it.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not a copy node, or a bad address or length
+//   - [CudaErrorInvalidValue]: not a memcpy node, or a bad address or length
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -799,13 +800,13 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 	return status(args.ret)
 }
 
-// CudaGraphAddMemsetNode adds a node that sets device memory to a repeated value, by rows of 1, 2
-// or 4-byte elements.
+// CudaGraphAddMemsetNode adds a node that sets device memory to a value of 1, 2 or 4 bytes, in one
+// row or several.
 //
 //	cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaMemsetParams *pMemsetParams)
 //
-// It runs on the device that is current on the calling thread now, whatever is current at the
-// launch.
+// The node runs on the calling thread's current device at the time of this call, whatever device is
+// current at the launch.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -816,11 +817,11 @@ func CudaGraphMemcpyNodeSetParams1D(node CudaGraphNode_t, dst unsafe.Pointer, sr
 //   - pMemsetParams: address, value, element size, width in elements, rows, pitch in bytes; copied
 //     during the call
 //
-// From Go: lock the OS thread around [CudaSetDevice] and this, and lock the graph.
+// From Go: lock the OS thread around [CudaSetDevice] and this call. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an element size that is none of the three, an empty area, an unknown
-//     address, or a bad dependency
+//   - [CudaErrorInvalidValue]: another element size, a width or height of 0, memory that CUDA did
+//     not allocate, or a bad dependency
 //
 // Also [CudaErrorInvalidDevice], or the error of earlier work.
 //
@@ -853,18 +854,18 @@ func CudaGraphAddMemsetNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 	return status(args.ret)
 }
 
-// CudaGraphMemsetNodeGetParams reads which memory a memset node fills, and with what.
+// CudaGraphMemsetNodeGetParams reads the parameters of a memset node: address, value and sizes.
 //
 //	cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, struct cudaMemsetParams *pNodeParams)
 //
 // Parameters:
 //   - node: the memset node
-//   - pNodeParams: receives address, value and measures
+//   - pNodeParams: receives the parameters
 //
-// From Go: a plain struct without pointers into Go or C memory.
+// From Go: the struct has no pointers into Go or C memory.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the node is of another type
+//   - [CudaErrorInvalidValue]: not a memset node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -894,8 +895,8 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	return status(args.ret)
 }
 
-// CudaGraphMemsetNodeSetParams replaces address, value and measures of a memset node, without
-// limits in the graph itself.
+// CudaGraphMemsetNodeSetParams replaces the parameters of a memset node in its graph; all of them
+// may change.
 //
 //	cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const struct cudaMemsetParams *pNodeParams)
 //
@@ -903,11 +904,12 @@ func CudaGraphMemsetNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //   - node: the memset node
 //   - pNodeParams: the new parameters, copied during the call
 //
-// From Go: lock the graph; executables change by [CudaGraphExecMemsetNodeSetParams] or an update.
+// From Go: lock the graph. To change an executable, call [CudaGraphExecMemsetNodeSetParams] or
+// [CudaGraphExecUpdate].
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: not a memset node, an element size other than 1, 2 or 4, or an empty
-//     area
+//   - [CudaErrorInvalidValue]: not a memset node, an element size other than 1, 2 or 4, or a width
+//     or height of 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -938,14 +940,14 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 	return status(args.ret)
 }
 
-// CudaGraphAddHostNode adds a node that calls a function of the program on the host.
+// CudaGraphAddHostNode adds a node that calls a host function.
 //
 //	cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaHostNodeParams *pNodeParams)
 //
-// The function runs once per launch, on the driver's thread for host functions, one after another
-// with those of all streams: a slow one holds up others everywhere. Nodes after it wait until it
-// returns. It must not call CUDA. After a fatal error it is not called at all, so nothing that must
-// happen should depend on it.
+// The function runs once per launch, on the driver's thread for host functions, which runs the host
+// functions of all streams one at a time: a slow function delays all others. Dependent nodes wait
+// until it returns. It must not call CUDA. After a fatal error CUDA does not call it, so do not
+// rely on it for required cleanup.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -953,17 +955,17 @@ func CudaGraphMemsetNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaMemsetP
 //   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - pNodeParams: function and user data, copied as two words; what the user data points to is not
-//     copied
+//   - pNodeParams: function and user data. The call copies the two words, not what the user data
+//     points to
 //
-// From Go: an exported Go function is allowed, since the thread is the driver's own; it must not
-// panic or end the goroutine. As user data pass a cgo.Handle, and delete it only when the graph,
-// its clones and its executables are gone and the last launch is done; a user object
-// ([CudaUserObjectCreate]) tells when.
+// From Go: the function may be an exported Go function, since it runs on a driver thread. It must
+// not panic or call runtime.Goexit. Pass a cgo.Handle as user data. Delete it only when the graph,
+// its clones and its executables are destroyed and the last launch is done; the destructor of a
+// user object ([CudaUserObjectCreate]) tells when.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no function, or a bad dependency
-//   - [CudaErrorNotSupported]: the device cannot do it
+//   - [CudaErrorNotSupported]: the device does not support host functions
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -999,7 +1001,7 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 	return status(args.ret)
 }
 
-// CudaGraphHostNodeGetParams reads which host function a node calls, and the user data it passes.
+// CudaGraphHostNodeGetParams reads the host function that a host node calls, and its user data.
 //
 //	cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, struct cudaHostNodeParams *pNodeParams)
 //
@@ -1007,10 +1009,10 @@ func CudaGraphAddHostNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepen
 //   - node: the host node
 //   - pNodeParams: receives the function's address and the user data
 //
-// From Go: the user data is the number that was given, for instance a cgo.Handle.
+// From Go: the user data is the value that was given, for instance a cgo.Handle.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it is not a host node
+//   - [CudaErrorInvalidValue]: not a host node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1040,21 +1042,23 @@ func CudaGraphHostNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	return status(args.ret)
 }
 
-// CudaGraphHostNodeSetParams replaces the host function of a node, and its user data, in the graph.
+// CudaGraphHostNodeSetParams replaces the host function of a host node and its user data, in its
+// graph.
 //
 //	cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const struct cudaHostNodeParams *pNodeParams)
 //
-// Executables that exist go on calling the old one, with the old data: keep that until they are
-// updated or gone.
+// Existing executables still call the old function with the old user data: keep both until the
+// executables are updated or destroyed.
 //
 // Parameters:
 //   - node: the host node
-//   - pNodeParams: function, not nil, and user data
+//   - pNodeParams: function, which must not be nil, and user data
 //
-// From Go: an exported Go function is allowed, with a cgo.Handle as user data. Lock the graph.
+// From Go: the function may be an exported Go function, with a cgo.Handle as user data. Lock the
+// graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no function, or not a host node
+//   - [CudaErrorInvalidValue]: the function is nil, or not a host node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1085,16 +1089,16 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 	return status(args.ret)
 }
 
-// CudaGraphAddChildGraphNode adds a node that runs a whole other graph, a copy of which is made
-// now.
+// CudaGraphAddChildGraphNode adds a node that runs another graph, the child graph, which the call
+// copies.
 //
 //	cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaGraph_t childGraph)
 //
-// Later changes of the other graph do not matter, and it may be destroyed; the copy is reached by
-// [CudaGraphChildGraphNodeGetGraph]. Its user objects are held by the copy too. A graph that may
-// exist only once cannot be copied into a node: move it in with [CudaGraphAddNode] and
-// [CudaGraphChildGraphOwnershipMove], which works for allocation and free nodes, not for
-// conditional ones.
+// You may change or destroy the other graph afterwards. [CudaGraphChildGraphNodeGetGraph] returns
+// the copy, which takes references of its own to user objects. A graph that cannot be cloned cannot
+// be copied into a node either. Move it into the node with [CudaGraphAddNode] and
+// [CudaGraphChildGraphOwnershipMove], which works for graphs with allocation and free nodes, but
+// not with conditional nodes.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1102,14 +1106,14 @@ func CudaGraphHostNodeSetParams(node CudaGraphNode_t, pNodeParams *CudaHostNodeP
 //   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - childGraph: the graph to copy. Not graph itself: that crashed the process (measured)
+//   - childGraph: the graph to copy. Do not pass graph itself: that crashed the process (measured)
 //
-// From Go: lock both graphs. In a launch the child starts and ends as one node: dependent nodes
-// wait for all of it.
+// From Go: lock both graphs. In a launch dependent nodes wait for the whole child graph.
 //
 // Errors:
-//   - [CudaErrorNotSupported]: it contains allocation, free, conditional or device-updatable nodes
-//   - [CudaErrorInvalidValue]: no graph, or a bad dependency
+//   - [CudaErrorNotSupported]: childGraph has allocation, free, conditional or device-updatable
+//     nodes
+//   - [CudaErrorInvalidValue]: no such graph, or a bad dependency
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1144,23 +1148,22 @@ func CudaGraphAddChildGraphNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, 
 	return status(args.ret)
 }
 
-// CudaGraphChildGraphNodeGetGraph gives the graph inside a child graph node, the real one and not a
-// copy.
+// CudaGraphChildGraphNodeGetGraph returns the graph inside a child graph node, not a copy of it.
 //
 //	cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t *pGraph)
 //
-// Changes to it are changes to the node, and count from the next instantiation. It belongs to the
-// node: it cannot be destroyed or instantiated ([CudaErrorInvalidValue] and
-// [CudaErrorNotSupported], measured), and no allocation or free nodes can be added.
+// Changes to it change the node, and affect executables instantiated later. The graph belongs to
+// the node: destroying it returns [CudaErrorInvalidValue], instantiating it [CudaErrorNotSupported]
+// (measured). You cannot add allocation or free nodes.
 //
 // Parameters:
 //   - node: the child graph node
-//   - pGraph: receives the inner graph
+//   - pGraph: receives the child graph
 //
-// From Go: the handle dies with the node. The lock of the outer graph has to guard the inner one.
+// From Go: the handle is invalid once the node is destroyed. Guard both graphs with the same lock.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it is not a child graph node
+//   - [CudaErrorInvalidValue]: not a child graph node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1189,11 +1192,11 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 	return status(args.ret)
 }
 
-// CudaGraphAddEmptyNode adds a node that does nothing, for joining and fanning out.
+// CudaGraphAddEmptyNode adds an empty node, which does nothing but join and fork paths.
 //
 //	cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies)
 //
-// If each of n nodes is to wait for each of m others, an empty node between them needs n+m edges
+// If each of n nodes depends on each of m others, an empty node between them needs n+m edges
 // instead of n times m.
 //
 // Parameters:
@@ -1206,8 +1209,8 @@ func CudaGraphChildGraphNodeGetGraph(node CudaGraphNode_t, pGraph *CudaGraph_t) 
 // From Go: no context needed. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a dependency of another graph, twice, or an array that is nil with a
-//     length
+//   - [CudaErrorInvalidValue]: a dependency that is in another graph or given twice, or a nil array
+//     with a length above 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1241,15 +1244,14 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 	return status(args.ret)
 }
 
-// CudaGraphAddEventRecordNode adds a node that records an event when the launch gets there, for the
-// host and for streams outside the graph.
+// CudaGraphAddEventRecordNode adds a node that records an event, for the host and for streams
+// outside the graph.
 //
 //	cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaEvent_t event)
 //
-// It is a record like one in a stream: a query finds the event not done from the launch on, and
-// done when the node has run; two of them in one graph measure time in between
-// ([CudaEventElapsedTime], measured). It has no meaning for order within the graph, for which edges
-// are there.
+// From the launch on the event is incomplete, and it completes when the node runs. Two record nodes
+// measure the time between them ([CudaEventElapsedTime], measured). The event does not order nodes
+// within the graph; edges do.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1257,13 +1259,14 @@ func CudaGraphAddEmptyNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDepe
 //   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - event: the event; it stays the program's
+//   - event: the event; the node does not own it
 //
-// From Go: keep the event until the executables are gone. A graph launched twice records twice:
-// wait for the first before the second launch if it matters, or change the event between launches.
+// From Go: keep the event until the executables are destroyed. Each launch records the event again:
+// to wait for one launch, synchronize with the event before the next launch, or change the event
+// between launches.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, or a bad dependency
+//   - [CudaErrorInvalidValue]: no such event, or a bad dependency
 //   - [CudaErrorInvalidResourceHandle]: the event was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -1300,18 +1303,18 @@ func CudaGraphAddEventRecordNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t,
 	return status(args.ret)
 }
 
-// CudaGraphEventRecordNodeGetEvent gives the event that a record node records.
+// CudaGraphEventRecordNodeGetEvent returns the event of an event record node.
 //
 //	cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
 //
 // Parameters:
-//   - node: the record node
+//   - node: the event record node
 //   - event_out: receives the event; the node does not own it
 //
-// From Go: the handle says nothing about whether the event still exists.
+// From Go: the event may have been destroyed already.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the node is no record node
+//   - [CudaErrorInvalidValue]: not an event record node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1341,21 +1344,21 @@ func CudaGraphEventRecordNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent
 	return status(args.ret)
 }
 
-// CudaGraphEventRecordNodeSetEvent gives a record node of a graph another event to record.
+// CudaGraphEventRecordNodeSetEvent makes an event record node of a graph record another event.
 //
 //	cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
 //
-// Only instantiations and updates from now on see it; for one executable use
+// The change affects later instantiations and updates. To change an existing executable, call
 // [CudaGraphExecEventRecordNodeSetEvent]. The node moves to the context of the new event's device.
 //
 // Parameters:
-//   - node: the record node
+//   - node: the event record node
 //   - event: the new event
 //
-// From Go: the old event is needed as long as executables record it. Lock the graph.
+// From Go: keep the old event as long as executables record it. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, or not a record node
+//   - [CudaErrorInvalidValue]: no such event, or not an event record node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1387,14 +1390,13 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 	return status(args.ret)
 }
 
-// CudaGraphAddEventWaitNode adds a node that waits for an event which is recorded outside of the
-// graph.
+// CudaGraphAddEventWaitNode adds a node that waits for an event recorded outside the graph.
 //
 //	cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, cudaEvent_t event)
 //
-// Each launch waits for the record that is the latest when it is made, as [CudaStreamWaitEvent]
-// does; an event never recorded does not hold it up. So record first, then launch. The event may
-// belong to another context or device than the launch.
+// Like [CudaStreamWaitEvent], each launch waits for the event's most recent record at the time of
+// the launch call: record the event first, then launch. If the event was never recorded, the node
+// does not wait. The event may belong to another context or device.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1404,10 +1406,10 @@ func CudaGraphEventRecordNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) e
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - event: the event to wait for
 //
-// From Go: keep the event until the executables are gone. Lock the graph.
+// From Go: keep the event until the executables are destroyed. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, or a bad dependency
+//   - [CudaErrorInvalidValue]: no such event, or a bad dependency
 //   - [CudaErrorInvalidResourceHandle]: the event was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -1444,18 +1446,18 @@ func CudaGraphAddEventWaitNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, p
 	return status(args.ret)
 }
 
-// CudaGraphEventWaitNodeGetEvent gives the event for which a wait node waits.
+// CudaGraphEventWaitNodeGetEvent returns the event of an event wait node.
 //
 //	cudaError_t cudaGraphEventWaitNodeGetEvent(cudaGraphNode_t node, cudaEvent_t *event_out)
 //
 // Parameters:
-//   - node: the wait node
-//   - event_out: receives the event, which is not the node's to free
+//   - node: the event wait node
+//   - event_out: receives the event; the node does not own it
 //
-// From Go: host state; needs neither context nor pinning.
+// From Go: needs neither a context nor pinning.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the node is no event wait node
+//   - [CudaErrorInvalidValue]: not an event wait node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1485,20 +1487,20 @@ func CudaGraphEventWaitNodeGetEvent(node CudaGraphNode_t, event_out *CudaEvent_t
 	return status(args.ret)
 }
 
-// CudaGraphEventWaitNodeSetEvent makes a wait node of a graph wait for another event.
+// CudaGraphEventWaitNodeSetEvent makes an event wait node of a graph wait for another event.
 //
 //	cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event)
 //
-// Executables are changed apart, by [CudaGraphExecEventWaitNodeSetEvent].
+// To change an existing executable, call [CudaGraphExecEventWaitNodeSetEvent].
 //
 // Parameters:
-//   - node: the wait node
+//   - node: the event wait node
 //   - event: the new event
 //
-// From Go: lock the graph; the event must exist whenever an executable is launched.
+// From Go: lock the graph. The event must exist whenever an executable is launched.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, or not an event wait node
+//   - [CudaErrorInvalidValue]: no such event, or not an event wait node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1530,13 +1532,12 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 }
 
 // CudaGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from
-// another API, such as Vulkan, once all before it is done.
+// another API, such as Vulkan.
 //
 //	cudaError_t cudaGraphAddExternalSemaphoresSignalNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
 //
-// Both arrays are copied during the call. The values are fixed, while a timeline needs a new one
-// for each launch: set it by [CudaGraphExecExternalSemaphoresSignalNodeSetParams] before every
-// launch.
+// The call copies both arrays. A timeline semaphore needs a new value for each launch: set it with
+// [CudaGraphExecExternalSemaphoresSignalNodeSetParams] before every launch.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1544,13 +1545,13 @@ func CudaGraphEventWaitNodeSetEvent(node CudaGraphNode_t, event CudaEvent_t) err
 //   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - nodeParams: semaphores, and for each what to signal
+//   - nodeParams: the semaphores, and the value to signal for each
 //
-// From Go: pin Go arrays until the call returns; the semaphores stay imported until the executables
-// are gone. Lock the graph.
+// From Go: pin Go arrays until the call returns. Keep the semaphores imported until the executables
+// are destroyed. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorNotSupported]: this kind of semaphore cannot be in a graph, or not on this device
+//   - [CudaErrorNotSupported]: graphs do not support this kind of semaphore, or not on this device
 //   - [CudaErrorInvalidValue]: no semaphores, or a bad dependency
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -1591,18 +1592,19 @@ func CudaGraphAddExternalSemaphoresSignalNode(pGraphNode *CudaGraphNode_t, graph
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresSignalNodeGetParams reads which semaphores a signal node signals, and
-// with what values.
+// CudaGraphExternalSemaphoresSignalNodeGetParams reads the semaphores that a signal node signals,
+// and their values.
 //
 //	cudaError_t cudaGraphExternalSemaphoresSignalNodeGetParams(cudaGraphNode_t hNode, struct cudaExternalSemaphoreSignalNodeParams *params_out)
 //
-// The arrays belong to the node: valid until it is changed or destroyed, and not to be written.
+// The arrays belong to the node: do not write to them. They are valid until the node is changed or
+// destroyed.
 //
 // Parameters:
 //   - hNode: the signal node
 //   - params_out: receives the number and pointers to the node's two arrays
 //
-// From Go: copy the arrays, they are C memory of the driver.
+// From Go: copy the arrays; they are C memory of the driver.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a signal node
@@ -1633,17 +1635,17 @@ func CudaGraphExternalSemaphoresSignalNodeGetParams(hNode CudaGraphNode_t, param
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresSignalNodeSetParams replaces semaphores and values of a signal node in
-// the graph, also their number.
+// CudaGraphExternalSemaphoresSignalNodeSetParams replaces the semaphores of a signal node in its
+// graph, and their values and number.
 //
 //	cudaError_t cudaGraphExternalSemaphoresSignalNodeSetParams(cudaGraphNode_t hNode, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
 //
 // Parameters:
 //   - hNode: the signal node
-//   - nodeParams: the new ones; both arrays are copied during the call
+//   - nodeParams: the new parameters; the call copies both arrays
 //
-// From Go: pin Go arrays until the call returns. An executable whose number differs cannot be
-// updated from this graph.
+// From Go: pin Go arrays until the call returns. An executable with another number of semaphores
+// cannot be updated from this graph.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a signal node, or no semaphores
@@ -1678,13 +1680,13 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 	return status(args.ret)
 }
 
-// CudaGraphAddExternalSemaphoresWaitNode adds a node that waits until semaphores imported from
-// another API have been signalled.
+// CudaGraphAddExternalSemaphoresWaitNode adds a node that waits for semaphores imported from
+// another API.
 //
 //	cudaError_t cudaGraphAddExternalSemaphoresWaitNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
 //
-// Nodes after it start when all the semaphores have come; the host is not involved. If one never
-// comes, the launch and its stream hang for good. Both arrays are copied during the call.
+// Dependent nodes start when all semaphores are signalled; the host does not take part. If one is
+// never signalled, the launch and its stream hang. The call copies both arrays.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1692,13 +1694,13 @@ func CudaGraphExternalSemaphoresSignalNodeSetParams(hNode CudaGraphNode_t, nodeP
 //   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - nodeParams: semaphores, and for each what to wait for
+//   - nodeParams: the semaphores, and the value to wait for with each
 //
-// From Go: pin Go arrays until the call returns. Be sure that the other side signals, also when it
-// fails.
+// From Go: pin Go arrays until the call returns. Make sure that the other side signals even after
+// an error.
 //
 // Errors:
-//   - [CudaErrorNotSupported]: semaphores of this kind cannot be waited for in a graph
+//   - [CudaErrorNotSupported]: graphs do not support this kind of semaphore
 //   - [CudaErrorInvalidValue]: no semaphores, or a bad dependency
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -1739,8 +1741,8 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresWaitNodeGetParams reads for which semaphores and values a wait node
-// waits; the arrays are the node's own, for reading only.
+// CudaGraphExternalSemaphoresWaitNodeGetParams reads the semaphores for which a wait node waits,
+// and their values. The arrays belong to the node: do not write to them.
 //
 //	cudaError_t cudaGraphExternalSemaphoresWaitNodeGetParams(cudaGraphNode_t hNode, struct cudaExternalSemaphoreWaitNodeParams *params_out)
 //
@@ -1748,7 +1750,7 @@ func CudaGraphAddExternalSemaphoresWaitNode(pGraphNode *CudaGraphNode_t, graph C
 //   - hNode: the wait node
 //   - params_out: receives the number and pointers to the arrays, valid until the node is changed
 //
-// From Go: copy what is needed while the graph is locked.
+// From Go: copy what you need while the graph is locked.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a semaphore wait node
@@ -1778,17 +1780,17 @@ func CudaGraphExternalSemaphoresWaitNodeGetParams(hNode CudaGraphNode_t, params_
 	return status(args.ret)
 }
 
-// CudaGraphExternalSemaphoresWaitNodeSetParams gives a wait node of a graph other semaphores, or
-// other values to wait for.
+// CudaGraphExternalSemaphoresWaitNodeSetParams replaces the semaphores of a wait node in its graph,
+// and their values.
 //
 //	cudaError_t cudaGraphExternalSemaphoresWaitNodeSetParams(cudaGraphNode_t hNode, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
 //
 // Parameters:
 //   - hNode: the wait node
-//   - nodeParams: the new ones; the arrays are copied during the call
+//   - nodeParams: the new parameters; the call copies the arrays
 //
-// From Go: pin Go arrays until the call returns; executables keep the old values until they are
-// updated.
+// From Go: pin Go arrays until the call returns. Existing executables keep the old values until
+// they are updated.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not a semaphore wait node, or no semaphores
@@ -1822,25 +1824,24 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 	return status(args.ret)
 }
 
-// CudaGraphAddMemAllocNode adds a node that allocates device memory in each launch, at an address
-// that is known at once and never changes.
+// CudaGraphAddMemAllocNode adds a node that allocates device memory in each launch. The call
+// returns the address, which is the same in every launch.
 //
 //	cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, struct cudaMemAllocNodeParams *nodeParams)
 //
-// The address may be used in the parameters of other nodes straight away. Physical memory is there
-// only while the graph runs, from this node to the node that frees it; graphs that do not run at
-// the same time can share it. Before the first launch the address cannot be used outside
-// (measured).
+// You may use the address in the parameters of other nodes at once, but outside the graph only
+// after the first launch (measured). The memory exists from the time this node runs until a node
+// frees it. Graphs that do not run at the same time can share physical memory.
 //
-// If the graph frees the memory itself, by [CudaGraphAddMemFreeNode], only nodes between the two
-// may use it. If not, it stays allocated after the launch for later work, until it is freed by
-// [CudaFreeAsync], [CudaFree] or a free node of another graph that is launched. Until then the
-// graph cannot be launched again ([CudaErrorInvalidValue]), unless it was instantiated with
-// [CudaGraphInstantiateFlagAutoFreeOnLaunch]. Nothing frees it when executable or graph are
-// destroyed (measured).
+// If the graph frees the memory ([CudaGraphAddMemFreeNode]), only nodes ordered between allocation
+// and free may use it. Otherwise the memory stays allocated after the launch until [CudaFreeAsync],
+// [CudaFree] or a launch of another graph with a free node frees it. Until then another launch
+// returns [CudaErrorInvalidValue], unless the graph was instantiated with
+// [CudaGraphInstantiateFlagAutoFreeOnLaunch]. Destroying the executable or the graph does not free
+// the memory (measured).
 //
-// A graph with such a node is unique: nodes and edges cannot be removed, it cannot be cloned or
-// copied into a child node, and it has one executable at a time.
+// A graph with an allocation node can have only one executable at a time. It cannot be cloned or
+// copied into a child graph node, and its nodes and edges cannot be removed.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1849,15 +1850,15 @@ func CudaGraphExternalSemaphoresWaitNodeSetParams(hNode CudaGraphNode_t, nodePar
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - nodeParams: pool properties (device and type, no export to other processes), size in bytes,
-//     who may access; receives the address
+//     and access for other devices; receives the address
 //
-// From Go: the struct is written during the call; an array of access descriptions in Go memory must
-// be pinned until it returns. No context needed. Lock the graph.
+// From Go: the call writes to the struct. Pin a Go array of access descriptions until the call
+// returns. No context needed. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: no room for the address range. Physical memory is not looked at:
-//     200 GiB on a smaller device succeed here, and the launch fails (measured)
-//   - [CudaErrorInvalidValue]: a size of 0, a bad location or description of access, or a bad
+//   - [CudaErrorMemoryAllocation]: no address range is free. The call does not check physical
+//     memory: 200 GiB on a smaller device succeeded, and the launch failed (measured)
+//   - [CudaErrorInvalidValue]: a size of 0, a bad location or access description, or a bad
 //     dependency
 //   - [CudaErrorNotSupported]: the device has no memory pools, or the graph is inside a child node
 //
@@ -1896,17 +1897,18 @@ func CudaGraphAddMemAllocNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pD
 	return status(args.ret)
 }
 
-// CudaGraphMemAllocNodeGetParams reads size, placement and address of an allocation node.
+// CudaGraphMemAllocNodeGetParams reads the parameters of an allocation node: size, location and
+// address.
 //
 //	cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, struct cudaMemAllocNodeParams *params_out)
 //
-// They are fixed for the node's life; the array of access descriptions belongs to it.
+// They never change. The array of access descriptions belongs to the node.
 //
 // Parameters:
 //   - node: the allocation node
 //   - params_out: receives them
 //
-// From Go: copy the array of descriptions if it is needed beyond the node.
+// From Go: copy the array of access descriptions if you need it after the node is destroyed.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: not an allocation node
@@ -1938,14 +1940,14 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 	return status(args.ret)
 }
 
-// CudaGraphAddMemFreeNode adds a node that frees memory which an allocation node of this or another
-// graph allocated.
+// CudaGraphAddMemFreeNode adds a node that frees memory of an allocation node of this or another
+// graph.
 //
 //	cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, size_t numDependencies, void *dptr)
 //
-// Within the graph it must come after the allocation and after every node that uses the memory:
-// only edges make that so. An allocation is freed in one graph only, its own or another, and once
-// in a launch. The graph becomes unique by this, as with [CudaGraphAddMemAllocNode].
+// Add edges so that the node comes after the allocation node and after every node that uses the
+// memory. Only one graph may free an allocation, once per launch. The graph has the limits of a
+// graph with an allocation node, see [CudaGraphAddMemAllocNode].
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -1953,13 +1955,13 @@ func CudaGraphMemAllocNodeGetParams(node CudaGraphNode_t, params_out *CudaMemAll
 //   - pDependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - dptr: the address that the allocation node gave
+//   - dptr: the address that the allocation node returned
 //
-// From Go: lock the graph. What was freed must not be used by streams outside after the launch.
+// From Go: lock the graph. Streams outside the graph must not use the memory after the launch.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: it is not the address of an allocation node (ordinary allocations
-//     are refused), it is freed in this graph or another already, or a bad dependency
+//   - [CudaErrorInvalidValue]: dptr is not the address of an allocation node, such as the address
+//     of an ordinary allocation, this or another graph frees it already, or a bad dependency
 //   - [CudaErrorNotSupported]: the graph is inside a child node
 //
 // Also [CudaErrorCudartUnloading], [CudaErrorInitializationError], or the error of earlier work.
@@ -1998,19 +2000,19 @@ func CudaGraphAddMemFreeNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDe
 	return status(args.ret)
 }
 
-// CudaGraphMemFreeNodeGetParams tells which memory a free node frees.
+// CudaGraphMemFreeNodeGetParams returns the address that a free node frees.
 //
 //	cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void *dptr_out)
 //
 // Parameters:
 //   - node: the free node
-//   - dptr_out: receives the address; although declared as a plain pointer it is the address of a
-//     pointer-sized variable (measured)
+//   - dptr_out: receives the address; the parameter is declared as a plain pointer but takes the
+//     address of a pointer-sized variable (measured)
 //
 // From Go: pass unsafe.Pointer of a uintptr variable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the node is of another type
+//   - [CudaErrorInvalidValue]: not a free node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2039,26 +2041,26 @@ func CudaGraphMemFreeNodeGetParams(node CudaGraphNode_t, dptr_out unsafe.Pointer
 	return status(args.ret)
 }
 
-// CudaDeviceGraphMemTrim gives memory that the device keeps cached for graphs back to the system.
+// CudaDeviceGraphMemTrim returns unused memory that a device caches for graphs to the system.
 //
 //	cudaError_t cudaDeviceGraphMemTrim(int device)
 //
-// Memory of allocation nodes does not come from a memory pool of the program but from one that all
-// graphs of a device share. It stays there when graphs are done with it, so that the next launch
-// need not map memory again, and neither [CudaGraphExecDestroy] nor [CudaMemPoolTrimTo] shrinks it:
-// only this call does. Executables that are idle but were launched or uploaded lose their cached
-// memory as well; their next launch takes it anew and is slower.
+// Allocation nodes take memory from a pool that all graphs of a device share, not from a memory
+// pool of the program. The pool keeps the memory when graphs are done with it, so that the next
+// launch need not map it again. Only this call shrinks the pool; [CudaGraphExecDestroy] and
+// [CudaMemPoolTrimTo] do not. Idle executables lose their cached memory too, and their next launch
+// is slower, since it maps memory again.
 //
 // Parameters:
-//   - device: the device, an ordinal
+//   - device: the ordinal of the device
 //
-// Ordering: synchronous, and it waits for nothing: what a running or queued launch uses is simply
-// left (measured: no delay beside a running graph).
+// Ordering: synchronous; the call waits for no work and keeps memory that a running or queued
+// launch uses (measured: no delay beside a running graph).
 //
-// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures.
+// Capture: allowed in every mode, unlike [CudaMemPoolTrimTo], which invalidates GLOBAL captures.
 //
-// From Go: any thread, no context needed. Call it after a phase that used large graphs, or before
-// an allocation is tried again after [CudaErrorMemoryAllocation].
+// From Go: any thread, no context needed. Call it after a phase with large graphs, or before trying
+// an allocation again after [CudaErrorMemoryAllocation].
 //
 // Errors:
 //   - [CudaErrorInvalidDevice]: there is no such device
@@ -2090,29 +2092,29 @@ func CudaDeviceGraphMemTrim(device int32) error {
 	return status(args.ret)
 }
 
-// CudaDeviceGetGraphMemAttribute reads how much memory of a device graphs use or keep reserved for
+// CudaDeviceGetGraphMemAttribute returns how much memory of a device graphs use or reserve for
 // their allocation nodes.
 //
 //	cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value)
 //
-// Used is what executables have mapped; reserved is that plus what is cached for the next ones.
-// Memory that was freed after a launch still counted as used until [CudaDeviceGraphMemTrim] when
-// measured, so used is no measure of live allocations. The figures cover all contexts of this
-// process on the device, and nothing but graph memory.
+// Used memory is mapped by executables; reserved memory also includes what the device caches for
+// later launches. Memory freed after a launch still counted as used until [CudaDeviceGraphMemTrim]
+// when measured, so used memory does not tell how much is allocated. The figures cover graph memory
+// of all contexts of this process on the device.
 //
 // Parameters:
-//   - device: the device, an ordinal
-//   - attr: what to read, one of [CudaGraphMemAttributeType]
-//   - value: receives a 64-bit unsigned number of bytes; not nil
+//   - device: the ordinal of the device
+//   - attr: one of [CudaGraphMemAttributeType]
+//   - value: receives a 64-bit unsigned number of bytes; must not be nil
 //
-// Ordering: a snapshot of the host's books; nothing is synchronized.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: allowed in every mode.
 //
-// From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context.
+// From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context needed.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: unknown attribute, or value is nil
+//   - [CudaErrorInvalidValue]: an unknown attribute, or value is nil
 //   - [CudaErrorInvalidDevice]: there is no such device
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -2147,20 +2149,20 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //
 //	cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attr, void *value)
 //
-// Only the marks can be set, and only to 0: the next reading is then the highest value since this
-// call. It frees nothing and limits nothing.
+// The marks can be set only to 0: later calls of [CudaDeviceGetGraphMemAttribute] then return the
+// highest value since this call. The call neither frees nor limits memory.
 //
 // Parameters:
-//   - device: the device, an ordinal
+//   - device: the ordinal of the device
 //   - attr: [CudaGraphMemAttrUsedMemHigh] or [CudaGraphMemAttrReservedMemHigh]
-//   - value: points to a 64-bit 0, which is read during the call
+//   - value: points to a 64-bit 0
 //
 // Ordering: takes effect at once, not ordered with any stream.
 //
 // Capture: allowed in every mode.
 //
-// From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread; the marks belong to the
-// process, so a library should leave them alone.
+// From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread. The marks belong to the
+// whole process: a library should not reset them.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: another attribute, or a value other than 0
@@ -2199,26 +2201,26 @@ func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 //
 //	cudaError_t cudaGraphClone(cudaGraph_t *pGraphClone, cudaGraph_t originalGraph)
 //
-// What nodes merely refer to is shared, not copied: device memory, events, modules, the user data
-// of host nodes. The clone takes its own references to the user objects of the original, so what
-// [CudaGraphRetainUserObject] keeps alive stays alive until both are gone. Node handles of the
-// original do not work in the clone: translate them with [CudaGraphNodeFindInClone].
+// The clone shares what its nodes refer to: device memory, events, modules, the user data of host
+// nodes. It takes references of its own to the original's user objects
+// ([CudaGraphRetainUserObject]), so they live until both graphs are destroyed. Node handles of the
+// original are not valid in the clone: translate them with [CudaGraphNodeFindInClone].
 //
 // Parameters:
-//   - pGraphClone: receives the copy; destroy it by [CudaGraphDestroy]
-//   - originalGraph: what to copy; it is left as it was, and may be changed or destroyed afterwards
+//   - pGraphClone: receives the clone; destroy it with [CudaGraphDestroy]
+//   - originalGraph: the graph to clone, which the call does not change
 //
-// Ordering: done when the call returns; nothing of the GPU is touched.
+// Ordering: synchronous; no stream is involved.
 //
-// Capture: allowed everywhere, but not while a stream captures into originalGraph.
+// Capture: allowed in every mode, but not while a stream captures into originalGraph.
 //
-// From Go: no context needed. No other goroutine may touch originalGraph during the call; cloning
-// is the way to hand a plan to several goroutines, each with a copy of its own.
+// From Go: no context needed. No other goroutine may use originalGraph during the call. To use one
+// graph in several goroutines, give each a clone.
 //
 // Errors:
 //   - [CudaErrorNotSupported]: the graph has an allocation, free, conditional or device-updatable
-//     node; these exist once only. Build a second graph instead
-//   - [CudaErrorMemoryAllocation]: no host memory for the copy
+//     node, which cannot be copied. Build a second graph instead
+//   - [CudaErrorMemoryAllocation]: not enough host memory for the clone
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -2246,24 +2248,25 @@ func CudaGraphClone(pGraphClone *CudaGraph_t, originalGraph CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphNodeFindInClone translates a node handle of a graph into that of its copy in a clone.
+// CudaGraphNodeFindInClone finds the node of a clone that was copied from a given node of the
+// original graph.
 //
 //	cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *pNode, cudaGraphNode_t originalNode, cudaGraph_t clonedGraph)
 //
-// It works for the node of a graph passed to [CudaGraphClone], or embedded in a child node, and for
-// the direct copy only, not for a clone of a clone (measured). The clone's node must not have been
-// removed, and the original must still exist.
+// It works for nodes of a graph that was copied by [CudaGraphClone] or into a child graph node, but
+// not for a clone of a clone (measured). The original node must still exist, and the node of the
+// clone must not have been removed.
 //
 // Parameters:
-//   - pNode: receives the node of the clone
-//   - originalNode: the node of the original graph, there when it was cloned
+//   - pNode: receives the clone's node
+//   - originalNode: the node of the original graph
 //   - clonedGraph: the clone
 //
-// From Go: translate all the handles right after cloning. Lock both graphs.
+// From Go: translate all handles right after cloning. Lock both graphs.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the clone has no such node: added to the original later, removed
-//     from the clone, or the original is gone
+//   - [CudaErrorInvalidValue]: the clone has no such node: it was added to the original later or
+//     removed from the clone, or the original was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2290,22 +2293,22 @@ func CudaGraphNodeFindInClone(pNode *CudaGraphNode_t, originalNode CudaGraphNode
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetType tells what a node does: kernel, copy, host function and so on.
+// CudaGraphNodeGetType returns the type of a node: kernel, memcpy, host function and so on.
 //
 //	cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *pType)
 //
-// Its type decides which functions may read or change its parameters; others refuse with
+// The type decides which functions may read or change the node's parameters; others return
 // [CudaErrorInvalidValue].
 //
 // Parameters:
-//   - node: the node; a handle that was never valid or whose node is gone is not always noticed
+//   - node: the node; the driver does not always detect an invalid handle
 //   - pType: receives the type
 //
-// From Go: harmless and without a context. Newer drivers may give types that this package has no
-// name for.
+// From Go: no context needed. Newer drivers may return types for which this package has no
+// constant.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the node is 0 or known to be none
+//   - [CudaErrorInvalidValue]: the node is 0, or the driver detects an invalid handle
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2334,19 +2337,19 @@ func CudaGraphNodeGetType(node CudaGraphNode_t, pType *CudaGraphNodeType) error 
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetContainingGraph tells to which graph a node belongs; for a node inside a child
-// node, the inner graph.
+// CudaGraphNodeGetContainingGraph returns the graph to which a node belongs; for a node inside a
+// child graph node, the child graph.
 //
 //	cudaError_t cudaGraphNodeGetContainingGraph(cudaGraphNode_t hNode, cudaGraph_t *phGraph)
 //
 // Parameters:
 //   - hNode: the node
-//   - phGraph: receives the graph, which stays with its owner: do not destroy it
+//   - phGraph: receives the graph, which the caller does not own
 //
-// From Go: a look at host state; lock the graph if others may change it.
+// From Go: lock the graph if other goroutines may change it.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no node, or nil
+//   - [CudaErrorInvalidValue]: no such node, or phGraph is nil
 //
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetLocalId],
 // [CudaGraphNodeGetToolsId], [CudaGraphGetId], [CudaGraphExecGetId].
@@ -2366,22 +2369,23 @@ func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetLocalId gives the number of a node within its graph, the one that the files of
-// [CudaGraphDebugDotPrint] show.
+// CudaGraphNodeGetLocalId returns the number of a node within its graph, as the files of
+// [CudaGraphDebugDotPrint] show it.
 //
 //	cudaError_t cudaGraphNodeGetLocalId(cudaGraphNode_t hNode, unsigned int *nodeId)
 //
-// Together with the graph's number from [CudaGraphGetId] it names the node uniquely, which makes
-// logs and pictures comparable.
+// Together with the graph's number from [CudaGraphGetId] it identifies the node, so that you can
+// match logs with these files.
 //
 // Parameters:
 //   - hNode: the node
 //   - nodeId: receives the number
 //
-// From Go: the number is no handle and no index into [CudaGraphGetNodes] once nodes were destroyed.
+// From Go: the number is not a handle. Once nodes were destroyed it is not an index into the list
+// of [CudaGraphGetNodes] either.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no node, or nil
+//   - [CudaErrorInvalidValue]: no such node, or nodeId is nil
 //
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetToolsId], [CudaGraphGetId], [CudaGraphExecGetId].
@@ -2405,21 +2409,21 @@ func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetToolsId gives the 64-bit number under which profilers and other tools report a
+// CudaGraphNodeGetToolsId returns the 64-bit number under which profilers and other tools report a
 // node.
 //
 //	cudaError_t cudaGraphNodeGetToolsId(cudaGraphNode_t hNode, unsigned long long *toolsNodeId)
 //
-// Use it to match a node with what CUPTI or a profiler based on it records.
+// Use it to match a node with the records of CUPTI, or of a profiler based on CUPTI.
 //
 // Parameters:
 //   - hNode: the node
 //   - toolsNodeId: receives the number
 //
-// From Go: of use beside a tool only; nothing in the driver takes the number.
+// From Go: no other function of the driver takes the number.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no node, or nil
+//   - [CudaErrorInvalidValue]: no such node, or toolsNodeId is nil
 //
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphGetId], [CudaGraphExecGetId].
@@ -2443,7 +2447,7 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 	return status(args.ret)
 }
 
-// CudaGraphGetId gives the number of a graph, as the files of [CudaGraphDebugDotPrint] show it.
+// CudaGraphGetId returns the number of a graph, as the files of [CudaGraphDebugDotPrint] show it.
 //
 //	cudaError_t cudaGraphGetId(cudaGraph_t hGraph, unsigned int *graphID)
 //
@@ -2451,11 +2455,10 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 //   - hGraph: the graph
 //   - graphID: receives the number
 //
-// From Go: good for logs, where handles say little: a handle may be used again after the graph is
-// gone.
+// From Go: prefer the number to the handle in logs: CUDA may reuse the handle of a destroyed graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no graph, or nil
+//   - [CudaErrorInvalidValue]: no such graph, or the pointer is nil
 //
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphNodeGetToolsId], [CudaGraphExecGetId].
@@ -2479,8 +2482,8 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 	return status(args.ret)
 }
 
-// CudaGraphExecGetId gives the number of an executable, which tells several executables of one
-// graph apart in logs and pictures.
+// CudaGraphExecGetId returns the number of an executable, which identifies it in logs beside other
+// executables of the same graph.
 //
 //	cudaError_t cudaGraphExecGetId(cudaGraphExec_t hGraphExec, unsigned int *graphID)
 //
@@ -2488,10 +2491,10 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 //   - hGraphExec: the executable
 //   - graphID: receives the number
 //
-// From Go: needs no context; not while another goroutine destroys the executable.
+// From Go: needs no context. No other goroutine may destroy the executable meanwhile.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no executable, or nil
+//   - [CudaErrorInvalidValue]: no such executable, or the pointer is nil
 //
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphNodeGetToolsId], [CudaGraphGetId].
@@ -2519,21 +2522,21 @@ func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 //
 //	cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *numNodes)
 //
-// Call it twice: first with no array, for the number, then with an array of that size. Nodes inside
-// child and conditional nodes are not listed: ask their graphs.
+// Call it twice: first without an array for the number of nodes, then with an array of that size.
+// Nodes inside child and conditional nodes are not listed: call it for their graphs.
 //
 // Parameters:
 //   - graph: the graph
 //   - nodes: array to fill, nil to ask for the number only
-//   - numNodes: in: places in the array, at least 1 if there is one; out: nodes written, or their
-//     number in the graph if nodes is nil. Places left over are set to 0; a small array is filled
-//     without complaint
+//   - numNodes: gives the length of the array, which must not be 0; receives the number of nodes
+//     written, or the number of nodes in the graph if nodes is nil. Unused elements are set to 0.
+//     An array that is too short is filled without an error
 //
-// From Go: the array may be a Go slice, passed as the address of its first element. No context
-// needed; do not change the graph between the two calls.
+// From Go: pass the address of the first element of a Go slice. No context needed. Lock the graph
+// across both calls.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an array with 0 places, or no graph
+//   - [CudaErrorInvalidValue]: an array of length 0, or no such graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2561,23 +2564,23 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 	return status(args.ret)
 }
 
-// CudaGraphGetRootNodes lists the nodes of a graph that depend on no other: the ones a launch
-// starts with.
+// CudaGraphGetRootNodes lists the root nodes of a graph: the nodes without dependencies, with which
+// a launch starts.
 //
 //	cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *pRootNodes, size_t *pNumRootNodes)
 //
-// Call it with no array for the number, then with one.
+// Call it first without an array for the number of root nodes, then with an array of that size.
 //
 // Parameters:
 //   - graph: the graph
 //   - pRootNodes: array to fill, or nil
-//   - pNumRootNodes: in: places in the array; out: nodes written, or how many there are if no array
-//     is given. Places left over become 0
+//   - pNumRootNodes: gives the length of the array; receives the number of nodes written, or the
+//     number of root nodes if there is no array. Unused elements are set to 0
 //
-// From Go: a Go slice will do for the array. Lock the graph across both calls.
+// From Go: the array may be a Go slice. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an array with 0 places, or no graph
+//   - [CudaErrorInvalidValue]: an array of length 0, or no such graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2605,31 +2608,31 @@ func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumR
 	return status(args.ret)
 }
 
-// CudaGraphGetEdges lists the edges of a graph: at each index a node, a node that waits for it, and
-// how.
+// CudaGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it,
+// and the edge data.
 //
 //	cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, cudaGraphEdgeData *edgeData, size_t *numEdges)
 //
-// Edge data ([CudaGraphEdgeData]) says which output of a node an edge begins at and how the next
-// node depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which
-// waits for the whole node. A call that has no place for edge data, or the older form of the
-// function without that parameter, fails if any edge carries some; it leaves no edge out. Asking
-// for the number always works.
+// Edge data ([CudaGraphEdgeData]) says at which output port of a node an edge begins and how the
+// next node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge,
+// which waits for the whole node. If an edge has data, a call without edgeData fails, and so does
+// the older form of the function. A call for the number of edges always works.
 //
 // Parameters:
 //   - graph: the graph
-//   - from: receives the nodes that come first; nil together with to to ask for the number
-//   - to: receives the nodes that wait
-//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Needs from and to
-//   - numEdges: in: the length of each array; out: the number of edges written, or of all edges if
-//     from and to are nil. Entries of from and to past the last edge become 0
+//   - from: receives the nodes that come first; nil, with to nil too, for the number of edges only
+//   - to: receives the nodes that depend on them
+//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Must be nil if from
+//     and to are nil
+//   - numEdges: gives the length of each array; receives the number of edges written, or the number
+//     of edges in the graph if from and to are nil. Unused elements of from and to are set to 0
 //
-// From Go: pass the first elements of Go slices of equal length. The order of the edges is no
-// promise. Lock the graph across both calls.
+// From Go: pass the addresses of the first elements of Go slices of equal length. Do not rely on
+// the order of the edges. Lock the graph across both calls.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: edgeData is nil and an edge carries data: pass edgeData
-//   - [CudaErrorInvalidValue]: from without to, or a length of 0 with arrays
+//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
+//   - [CudaErrorInvalidValue]: only one of from and to is given, or arrays of length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2659,26 +2662,26 @@ func CudaGraphGetEdges(graph CudaGraph_t, from *CudaGraphNode_t, to *CudaGraphNo
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetDependencies lists what a node waits for: the nodes from which an edge leads to
-// it.
+// CudaGraphNodeGetDependencies lists the dependencies of a node: the nodes from which an edge leads
+// to it.
 //
 //	cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *pDependencies, cudaGraphEdgeData *edgeData, size_t *pNumDependencies)
 //
-// The form without edge data, in CUDA 12, fails for a node that has a programmatic edge.
+// The form without edge data, in CUDA 12, fails if one of these edges has data.
 //
 // Parameters:
 //   - node: the node
-//   - pDependencies: receives the nodes before it; nil to ask for the number
-//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
-//   - pNumDependencies: in: places in each array; out: nodes written, or how many there are. Places
-//     left over become 0
+//   - pDependencies: receives the nodes on which it depends; nil for their number only
+//   - edgeData: receives the data of each of these edges; nil if they are ordinary
+//   - pNumDependencies: gives the length of each array; receives the number of nodes written, or
+//     the number of dependencies if there are no arrays. Unused elements are set to 0
 //
-// From Go: Go slices will do. The node must exist: the driver does not check node handles, and one
-// of a destroyed node can crash the process (measured).
+// From Go: the arrays may be Go slices. The driver does not check node handles: the handle of a
+// destroyed node can crash the process (measured).
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: an edge carries data and edgeData is nil
-//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or 0 places
+//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
+//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or arrays of length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2707,26 +2710,26 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetDependentNodes lists the nodes that wait for a node: those to which an edge leads
-// from it.
+// CudaGraphNodeGetDependentNodes lists the nodes that depend on a node: the nodes to which an edge
+// leads from it.
 //
 //	cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t *pDependentNodes, cudaGraphEdgeData *edgeData, size_t *pNumDependentNodes)
 //
-// A node without any is an exit of the graph; the launch is done when all exits are. The form
-// without edge data, in CUDA 12, fails where programmatic edges are.
+// A launch is done when all nodes without dependent nodes are done. The form without edge data, in
+// CUDA 12, fails if one of these edges has data.
 //
 // Parameters:
 //   - node: the node
-//   - pDependentNodes: receives the nodes that depend on it; nil to ask for the number
-//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
-//   - pNumDependentNodes: in: places in each array; out: nodes written, or how many there are.
-//     Places left over become 0
+//   - pDependentNodes: receives the nodes that depend on it; nil for their number only
+//   - edgeData: receives the data of each of these edges; nil if they are ordinary
+//   - pNumDependentNodes: gives the length of each array; receives the number of nodes written, or
+//     the number of dependent nodes if there are no arrays. Unused elements are set to 0
 //
-// From Go: Go slices will do; lock the graph.
+// From Go: the arrays may be Go slices. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorLossyQuery]: an edge carries data and edgeData is nil
-//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or 0 places
+//   - [CudaErrorLossyQuery]: edgeData is nil, and an edge has data
+//   - [CudaErrorInvalidValue]: edgeData without the array of nodes, or arrays of length 0
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2755,28 +2758,28 @@ func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaG
 	return status(args.ret)
 }
 
-// CudaGraphAddDependencies adds edges to a graph: each node of one array must then be done before
-// the node at the same index of the other starts.
+// CudaGraphAddDependencies adds edges to a graph: each node of to then depends on the node at the
+// same index of from.
 //
 //	cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies)
 //
-// All are added or none (measured with a bad second one). An edge that exists already is an error,
-// also with other edge data, and so is one from a node to itself. A longer cycle is not noticed
-// here but when the graph is instantiated. Executables do not change.
+// The call adds all edges or none (measured with a bad second edge). It refuses an edge that exists
+// already, even with other edge data, and an edge from a node to itself. It does not detect longer
+// cycles; instantiation does. Existing executables do not change.
 //
 // Parameters:
 //   - graph: the graph that contains all the nodes
 //   - from: the nodes that come first
-//   - to: the nodes that wait, as many
-//   - edgeData: what each edge carries, for programmatic launches between kernels; nil for ordinary
+//   - to: the nodes that depend on them, as many
+//   - edgeData: the data of each edge, for programmatic launches between kernels; nil for ordinary
 //     edges
 //   - numDependencies: length of the arrays; 0 does nothing
 //
-// From Go: the arrays are read during the call only; Go slices will do. Lock the graph.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an edge that exists, one to the node itself, a node of another
-//     graph, or edge data on nodes that have no such port
+//   - [CudaErrorInvalidValue]: an edge that exists already, an edge from a node to itself, a node
+//     of another graph, or edge data for nodes without such a port
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2806,27 +2809,26 @@ func CudaGraphAddDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *Cuda
 	return status(args.ret)
 }
 
-// CudaGraphRemoveDependencies removes edges from a graph; the nodes stay, and without another path
-// between them may run at the same time.
+// CudaGraphRemoveDependencies removes edges from a graph. The nodes stay; without another path
+// between them they may run at the same time.
 //
 //	cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies)
 //
-// The edge data should match what the edge carries. When measured, nil data removed a programmatic
-// edge all the same; do not rely on that. Graphs with allocation or free nodes keep their edges for
-// ever.
+// The edge data should match the data of the edge. When measured, nil removed a programmatic edge
+// too; do not rely on it. Edges of a graph with allocation or free nodes cannot be removed.
 //
 // Parameters:
 //   - graph: the graph that contains all the nodes
 //   - from: the nodes that come first
-//   - to: the nodes that wait, as many
-//   - edgeData: what each edge carries; nil for ordinary edges
+//   - to: the nodes that depend on them, as many
+//   - edgeData: the data of each edge; nil for ordinary edges
 //   - numDependencies: length of the arrays; 0 does nothing
 //
-// From Go: the arrays are read during the call only. Lock the graph; executables made earlier keep
+// From Go: the call reads the arrays before it returns. Lock the graph. Existing executables keep
 // the edges.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an edge that is not there, or not with this data
+//   - [CudaErrorInvalidValue]: there is no such edge, or its data differs
 //   - [CudaErrorNotSupported]: the graph has allocation or free nodes (measured)
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -2861,22 +2863,23 @@ func CudaGraphRemoveDependencies(graph CudaGraph_t, from *CudaGraphNode_t, to *C
 //
 //	cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node)
 //
-// Nodes before it and after it are not joined: add the edges that should replace it. Executables
-// are not affected, except that the node can no longer be named to change them.
+// CUDA does not connect the nodes before it with the nodes after it: add the edges yourself.
+// Existing executables still run the node, but you can no longer change it there.
 //
 // Parameters:
-//   - node: the node. The handle is dead afterwards and is not checked: a second destroy crashed
-//     the process (measured)
+//   - node: the node. Never use the handle afterwards: the driver does not check it, and destroying
+//     a node twice crashed the process (measured)
 //
-// Ordering: host state only; launches go on.
+// Ordering: synchronous; launches are not affected.
 //
-// From Go: forget every copy of the handle. A child graph goes with its node; the destructor of a
-// user object that only it held runs in this call, on this thread. Lock the graph.
+// From Go: drop every copy of the handle. The child graph of a node is destroyed with it. If the
+// child graph holds the last reference to a user object, the destructor runs on the calling thread
+// inside this call. Lock the graph.
 //
 // Errors:
 //   - [CudaErrorNotSupported]: the graph has allocation or free nodes, or the node is a
 //     device-updatable kernel (measured)
-//   - [CudaErrorInvalidValue]: no node
+//   - [CudaErrorInvalidValue]: no such node
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2902,63 +2905,65 @@ func CudaGraphDestroyNode(node CudaGraphNode_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphInstantiate makes an executable of a graph: checks it, and prepares everything so that a
-// launch costs next to nothing.
+// CudaGraphInstantiate makes an executable of a graph: checks the graph and prepares it for cheap
+// launches.
 //
 //	cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
 //
-// The executable is a snapshot. Later changes of the graph do not reach it until
-// [CudaGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
-// of each other, also at the same time. A graph that has allocation, free, conditional or
-// device-updatable nodes allows one executable at a time.
+// The executable is a snapshot: later changes of the graph do not affect it until
+// [CudaGraphExecUpdate]. The graph may be instantiated again; executables are independent and may
+// run at the same time. A graph with allocation, free, conditional or device-updatable nodes can
+// have only one executable at a time.
 //
-// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. It needs
-// unified addressing, excludes the auto-free flag, and asks this of the graph:
+// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. The flag
+// needs unified addressing, cannot be combined with the auto-free flag, and has these requirements:
 //
-//   - All nodes belong to one context, which is current.
-//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
-//     three.
-//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - All nodes belong to the current context.
+//   - The graph has no nodes but kernel, memcpy, memset and child graph nodes; child graph nodes
+//     alone are not enough.
+//   - Kernels do not launch kernels. Under MPS there are no cooperative kernels.
 //   - Copies are between device memory and pinned, mapped host memory, without arrays.
 //
-// Kernels of one graph that launch graphs from the device must share a context, with or without
-// that flag.
+// With or without the flag, all kernels of a graph that launch graphs from the device must belong
+// to one context.
 //
-// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
-// The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
-// [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
+// Instantiation takes about 3 to 4 microseconds a node, mostly on the host (measured with a chain
+// of kernels). The first launch uploads the executable to the device, unless [CudaGraphUpload] did
+// so before. [CudaGraphInstantiateWithParams] does the same and reports which node is at fault if
+// it fails.
 //
-// The names with and without WithFlags are the same function.
+// The names with and without WithFlags mean the same function.
 //
 // Parameters:
-//   - pGraphExec: receives the executable; destroy it by [CudaGraphExecDestroy]
-//   - graph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
-//     inside a child or conditional node cannot be instantiated by itself
+//   - pGraphExec: receives the executable; destroy it with [CudaGraphExecDestroy]
+//   - graph: the graph to instantiate. It may be empty; its launch then does nothing. A graph
+//     inside a child or conditional node cannot be instantiated
 //   - flags: 0, or values of [CudaGraphInstantiateFlags] joined by |, except
-//     [CudaGraphInstantiateFlagUpload], which needs the stream that only the form with params has
+//     [CudaGraphInstantiateFlagUpload], which only [CudaGraphInstantiateWithParams] accepts, since
+//     it needs a stream
 //
-// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
-// and graphs: no delay).
+// Ordering: synchronous; the call waits for no work (measured beside running kernels and graphs).
 //
-// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
-// THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
-// Put the thread in RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end
-// the capture first.
+// Capture: unsafe. While any thread captures in GLOBAL mode, or this thread in THREAD_LOCAL mode,
+// the call fails with [CudaErrorStreamCaptureUnsupported] and invalidates that capture. Put the
+// thread into RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end the
+// capture first.
 //
 // From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
-// around both. It may take milliseconds for large graphs and holds the thread that long. One
-// goroutine at a time may use the graph. The executable takes references of its own to the graph's
-// user objects, but nothing keeps Go memory alive for it.
+// around both. For large graphs the call blocks the thread for milliseconds. One goroutine at a
+// time may use the graph. The executable takes references of its own to the graph's user objects,
+// but it does not keep Go memory alive.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
-//     without a node, or a conditional body with a node type that is not allowed there
-//   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
-//     node
+//   - [CudaErrorInvalidValue]: the edges form a cycle (which no earlier call detects), an unknown
+//     or forbidden flag, a graph that does not meet the requirements for device launches, a
+//     conditional handle without a node, or a conditional body with a node type that is not allowed
+//     there
+//   - [CudaErrorNotSupported]: a second executable of a graph that can have only one, or a graph
+//     inside a child or conditional node
 //   - [CudaErrorDeviceUninitialized]: no context is current
-//   - [CudaErrorMemoryAllocation]: not enough device or host memory for the prepared form. Memory
-//     of allocation nodes is not taken yet: its lack shows at upload or launch
+//   - [CudaErrorMemoryAllocation]: not enough device or host memory for the executable. Allocation
+//     nodes take their memory later: if it is missing, the upload or the launch fails
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -2987,63 +2992,65 @@ func CudaGraphInstantiate(pGraphExec *CudaGraphExec_t, graph CudaGraph_t, flags 
 	return status(args.ret)
 }
 
-// CudaGraphInstantiateWithFlags makes an executable of a graph: checks it, and prepares everything
-// so that a launch costs next to nothing.
+// CudaGraphInstantiateWithFlags makes an executable of a graph: checks the graph and prepares it
+// for cheap launches.
 //
 //	cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags)
 //
-// The executable is a snapshot. Later changes of the graph do not reach it until
-// [CudaGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
-// of each other, also at the same time. A graph that has allocation, free, conditional or
-// device-updatable nodes allows one executable at a time.
+// The executable is a snapshot: later changes of the graph do not affect it until
+// [CudaGraphExecUpdate]. The graph may be instantiated again; executables are independent and may
+// run at the same time. A graph with allocation, free, conditional or device-updatable nodes can
+// have only one executable at a time.
 //
-// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. It needs
-// unified addressing, excludes the auto-free flag, and asks this of the graph:
+// [CudaGraphInstantiateFlagDeviceLaunch] makes an executable that kernels can launch too. The flag
+// needs unified addressing, cannot be combined with the auto-free flag, and has these requirements:
 //
-//   - All nodes belong to one context, which is current.
-//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
-//     three.
-//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - All nodes belong to the current context.
+//   - The graph has no nodes but kernel, memcpy, memset and child graph nodes; child graph nodes
+//     alone are not enough.
+//   - Kernels do not launch kernels. Under MPS there are no cooperative kernels.
 //   - Copies are between device memory and pinned, mapped host memory, without arrays.
 //
-// Kernels of one graph that launch graphs from the device must share a context, with or without
-// that flag.
+// With or without the flag, all kernels of a graph that launch graphs from the device must belong
+// to one context.
 //
-// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
-// The upload to the device happens at the first launch unless [CudaGraphUpload] does it earlier.
-// [CudaGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
+// Instantiation takes about 3 to 4 microseconds a node, mostly on the host (measured with a chain
+// of kernels). The first launch uploads the executable to the device, unless [CudaGraphUpload] did
+// so before. [CudaGraphInstantiateWithParams] does the same and reports which node is at fault if
+// it fails.
 //
-// The names with and without WithFlags are the same function.
+// The names with and without WithFlags mean the same function.
 //
 // Parameters:
-//   - pGraphExec: receives the executable; destroy it by [CudaGraphExecDestroy]
-//   - graph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
-//     inside a child or conditional node cannot be instantiated by itself
+//   - pGraphExec: receives the executable; destroy it with [CudaGraphExecDestroy]
+//   - graph: the graph to instantiate. It may be empty; its launch then does nothing. A graph
+//     inside a child or conditional node cannot be instantiated
 //   - flags: 0, or values of [CudaGraphInstantiateFlags] joined by |, except
-//     [CudaGraphInstantiateFlagUpload], which needs the stream that only the form with params has
+//     [CudaGraphInstantiateFlagUpload], which only [CudaGraphInstantiateWithParams] accepts, since
+//     it needs a stream
 //
-// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
-// and graphs: no delay).
+// Ordering: synchronous; the call waits for no work (measured beside running kernels and graphs).
 //
-// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
-// THREAD_LOCAL mode, it fails with [CudaErrorStreamCaptureUnsupported] and that capture is lost.
-// Put the thread in RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end
-// the capture first.
+// Capture: unsafe. While any thread captures in GLOBAL mode, or this thread in THREAD_LOCAL mode,
+// the call fails with [CudaErrorStreamCaptureUnsupported] and invalidates that capture. Put the
+// thread into RELAXED mode with [CudaThreadExchangeStreamCaptureMode] around the call, or end the
+// capture first.
 //
 // From Go: uses the OS thread's current device, [CudaSetDevice]: lock the goroutine to its thread
-// around both. It may take milliseconds for large graphs and holds the thread that long. One
-// goroutine at a time may use the graph. The executable takes references of its own to the graph's
-// user objects, but nothing keeps Go memory alive for it.
+// around both. For large graphs the call blocks the thread for milliseconds. One goroutine at a
+// time may use the graph. The executable takes references of its own to the graph's user objects,
+// but it does not keep Go memory alive.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
-//     without a node, or a conditional body with a node type that is not allowed there
-//   - [CudaErrorNotSupported]: a second executable where only one may exist, or a graph owned by a
-//     node
+//   - [CudaErrorInvalidValue]: the edges form a cycle (which no earlier call detects), an unknown
+//     or forbidden flag, a graph that does not meet the requirements for device launches, a
+//     conditional handle without a node, or a conditional body with a node type that is not allowed
+//     there
+//   - [CudaErrorNotSupported]: a second executable of a graph that can have only one, or a graph
+//     inside a child or conditional node
 //   - [CudaErrorDeviceUninitialized]: no context is current
-//   - [CudaErrorMemoryAllocation]: not enough device or host memory for the prepared form. Memory
-//     of allocation nodes is not taken yet: its lack shows at upload or launch
+//   - [CudaErrorMemoryAllocation]: not enough device or host memory for the executable. Allocation
+//     nodes take their memory later: if it is missing, the upload or the launch fails
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3072,9 +3079,9 @@ func CudaGraphInstantiateWithFlags(pGraphExec *CudaGraphExec_t, graph CudaGraph_
 	return status(args.ret)
 }
 
-// CudaGraphInstantiateWithParams_ptsz makes an executable of a graph as
-// [CudaGraphInstantiateWithFlags] does, reports why it failed, and can upload the result to the
-// device at once.
+// CudaGraphInstantiateWithParams_ptsz makes an executable of a graph like
+// [CudaGraphInstantiateWithFlags], reports why it failed, and can upload the executable to the
+// device.
 //
 //	cudaError_t cudaGraphInstantiateWithParams_ptsz(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *instantiateParams)
 //
@@ -3097,25 +3104,26 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 	return status(args.ret)
 }
 
-// CudaGraphExecGetFlags tells with which flags an executable was instantiated, as far as the driver
-// keeps them.
+// CudaGraphExecGetFlags returns the flags with which an executable was instantiated, as far as the
+// driver keeps them.
 //
 //	cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t graphExec, unsigned long long *flags)
 //
-// The auto-free and device-launch flags are told. [CudaGraphInstantiateFlagUpload] is never told,
-// since it changes nothing in the executable. [CudaGraphInstantiateFlagUseNodePriority] was not
-// told either when measured, although it had been given: do not conclude from its absence.
+// The result includes the auto-free and device-launch flags. [CudaGraphInstantiateFlagUpload] is
+// never included, since it does not change the executable.
+// [CudaGraphInstantiateFlagUseNodePriority] was missing too when measured, although it had been
+// given.
 //
 // Parameters:
 //   - graphExec: the executable
 //   - flags: receives values of [CudaGraphInstantiateFlags] joined by |; not nil
 //
-// Ordering: reads host state, involves no stream.
+// Ordering: synchronous; no stream is involved.
 //
-// Capture: harmless in every capture mode.
+// Capture: allowed in every mode.
 //
-// From Go: any thread, no context; not beside another goroutine that updates or destroys the
-// executable.
+// From Go: any thread, no context needed. No other goroutine may update or destroy the executable
+// meanwhile.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: flags is nil or the executable was destroyed
@@ -3146,31 +3154,30 @@ func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 }
 
 // CudaGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
-// dynamic shared memory, even the kernel.
+// dynamic shared memory, and the kernel itself.
 //
 //	cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaKernelNodeParams *pNodeParams)
 //
-// The usual way to launch the same graph with other arguments. Argument values are copied during
-// the call, all of them: there is no way to set only one. The new kernel must belong to the same
-// device as the old; it may have another number of parameters (measured). A kernel that launches
-// other kernels or graphs from the device, or updates device-updatable nodes, cannot take the place
-// of one that does not.
+// Use it to launch a graph again with other arguments. The call copies the values of all arguments;
+// you cannot set only one. The new kernel must belong to the same device as the old kernel, but may
+// have another number of parameters (measured). A kernel that launches kernels or graphs from the
+// device, or updates device-updatable nodes, cannot replace a kernel that does not.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - node: the kernel node, by its handle in the graph that the executable was made of
-//   - pNodeParams: the complete new description; read during the call
+//   - pNodeParams: all parameters of the node; read during the call
 //
-// Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch; changing it from the host while
-// the device changes it is undefined.
+// Ordering: affects later launches only, not queued or running ones. At the next upload or launch a
+// device-updatable node loses the changes made by the device. Changing it from host and device at
+// the same time is undefined.
 //
-// From Go: the kernel handle comes from [CudaLibraryGetKernel]. Pin the argument values until the
-// call returns; lock the executable.
+// From Go: get the kernel handle from [CudaLibraryGetKernel]. Pin the argument values until the
+// call returns. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a change that is not allowed, a node of another graph, or one whose
-//     graph is gone
+//   - [CudaErrorInvalidValue]: the change is not allowed, the node belongs to another graph, or its
+//     graph was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3207,29 +3214,29 @@ func CudaGraphExecKernelNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParams gives a copy node of an executable other addresses or another
-// length for its later launches.
+// CudaGraphExecMemcpyNodeSetParams changes the addresses and the length of a memcpy node of an
+// executable.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaMemcpy3DParms *pNodeParams)
 //
-// Before and after, the copy must be one row in one layer, and not empty. Source and destination
-// must each stay on the same device and of the same kind of memory; an array cannot become linear
-// memory, nor host memory device memory.
+// Before and after the change the copy must be one row of one layer, and not empty. Source and
+// destination must each stay on the same device, in the same kind of memory: an array cannot become
+// linear memory, nor host memory device memory.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - node: the copy node, by its handle in the graph that the executable was made of
-//   - pNodeParams: the complete new description, copied during the call; the memory it names is
-//     used at launch
+//   - node: the memcpy node, by its handle in the graph that the executable was made of
+//   - pNodeParams: all parameters of the copy, copied during the call. Its memory is accessed at
+//     launch
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: host memory named here must be pinned host memory or C memory that outlives the last
-// launch that uses it, not Go memory. Lock the executable.
+// From Go: host memory must be pinned host memory or C memory, not Go memory, and must outlive the
+// last launch that uses it. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: an empty copy, one of several rows, memory of another kind, or a
-//     node whose graph is gone
+//   - [CudaErrorInvalidValue]: an empty copy, a copy of several rows, memory of another kind, or a
+//     node whose graph was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3262,30 +3269,30 @@ func CudaGraphExecMemcpyNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParamsToSymbol makes a copy node of an executable write to a variable
-// of a module, at an offset, in its later launches.
+// CudaGraphExecMemcpyNodeSetParamsToSymbol changes a memcpy node of an executable to a copy to a
+// __device__ or __constant__ variable.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParamsToSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// The variable is named by the address of its host shadow, which only code compiled by nvcc has: a
-// Go program that links none gets the device address by [CudaLibraryGetGlobal] and uses
+// The call identifies the variable by its host shadow, which only code compiled by nvcc has. A Go
+// program without nvcc code gets the device address with [CudaLibraryGetGlobal] and calls
 // [CudaGraphExecMemcpyNodeSetParams1D].
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - node: the node; it must have been a one-dimensional copy to a symbol of the same device
-//   - symbol: host address of the variable's shadow
-//   - src: where to copy from, the same kind of memory as before
+//   - node: the memcpy node, which must be a one-dimensional copy to a variable on the same device
+//   - symbol: address of the variable's host shadow
+//   - src: where to copy from, in the same kind of memory as before
 //   - count: bytes, not 0
 //   - offset: bytes from the start of the variable
 //   - kind: [CudaMemcpyHostToDevice], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
 //
-// From Go: src is read at each launch: no Go memory.
+// From Go: src is read at each launch: do not pass Go memory.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: the shadow is not known: not from nvcc, or not in this process
-//   - [CudaErrorInvalidValue]: the memory changed its kind or device, or the node is not in the
-//     original graph
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered in this process
+//   - [CudaErrorInvalidValue]: src is in another kind of memory or on another device than before,
+//     or the node is not in the original graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3321,31 +3328,31 @@ func CudaGraphExecMemcpyNodeSetParamsToSymbol(hGraphExec CudaGraphExec_t, node C
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParamsFromSymbol makes a copy node of an executable read from a
-// variable of a module, at an offset, in its later launches.
+// CudaGraphExecMemcpyNodeSetParamsFromSymbol changes a memcpy node of an executable to a copy from
+// a __device__ or __constant__ variable.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParamsFromSymbol(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind)
 //
-// Needs the host shadow that nvcc makes for the variable, see
-// [CudaGraphExecMemcpyNodeSetParamsToSymbol]; without one use the address from
-// [CudaLibraryGetGlobal] and the plain form of the call.
+// It needs the host shadow that nvcc makes for the variable. Without one, get the address with
+// [CudaLibraryGetGlobal] and call [CudaGraphExecMemcpyNodeSetParams1D].
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - node: the node, a one-dimensional copy from a symbol of the same device
-//   - dst: where to copy to, the same kind of memory as before; written at launch
-//   - symbol: host address of the variable's shadow
+//   - node: the memcpy node, which must be a one-dimensional copy from a variable on the same
+//     device
+//   - dst: where to copy to, in the same kind of memory as before; written at launch
+//   - symbol: address of the variable's host shadow
 //   - count: bytes, not 0
 //   - offset: bytes from the start of the variable
 //   - kind: [CudaMemcpyDeviceToHost], [CudaMemcpyDeviceToDevice] or [CudaMemcpyDefault]
 //
-// From Go: dst is written long after the call: pinned host memory or C memory that outlives the
+// From Go: dst is written at each launch: pass pinned host memory or C memory that outlives the
 // launches.
 //
 // Errors:
-//   - [CudaErrorInvalidSymbol]: no such variable is registered
-//   - [CudaErrorInvalidValue]: the destination is another kind of memory than before, or the node
-//     is unknown
+//   - [CudaErrorInvalidSymbol]: no such host shadow is registered in this process
+//   - [CudaErrorInvalidValue]: dst is in another kind of memory than before, or the node is not in
+//     the original graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3381,31 +3388,31 @@ func CudaGraphExecMemcpyNodeSetParamsFromSymbol(hGraphExec CudaGraphExec_t, node
 	return status(args.ret)
 }
 
-// CudaGraphExecMemcpyNodeSetParams1D changes a one-dimensional copy in an executable, by plain
+// CudaGraphExecMemcpyNodeSetParams1D changes a one-dimensional memcpy node of an executable, by two
 // addresses and a length.
 //
 //	cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// It is [CudaGraphExecMemcpyNodeSetParams] without the large struct, and has its limits: one
-// dimension before and after, the same kind of memory from the same device at each end, a length
-// that is not 0.
+// It is [CudaGraphExecMemcpyNodeSetParams] without the large struct, and has the same limits: one
+// dimension before and after, source and destination each in the same kind of memory on the same
+// device, and a length that is not 0.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - node: the copy node, by its handle in the original graph
+//   - node: the memcpy node, by its handle in the original graph
 //   - dst: where to copy to
-//   - src: where to copy from; not read before a launch
+//   - src: where to copy from; read at launch
 //   - count: bytes
-//   - kind: the direction; [CudaMemcpyDefault] tells it from the addresses
+//   - kind: the direction; [CudaMemcpyDefault] infers it from the addresses
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: host addresses must stay valid, and so not be plain Go memory, until the last launch
-// that uses them is done.
+// From Go: host memory must stay valid until the last launch that uses it is done, so do not pass
+// Go memory.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: one of the limits above, or a node that the original graph no longer
-//     has
+//   - [CudaErrorInvalidValue]: a change beyond these limits, or a node that is not in the original
+//     graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3439,27 +3446,27 @@ func CudaGraphExecMemcpyNodeSetParams1D(hGraphExec CudaGraphExec_t, node CudaGra
 	return status(args.ret)
 }
 
-// CudaGraphExecMemsetNodeSetParams lets a memset node of an executable fill other memory, or with
-// another value, in its later launches.
+// CudaGraphExecMemsetNodeSetParams changes address and value of a memset node of an executable, and
+// within limits its size.
 //
 //	cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaMemsetParams *pNodeParams)
 //
 // Address and value may always change, within the same kind of memory on the same device. The width
-// of a single row may change if the driver can fit it in, so look at the error; several rows keep
-// their measures.
+// of a single row may change within limits of the driver: check the error. The sizes of a memset
+// with several rows cannot change.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - node: the memset node, by its handle in the graph that the executable was made of
-//   - pNodeParams: the complete new description, copied during the call
+//   - pNodeParams: all parameters of the memset, copied during the call
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
 // From Go: nothing needs pinning. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: measures that may not change, an empty memset, or a node whose graph
-//     is gone: instantiate anew
+//   - [CudaErrorInvalidValue]: a size that is 0 or cannot change, or a node whose graph was
+//     destroyed; instantiate the graph again
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3491,24 +3498,24 @@ func CudaGraphExecMemsetNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphExecHostNodeSetParams changes which host function an executable calls at a node, and
-// what it hands to it.
+// CudaGraphExecHostNodeSetParams changes the host function that a host node of an executable calls,
+// and its user data.
 //
 //	cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaHostNodeParams *pNodeParams)
 //
-// Only the two words are stored; what the user data stands for is not copied. Launches that are
-// queued or running still call the old function with the old data.
+// The call copies the two words, not what the user data points to. Queued and running launches
+// still call the old function with the old user data.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - node: the host node, by its handle in the original graph
-//   - pNodeParams: function and user data; the function must not be nil
+//   - pNodeParams: function, which must not be nil, and user data
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: the function may be an exported Go function: it runs on a driver thread. Give a
-// cgo.Handle as user data, and delete the old one only when the last launch from before the change
-// is done: only an event or a synchronization after that launch tells you.
+// From Go: the function may be an exported Go function: it runs on a driver thread. Pass a
+// cgo.Handle as user data. Delete the old handle only when the last launch made before the change
+// is done: synchronize with its stream, or with an event recorded after it.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: no function, or a node that is not in the original graph
@@ -3548,28 +3555,28 @@ func CudaGraphExecHostNodeSetParams(hGraphExec CudaGraphExec_t, node CudaGraphNo
 	return status(args.ret)
 }
 
-// CudaGraphExecChildGraphNodeSetParams replaces the parameters of all nodes inside a child graph
+// CudaGraphExecChildGraphNodeSetParams updates the parameters of all nodes inside a child graph
 // node of an executable.
 //
 //	cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t node, cudaGraph_t childGraph)
 //
-// It is [CudaGraphExecUpdate] for one child: the given graph must have the child's shape, with
-// nodes added in the same order, and what may change in each node is the same; deeper children are
-// treated likewise. The graph is only read.
+// It is [CudaGraphExecUpdate] for one child graph, with the same limits: the given graph must have
+// the topology of the child graph, with nodes added in the same order. Child graphs inside the
+// child are updated in the same way. The call only reads the given graph.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - node: the child graph node, by its handle in the original graph
-//   - childGraph: where the parameters come from; not needed afterwards
+//   - childGraph: the graph with the new parameters; not needed afterwards
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: lock the executable and both graphs. What the new parameters point to must live as long
-// as the executable is launched.
+// From Go: lock the executable and both graphs. Keep what the new parameters refer to as long as
+// the executable is launched.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: another shape, another order, or a change that some node does not
-//     allow; no detail is given, so use [CudaGraphExecUpdate] on the whole to learn which
+//   - [CudaErrorInvalidValue]: another topology, another order, or a change that a node does not
+//     allow. To learn which node, call [CudaGraphExecUpdate] for the whole graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3606,26 +3613,25 @@ func CudaGraphExecChildGraphNodeSetParams(hGraphExec CudaGraphExec_t, node CudaG
 	return status(args.ret)
 }
 
-// CudaGraphExecEventRecordNodeSetEvent makes an event record node of an executable record another
-// event in its later launches.
+// CudaGraphExecEventRecordNodeSetEvent changes the event that an event record node of an executable
+// records.
 //
 //	cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, cudaEvent_t event)
 //
-// With one event per launch, say from a ring, the program can wait for each of several launches of
-// the same executable.
+// Set a different event before each launch to wait for each of several launches of one executable.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - hNode: the record node, by its handle in the original graph
-//   - event: the event to record, of the same context as before; it stays the program's
+//   - hNode: the event record node, by its handle in the original graph
+//   - event: the event to record, of the same context as before; the node does not own it
 //
-// Ordering: for launches made afterwards only; the old event is recorded by those before.
+// Ordering: affects later launches only; earlier launches record the old event.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, another context's, or not a record node of the original
-//     graph
+//   - [CudaErrorInvalidValue]: no such event, an event of another context, or not an event record
+//     node of the original graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3663,25 +3669,24 @@ func CudaGraphExecEventRecordNodeSetEvent(hGraphExec CudaGraphExec_t, hNode Cuda
 	return status(args.ret)
 }
 
-// CudaGraphExecEventWaitNodeSetEvent makes an event wait node of an executable wait for another
-// event in its later launches.
+// CudaGraphExecEventWaitNodeSetEvent changes the event for which an event wait node of an
+// executable waits.
 //
 //	cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, cudaEvent_t event)
 //
-// Which record of the event counts is decided when a launch is made: the latest at that time.
+// Each launch waits for the event's most recent record at the time of the launch call.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - hNode: the wait node, by its handle in the original graph
-//   - event: the event to wait for; one that was never recorded lets the node pass at once
+//   - hNode: the event wait node, by its handle in the original graph
+//   - event: the event to wait for; if it was never recorded the node does not wait
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: the event may be destroyed when the launches that wait for it have been made and are
-// done. Lock the executable.
+// From Go: keep the event until the last launch that waits for it is done. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no event, or not a wait node of the original graph
+//   - [CudaErrorInvalidValue]: no such event, or not an event wait node of the original graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3719,23 +3724,23 @@ func CudaGraphExecEventWaitNodeSetEvent(hGraphExec CudaGraphExec_t, hNode CudaGr
 	return status(args.ret)
 }
 
-// CudaGraphExecExternalSemaphoresSignalNodeSetParams gives a signal node of an executable other
-// semaphores or other values to signal, the same number of them.
+// CudaGraphExecExternalSemaphoresSignalNodeSetParams changes the semaphores that a signal node of
+// an executable signals, and their values, but not their number.
 //
 //	cudaError_t cudaGraphExecExternalSemaphoresSignalNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, const struct cudaExternalSemaphoreSignalNodeParams *nodeParams)
 //
-// Timeline semaphores and fences need a new value for every launch, so a graph that signals one is
-// launched like this: set the value, launch, set the next.
+// Timeline semaphores and fences need a new value for every launch: set the value before each
+// launch.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the signal node, by its handle in the original graph
-//   - nodeParams: semaphores and their parameters; both arrays are copied during the call
+//   - nodeParams: semaphores and their parameters; the call copies both arrays
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: the arrays may be Go memory, pinned until the call returns. The semaphores stay imported
-// until the launches are done.
+// From Go: pin Go arrays until the call returns. Keep the semaphores imported until the launches
+// are done.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: another number of semaphores, or a node that is not in the original
@@ -3777,20 +3782,20 @@ func CudaGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CudaGraphExec
 	return status(args.ret)
 }
 
-// CudaGraphExecExternalSemaphoresWaitNodeSetParams gives a wait node of an executable other
-// semaphores or other values to wait for; their number stays.
+// CudaGraphExecExternalSemaphoresWaitNodeSetParams changes the semaphores for which a wait node of
+// an executable waits, and their values, but not their number.
 //
 //	cudaError_t cudaGraphExecExternalSemaphoresWaitNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, const struct cudaExternalSemaphoreWaitNodeParams *nodeParams)
 //
-// A launch whose awaited value never comes blocks its stream for good, and with it every later
-// launch of the executable.
+// If a semaphore never reaches its value, the launch hangs its stream, and every later launch of
+// the executable.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the wait node, by its handle in the original graph
-//   - nodeParams: semaphores and the values to wait for; both arrays are copied during the call
+//   - nodeParams: semaphores and the values to wait for; the call copies both arrays
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
 // From Go: pin Go arrays until the call returns. Lock the executable.
 //
@@ -3834,28 +3839,29 @@ func CudaGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CudaGraphExec_t
 	return status(args.ret)
 }
 
-// CudaGraphNodeSetEnabled switches a node of an executable off or on.
+// CudaGraphNodeSetEnabled enables or disables a node of an executable.
 //
 //	cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int isEnabled)
 //
-// A node that is off does nothing, but keeps its place in the order, as an empty node would; its
-// parameters are kept and may be changed meanwhile. The state outlives [CudaGraphExecUpdate] and
-// changes of the parameters (measured). Only kernel, memcpy and memset nodes, batches of copies and
-// copies over the fabric can be switched. What the device changed in a device-updatable node is
-// lost at the next upload or launch.
+// A disabled node acts as an empty node: it does nothing, but its edges still order other nodes. It
+// keeps its parameters, which may be changed. It stays disabled when [CudaGraphExecUpdate] or
+// another call changes its parameters (measured). Only kernel, memcpy and memset nodes, batches of
+// copies and copies over the fabric can be disabled. At the next upload or launch a
+// device-updatable node loses the changes made by the device.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the node, by its handle in the graph that the executable was made of
-//   - isEnabled: 0 is off, anything else on; new executables start with all on
+//   - isEnabled: 0 disables the node, any other value enables it. All nodes of a new executable are
+//     enabled
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: cheaper than building a second graph for optional steps. Lock the executable.
+// From Go: to skip optional steps, this is cheaper than a second graph. Lock the executable.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a host, event, empty or other node that cannot be switched, or a
-//     node that its graph no longer has
+//   - [CudaErrorInvalidValue]: a host, event, empty or other node that cannot be disabled, or a
+//     node that is not in the original graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -3884,22 +3890,22 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 	return status(args.ret)
 }
 
-// CudaGraphNodeGetEnabled tells whether a node of an executable is switched on.
+// CudaGraphNodeGetEnabled tells whether a node of an executable is enabled.
 //
 //	cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int *isEnabled)
 //
-// It is the state set from the host; what a kernel did to a device-updatable node is not seen.
+// The call returns the state set from the host, not changes that a kernel made to a
+// device-updatable node.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the node, by its handle in the original graph
-//   - isEnabled: receives 1 for on, 0 for off
+//   - isEnabled: receives 1 if the node is enabled, 0 if not
 //
-// From Go: reads host state, without a context; not beside a change of the executable on another
-// goroutine.
+// From Go: no context needed. No other goroutine may change the executable meanwhile.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the node's type cannot be switched at all, or the node is not in the
+//   - [CudaErrorInvalidValue]: nodes of this type cannot be disabled, or the node is not in the
 //     original graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -3928,64 +3934,66 @@ func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 	return status(args.ret)
 }
 
-// CudaGraphExecUpdate puts the node parameters of a graph into an existing executable, without a
-// new instantiation.
+// CudaGraphExecUpdate updates the node parameters of an executable from a graph, without a new
+// instantiation.
 //
 //	cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph, cudaGraphExecUpdateResultInfo *resultInfo)
 //
-// The graph must look like the one that the executable was made of: the same number of nodes of the
-// same types, joined in the same way, and added or captured in the same order (nodes without edges
-// are paired by that order: swapping two of different types was refused). Capturing the same code
-// again and updating is the common use. It takes a tenth of the time of an instantiation (measured,
-// kernel nodes).
+// The graph must have the topology of the graph that the executable was made of: the same number of
+// nodes, of the same types, with the same edges, added or captured in the same order (the update
+// pairs nodes without edges by that order, and refused two swapped nodes of different types).
+// Typically a program captures the same code again and updates the executable. That takes a tenth
+// of the time of an instantiation (measured with kernel nodes).
 //
-// Either all changes are made or none (measured with a bad second node): after a failure the
-// executable runs as before, so the usual reaction is to instantiate the new graph and to destroy
-// the old executable.
+// The update makes all changes or none (measured with a bad second node). After a failure the
+// executable runs as before; usually the program then instantiates the new graph and destroys the
+// old executable.
 //
 // What may change, by node type:
 //
 //   - Kernel: arguments, grid, block, shared memory, and the function, if it belongs to the same
-//     context. Not: to a function that launches kernels or graphs on the device or updates nodes
-//     there when the old one did not; cooperative or not; with node priorities the priority
+//     context. Not: from a function that launches no kernels or graphs and updates no nodes on the
+//     device to a function that does; whether the launch is cooperative; with node priorities, the
+//     priority
 //   - Memcpy: addresses and lengths of one-dimensional copies. Not: the kind of memory at either
-//     end, or the device or context it belongs to
-//   - Memset: address and value; for one row the width as well, within what was prepared. Not: the
-//     number of rows
-//   - Host function, event, external semaphores: freely, but not the number of semaphores
-//   - Child and conditional nodes: what lies in their graphs, by the same rules; for a condition
-//     also the default value and flags of the handle
+//     end, nor its device or context
+//   - Memset: address and value; for a single row also the width, within limits. Not: the number of
+//     rows
+//   - Host function, event, external semaphores: everything except the number of semaphores
+//   - Child and conditional nodes: the nodes of their graphs, by these rules; for a conditional
+//     node also the default value and flags of the handle
 //
-// The enabled state set by [CudaGraphNodeSetEnabled] survives. The executable drops its references
-// to user objects and takes those of the new graph, so what the old parameters needed may be freed:
-// their destructors run on a thread of the driver, after the launches that are still running.
+// Nodes stay enabled or disabled ([CudaGraphNodeSetEnabled]). The executable releases its
+// references to user objects and takes references to those of the new graph. Destructors for last
+// references run on a driver thread, after the launches that are still running.
 //
-// In CUDA 11 the function took two pointers instead of the struct. The executable does not become
-// one of the new graph: for [CudaGraphExecKernelNodeSetParams] and its relatives the nodes of the
-// original graph remain the names.
+// In CUDA 11 the function took two pointers instead of the struct. The executable still belongs to
+// the original graph: [CudaGraphExecKernelNodeSetParams] and its like still take nodes of that
+// graph.
 //
 // Parameters:
-//   - hGraphExec: the executable to change
-//   - hGraph: supplies the parameters; it is only read, and not needed afterwards. It may be the
-//     original graph after changes to its nodes. A graph with device-updatable nodes is refused, as
-//     is one that was moved into a child node
-//   - resultInfo: receives the reason and the node at fault; nil is accepted by current drivers
+//   - hGraphExec: the executable to update
+//   - hGraph: the graph with the new parameters, which the call only reads. It may be the original
+//     graph with changed nodes. A graph with device-updatable nodes, or one that was moved into a
+//     child node, is refused
+//   - resultInfo: receives the reason and the node at fault; current drivers accept nil
 //
-// Ordering: does not wait for anything (measured: 20 microseconds while a launch ran). It affects
-// launches made after it; queued and running ones keep what they had. If the executable is launched
-// from the device, upload it again.
+// Ordering: the call waits for no work (measured: 20 microseconds while a launch ran). It affects
+// later launches; queued and running launches keep the old parameters. If the executable is
+// launched from the device, upload it again.
 //
-// Capture: allowed in every capture mode, on any thread; hGraph must not be a graph that a stream
-// is still capturing into.
+// Capture: allowed in every mode, on any thread, but not with a graph that a stream is capturing
+// into.
 //
-// From Go: no context is needed for an update from a graph that is there. Lock both the executable
-// and the graph against other goroutines. The old parameters' Go-side companions (pinned buffers,
-// cgo.Handles) may go only when the last launch from before the update is done.
+// From Go: no context is needed for an update from an existing graph. No other goroutine may use
+// the executable or the graph meanwhile. Release what the old parameters refer to (pinned buffers,
+// cgo.Handles) only when the last launch made before the update is done.
 //
 // Errors:
-//   - [CudaErrorGraphExecUpdateFailure]: the graph differs in something that cannot be updated;
-//     read the result, then instantiate anew
-//   - [CudaErrorNotSupported]: device-updatable nodes; the result struct is not meaningful
+//   - [CudaErrorGraphExecUpdateFailure]: the graph differs in a way that cannot be updated; read
+//     the result, then instantiate the graph
+//   - [CudaErrorNotSupported]: the graph has device-updatable nodes; the result struct is
+//     meaningless
 //   - [CudaErrorInvalidValue]: a handle is nil or was destroyed
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -4013,7 +4021,7 @@ func CudaGraphExecUpdate(hGraphExec CudaGraphExec_t, hGraph CudaGraph_t, resultI
 	return status(args.ret)
 }
 
-// CudaGraphUpload_ptsz brings an executable to the device without running it, so that its first
+// CudaGraphUpload_ptsz uploads an executable to the device without launching it, so that its first
 // launch is as fast as later ones.
 //
 //	cudaError_t cudaGraphUpload_ptsz(cudaGraphExec_t graphExec, cudaStream_t stream)
@@ -4036,7 +4044,7 @@ func CudaGraphUpload_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	return status(args.ret)
 }
 
-// CudaGraphLaunch_ptsz enqueues one run of an executable in a stream.
+// CudaGraphLaunch_ptsz launches an executable: enqueues one run of it in a stream.
 //
 //	cudaError_t cudaGraphLaunch_ptsz(cudaGraphExec_t graphExec, cudaStream_t stream)
 //
@@ -4058,37 +4066,37 @@ func CudaGraphLaunch_ptsz(graphExec CudaGraphExec_t, stream CudaStream_t) error 
 	return status(args.ret)
 }
 
-// CudaGraphExecDestroy gives up an executable; what runs of it runs to its end.
+// CudaGraphExecDestroy destroys an executable; its running and queued launches still run to
+// completion.
 //
 //	cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec)
 //
-// The call does not wait, also not for a launch that is running or queued (measured: 40
-// microseconds while one ran): the driver frees the parts when the last launch is done. So it
-// cancels nothing, and the memory, events and callbacks that the launch uses must stay valid until
-// then: wait for the stream or an event if they are to be freed.
+// The call does not wait (measured: 40 microseconds while a launch ran) and cancels nothing. The
+// driver frees the executable when its last launch is done. Until then keep the memory, events and
+// callbacks that the launch uses: synchronize with the stream or an event before freeing them.
 //
-// Memory that its allocation nodes took and that was not freed stays allocated, even with the
-// auto-free flag: free it by [CudaFree] or [CudaFreeAsync], or it is lost.
+// Memory that its allocation nodes allocated and nothing freed stays allocated, even with the
+// auto-free flag: free it with [CudaFree] or [CudaFreeAsync], or it leaks.
 //
 // Parameters:
-//   - graphExec: the executable; not used again afterwards
+//   - graphExec: the executable; do not use the handle afterwards
 //
-// Ordering: not ordered with any stream, and it does not synchronize.
+// Ordering: not ordered with any stream; the call waits for no work.
 //
-// Capture: unsafe like a free: while a thread captures in GLOBAL mode, or this one in THREAD_LOCAL
-// mode, it fails with [CudaErrorStreamCaptureUnsupported], invalidates that capture and destroys
-// nothing. Cleanup code should run with the thread in RELAXED mode
-// ([CudaThreadExchangeStreamCaptureMode]).
+// Capture: unsafe. While any thread captures in GLOBAL mode, or this thread in THREAD_LOCAL mode,
+// the call fails with [CudaErrorStreamCaptureUnsupported], invalidates that capture and destroys
+// nothing. Run cleanup code in RELAXED mode ([CudaThreadExchangeStreamCaptureMode]).
 //
-// From Go: no context needed, succeeds after a fatal error too. Not while another goroutine
-// launches or updates the executable. User objects that it alone holds are released: if it was
-// never launched their destructors run inside this call on the calling thread, otherwise a little
-// later on a thread of the driver. Both must be prepared for, see [CudaUserObjectCreate].
+// From Go: no context needed; succeeds after a fatal error too. No other goroutine may launch or
+// update the executable meanwhile. The call releases its references to user objects. Destructors
+// for last references run on the calling thread inside this call if the executable was never
+// launched, and otherwise a little later on a driver thread: prepare for both, see
+// [CudaUserObjectCreate].
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: nil, or destroyed before; the handle is checked
-//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids it, see Capture. The executable still
-//     exists: destroy it again later
+//   - [CudaErrorInvalidValue]: nil, or destroyed before; CUDA checks the handle
+//   - [CudaErrorStreamCaptureUnsupported]: a capture forbids the call. The executable still exists:
+//     destroy it later
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -4113,37 +4121,35 @@ func CudaGraphExecDestroy(graphExec CudaGraphExec_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphDestroy frees a graph and all its nodes, child graphs included.
+// CudaGraphDestroy destroys a graph and all its nodes, child graphs included.
 //
 //	cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 //
-// Executables made of the graph are not affected: they can still be launched and, by
-// [CudaGraphExecUpdate], updated from another graph. What goes is the way to name their nodes:
-// afterwards [CudaGraphExecKernelNodeSetParams] and its relatives fail with [CudaErrorInvalidValue]
-// since the old node handles mean nothing. Keep the graph for as long as its executables are to be
-// changed node by node.
+// Executables made of the graph are not affected: they can still be launched, and updated from
+// another graph with [CudaGraphExecUpdate]. Their nodes can no longer be changed one by one: the
+// node handles are invalid, and [CudaGraphExecKernelNodeSetParams] and its like return
+// [CudaErrorInvalidValue]. Keep the graph as long as you change nodes of its executables.
 //
-// Memory that an allocation node of a launched executable left allocated is not freed by this; see
-// [CudaGraphAddMemAllocNode]. Handles of graphs, unlike those of nodes, are checked: a second
-// destroy gives an error and does no harm, unless the address was used again for a new graph
-// meanwhile.
+// The call does not free memory that an allocation node left allocated after a launch; see
+// [CudaGraphAddMemAllocNode]. CUDA checks graph handles, unlike node handles: destroying a graph
+// twice returns an error and does no harm, unless a new graph has the same address.
 //
 // Parameters:
-//   - graph: the graph; neither a graph inside a child or conditional node nor one that a stream
+//   - graph: the graph; not a graph inside a child or conditional node, nor a graph that a stream
 //     captures into
 //
-// Ordering: does not wait for the GPU; launches of its executables go on.
+// Ordering: does not wait for the device; launches of its executables still run to completion.
 //
-// Capture: allowed in every mode on every thread.
+// Capture: allowed in every mode, on every thread.
 //
-// From Go: needs no context, and succeeds even after a fatal error of the process. If the graph
-// holds the last reference of a user object, the destructor runs inside this call, on the calling
-// thread: it must be a C function, see [CudaUserObjectCreate].
+// From Go: needs no context, and succeeds even after a fatal error. If the graph holds the last
+// reference to a user object, its destructor runs on the calling thread inside this call: it must
+// be a C function, see [CudaUserObjectCreate].
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: nil, destroyed already, or owned by a node of another graph, which
-//     also owns what [CudaGraphChildGraphNodeGetGraph] returns. After a capture into the graph was
-//     invalidated CUDA has destroyed it itself, and this comes too
+//   - [CudaErrorInvalidValue]: nil, destroyed already, or a graph inside a child or conditional
+//     node. Also after a capture into the graph was invalidated, since CUDA has then destroyed the
+//     graph
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -4168,32 +4174,32 @@ func CudaGraphDestroy(graph CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphDebugDotPrint writes a picture of a graph to a file, in the DOT language of Graphviz.
+// CudaGraphDebugDotPrint writes a description of a graph to a file, in Graphviz's DOT language.
 //
 //	cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned int flags)
 //
-// Turn it into an image with a tool such as dot -Tsvg. Each graph becomes a cluster with its
-// number, each node a box with its number and type, kernels with their names; flags add parameters.
-// An existing file is overwritten. The text is for people: its form changes between drivers, so do
-// not parse it. An executable cannot be printed, but its graph can.
+// Turn the file into an image with a tool such as dot -Tsvg. Each graph becomes a cluster with its
+// number, each node a box with its number and type, and for kernels the name; flags add parameters.
+// The call overwrites an existing file. The format changes between drivers: do not parse it. The
+// call takes a graph, not an executable.
 //
 // Parameters:
 //   - graph: the graph
-//   - path: name of the file, a C string that ends in a zero byte; not nil
+//   - path: name of the file, a C string that ends in a zero byte; must not be nil
 //   - flags: 0, or values of [CudaGraphDebugDotFlags] joined by |; unknown bits are ignored
 //
-// Ordering: the file is complete when the call returns; the GPU has no part in it.
+// Ordering: synchronous; the file is complete when the call returns.
 //
-// Capture: allowed in every mode, also for looking at a graph between captures.
+// Capture: allowed in every mode.
 //
 // From Go: path is a *byte: append a zero byte to the string's bytes and pass the address of the
-// first. A relative path is taken from the process's working directory. Lock the graph. The call
-// writes a file and may block its thread for a while.
+// first byte. A relative path starts at the process's working directory. Lock the graph. Writing
+// the file may block the thread for a while.
 //
 // Errors:
-//   - [CudaErrorOperatingSystem]: the file could not be written: no such folder, a folder itself,
-//     no permission
-//   - [CudaErrorInvalidValue]: path is nil, or the graph is none
+//   - [CudaErrorOperatingSystem]: the file could not be written: no such folder, the name of a
+//     folder, or no permission
+//   - [CudaErrorInvalidValue]: path is nil, or there is no such graph
 //
 // Safe counterpart: [safe.Graph.DOT].
 //
@@ -4216,41 +4222,40 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags CudaGraphDebugD
 	return status(args.ret)
 }
 
-// CudaUserObjectCreate makes a reference-counted object around a resource of the program, to be
-// freed by a callback when no graph needs it any more.
+// CudaUserObjectCreate creates a user object: a reference count for a resource of the program, with
+// a destructor that runs when no graph needs the resource any more.
 //
 //	cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr, cudaHostFn_t destroy, unsigned int initialRefcount, unsigned int flags)
 //
-// A graph's kernels and host nodes refer to things that CUDA does not own: buffers, tables,
-// modules. A user object ties such a thing to the graph: after [CudaGraphRetainUserObject] the
-// graph holds references, clones and executables take references of their own, and an executable
-// that is destroyed while it runs gives its up only after the run. When the count reaches 0 the
-// callback runs, once.
+// A graph's nodes refer to resources that CUDA does not own: buffers, tables, modules. A user
+// object ties a resource to the graph. [CudaGraphRetainUserObject] gives the graph references; its
+// clones and executables take references of their own. An executable that is destroyed while it
+// runs releases its references after the run. When the count reaches 0 the destructor runs, once.
 //
-// The usual sequence: create with one reference, hand that to the graph with
-// [CudaGraphUserObjectMove], and forget the handle.
+// Usually you create the object with one reference, move the reference to the graph with
+// [CudaGraphUserObjectMove], and drop the handle.
 //
 // Parameters:
 //   - object_out: receives the object
-//   - ptr: what the callback is handed; CUDA does not look at it, 0 is allowed
-//   - destroy: the callback; not nil. It must not call CUDA and should not block
+//   - ptr: the argument of the destructor, which CUDA does not use; 0 is allowed
+//   - destroy: the destructor; must not be nil. It must not call CUDA and should not block
 //   - initialRefcount: references that the caller owns at the start, at least 1
-//   - flags: [CudaUserObjectNoDestructorSync], which must be given: no CUDA call waits for the
-//     callback
+//   - flags: [CudaUserObjectNoDestructorSync], which is required: no CUDA call waits for the
+//     destructor
 //
-// Ordering: takes effect at once. The callback is not ordered with any stream; it runs when the
-// last holder is gone.
+// Ordering: takes effect at once. The destructor is not ordered with any stream; it runs when the
+// last reference is released.
 //
 // Capture: allowed in every mode; attach it to the graph after the capture, or to the graph that
 // [CudaStreamGetCaptureInfo] gives.
 //
-// From Go: destroy must be the address of a C function that calls no Go code, for it may run on the
+// From Go: destroy must be the address of a C function that calls no Go code. It may run on the
 // calling thread inside [CudaUserObjectRelease], [CudaGraphDestroy], [CudaGraphDestroyNode] or
-// [CudaGraphExecDestroy] (measured; older texts promise a thread of CUDA's own), and a Go function
-// called there ends the process. Let it put ptr, for instance a cgo.Handle, into a queue that a
-// goroutine drains, as the goroutine may then call CUDA as well. At other times it runs on a driver
-// thread, after the call that gave up the last reference has returned: never wait for it in that
-// call. An object that is still referenced when the process or context ends is never destroyed
+// [CudaGraphExecDestroy] (measured; older documentation promises a thread of CUDA), where a Go
+// function would end the process. Let it put ptr, for instance a cgo.Handle, into a queue that a
+// goroutine drains; the goroutine may call CUDA. The destructor may also run on a driver thread,
+// after the call that released the last reference has returned, so never wait for it in that call.
+// If the process or the context ends while references are left, the destructor never runs
 // (measured).
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread whose call drops
@@ -4258,7 +4263,7 @@ func CudaGraphDebugDotPrint(graph CudaGraph_t, path *byte, flags CudaGraphDebugD
 // call one, or the process dies.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no or other flags, a count of 0, or no callback
+//   - [CudaErrorInvalidValue]: no flag or another flag, a count of 0, or no destructor
 //
 // See also [CudaUserObjectRetain], [CudaUserObjectRelease], [CudaGraphRetainUserObject],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -4283,26 +4288,26 @@ func CudaUserObjectCreate(object_out *CudaUserObject_t, ptr uintptr, destroy Cud
 	return status(args.ret)
 }
 
-// CudaUserObjectRetain adds references to a user object that the caller will own.
+// CudaUserObjectRetain adds references to a user object; the caller owns them.
 //
 //	cudaError_t cudaUserObjectRetain(cudaUserObject_t object, unsigned int count)
 //
-// Needed when several owners in the program are to release it independently of each other; graphs
-// take their references with [CudaGraphRetainUserObject].
+// Use it when several parts of the program release the object independently. Give references to
+// graphs with [CudaGraphRetainUserObject].
 //
 // Parameters:
-//   - object: the object; the caller must own a reference already, or know that a graph does
-//   - count: how many, at least 1 and below 2 to the power of 31
+//   - object: the object; the caller, or a graph, must own a reference already
+//   - count: number of references, at least 1 and below 2 to the power of 31
 //
-// Ordering: immediate, involves no stream.
+// Ordering: takes effect at once; no stream is involved.
 //
 // Capture: allowed in every mode.
 //
-// From Go: safe from several goroutines at once, the count is kept by the driver; each needs a
-// reference that cannot go away meanwhile. No context is needed.
+// From Go: several goroutines may call it at once, since the driver keeps the count. Each needs a
+// reference that is not released meanwhile. No context is needed.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a count of 0 or too many, or no object
+//   - [CudaErrorInvalidValue]: a count of 0 or too large a count, or no such object
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRelease], [CudaGraphRetainUserObject],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -4323,31 +4328,31 @@ func CudaUserObjectRetain(object CudaUserObject_t, count uint32) error {
 	return status(args.ret)
 }
 
-// CudaUserObjectRelease gives up references to a user object that the caller owns, and runs its
-// callback if they were the last.
+// CudaUserObjectRelease releases references to a user object that the caller owns, and runs its
+// destructor if they were the last.
 //
 //	cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned int count)
 //
-// Only references from the creation and from [CudaUserObjectRetain] may be given up here; those of
-// a graph go with the graph or by [CudaGraphReleaseUserObject]. Nothing is checked: releasing too
-// many destroys the object under the graphs that use it, and a handle that is used after that
-// crashes the process.
+// Release only references from [CudaUserObjectCreate] and [CudaUserObjectRetain] here. A graph's
+// references are released with the graph or by [CudaGraphReleaseUserObject]. CUDA does not check
+// the count: releasing too many references destroys an object that graphs still use, and using its
+// handle afterwards crashes the process.
 //
 // Parameters:
-//   - object: the object; the handle is dead once no reference is left anywhere
-//   - count: how many, at least 1 and no more than the caller owns
+//   - object: the object; the handle is invalid once no reference is left
+//   - count: number of references, at least 1 and no more than the caller owns
 //
-// Ordering: immediate: does not wait for launches that may use the resource. References of a
-// running executable are separate and hold until it is done.
+// Ordering: takes effect at once and does not wait for launches that use the resource. A running
+// executable keeps its own references until the run is done.
 //
 // Capture: allowed in every mode.
 //
-// From Go: when the last reference goes, the callback runs before this call returns, on the same
-// thread (measured): it must be C that calls no Go, see [CudaUserObjectCreate]. Locks that the
-// callback needs must not be held.
+// From Go: the destructor for the last reference runs on the calling thread before this call
+// returns (measured): it must be C that calls no Go, see [CudaUserObjectCreate]. Hold no lock that
+// the destructor needs.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a count of 0; too large a count is not noticed
+//   - [CudaErrorInvalidValue]: a count of 0; CUDA does not detect too large a count
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaGraphRetainUserObject],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -4368,33 +4373,33 @@ func CudaUserObjectRelease(object CudaUserObject_t, count uint32) error {
 	return status(args.ret)
 }
 
-// CudaGraphRetainUserObject gives a graph references to a user object, so that its resource lives
-// as long as the graph, its clones and its executables.
+// CudaGraphRetainUserObject gives a graph references to a user object, which keep the resource
+// alive as long as the graph, its clones and its executables.
 //
 //	cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count, unsigned int flags)
 //
-// Clones and executables made afterwards take references too, as does a parent graph that copies
-// the graph into a child node; ones made before do not, and there is no call that adds an object to
-// an executable. To do that update the executable by [CudaGraphExecUpdate] from a graph that holds
-// the object: it then swaps its references for that graph's.
+// Clones and executables made afterwards take references too, and so does a child graph node that
+// copies the graph. Clones and executables made before do not. To give an executable references,
+// update it with [CudaGraphExecUpdate] from a graph that holds the object: the executable takes
+// that graph's references in place of its own.
 //
 // Parameters:
-//   - graph: who holds the references
+//   - graph: the graph that will hold the references
 //   - object: the user object
-//   - count: how many, at least 1 and below 2 to the power of 31; 1 is enough for any use
-//   - flags: [CudaGraphUserObjectMove] to move references from the caller to the graph; 0 to make
-//     new ones beside the caller's
+//   - count: number of references, at least 1 and below 2 to the power of 31; 1 is always enough
+//   - flags: [CudaGraphUserObjectMove] to move the caller's references to the graph; 0 to add new
+//     references
 //
-// Ordering: immediate; launches that run are not affected.
+// Ordering: takes effect at once; running launches are not affected.
 //
-// Capture: allowed in every mode, also on the graph that is being captured, from the thread that
+// Capture: allowed in every mode. The capturing thread may also call it for the graph that it
 // captures.
 //
-// From Go: one goroutine at a time per graph. After a move the caller must not release.
-// [CudaStreamBeginRecaptureToGraph] drops a graph's objects before it records.
+// From Go: one goroutine at a time per graph. After a move the caller must not release the
+// references. [CudaStreamBeginRecaptureToGraph] releases a graph's user objects before it captures.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: other flags, a count of 0, no graph or no object
+//   - [CudaErrorInvalidValue]: other flags, a count of 0, no such graph or no such object
 //
 // See also [CudaUserObjectCreate], [CudaUserObjectRetain], [CudaUserObjectRelease],
 // [CudaGraphReleaseUserObject], [CudaGraphCreate].
@@ -4422,25 +4427,27 @@ func CudaGraphRetainUserObject(graph CudaGraph_t, object CudaUserObject_t, count
 	return status(args.ret)
 }
 
-// CudaGraphReleaseUserObject takes references to a user object away from a graph before its end.
+// CudaGraphReleaseUserObject releases references to a user object that a graph holds.
 //
 //	cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned int count)
 //
-// Executables and clones that exist keep theirs, so the resource lives until they are gone too. The
-// count is not checked: releasing what the graph does not hold succeeded when measured, and the
-// process crashed later, when the object was destroyed a second time.
+// Existing executables and clones keep their references, so the resource lives until they are
+// destroyed too. CUDA does not check the count: releasing references that the graph does not hold
+// succeeded when measured, and the process crashed later, when the object was destroyed a second
+// time.
 //
 // Parameters:
-//   - graph: the graph that gives them up
+//   - graph: the graph that holds the references
 //   - object: the user object
-//   - count: how many, at least 1, at most what this graph holds, and below 2 to the power of 31
+//   - count: number of references, at least 1, at most what this graph holds, and below 2 to the
+//     power of 31
 //
-// Ordering: immediate, does not wait for the graph's launches.
+// Ordering: takes effect at once and does not wait for the graph's launches.
 //
-// Capture: allowed in every mode; not on a graph that a stream captures into from another thread.
+// Capture: allowed in every mode, but not for a graph into which another thread captures a stream.
 //
-// From Go: if these were the last references the callback runs inside the call on this thread
-// (measured): C only, see [CudaUserObjectCreate]. Lock the graph.
+// From Go: the destructor for the last reference runs on the calling thread inside this call
+// (measured): it must be C that calls no Go, see [CudaUserObjectCreate]. Lock the graph.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: a count of 0 or above 2147483647, or an invalid handle
@@ -4465,25 +4472,25 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 	return status(args.ret)
 }
 
-// CudaGraphAddNode adds a node of any type to a graph; the one function for all types, and the only
-// one for conditional nodes and batches of copies.
+// CudaGraphAddNode adds a node of any type to a graph. Conditional nodes and batches of copies can
+// be added only with this function.
 //
 //	cudaError_t cudaGraphAddNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph, const cudaGraphNode_t *pDependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, struct cudaGraphNodeParams *nodeParams)
 //
-// The params struct says by its type which member counts. All bytes that this member does not use
-// must be 0, reserved ones included, else the call fails (measured): start from a zero struct for
-// every call. The member is copied, and so is what it points to (kernel arguments, arrays of
-// operations); what it refers to by address or handle (device memory, events, the user data of a
-// host node) is not, and must live as long as the graph and its executables use it.
+// The type in the params struct selects the member that counts. All other bytes must be 0, reserved
+// bytes included, or the call fails (measured): start from a zero struct for every call. The call
+// copies the member and what it points to (kernel arguments, arrays of operations). It does not
+// copy what an address or a handle refers to (device memory, events, the user data of a host node):
+// keep that as long as the graph and its executables use it.
 //
-// Some members are also filled: the address of an allocation node, the body graphs of a conditional
-// node. The form of CUDA 12 without the suffix _v2 has no edge data.
+// The call writes the address of an allocation node and the body graphs of a conditional node into
+// the struct. The form of CUDA 12 without the suffix _v2 has no edge data.
 //
-// A conditional node gives an array of empty graphs, which belong to the node: fill them like any
-// graph, by hand or by [CudaStreamBeginCaptureToGraph], never destroy or instantiate them. They may
-// hold kernels, copies, memsets, empty, child and conditional nodes; anything else makes
-// instantiation fail. Graphs with such a node exist once: one executable, no clone, no use as a
-// child.
+// The body graphs of a conditional node are empty and belong to the node. Add nodes to them
+// directly or with [CudaStreamBeginCaptureToGraph]; never destroy or instantiate them. They may
+// contain kernel, memcpy, memset, empty, child graph and conditional nodes; other types make
+// instantiation fail. A graph with a conditional node can have only one executable and cannot be
+// cloned or used as a child graph.
 //
 // Parameters:
 //   - pGraphNode: receives the node; its graph owns it
@@ -4495,21 +4502,21 @@ func CudaGraphReleaseUserObject(graph CudaGraph_t, object CudaUserObject_t, coun
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - nodeParams: type and parameters; read and partly written during the call
 //
-// Ordering: done when the call returns. In a launch the node starts when all its dependencies are
-// done, and not before; without a path between them nodes may overlap.
+// Ordering: synchronous. In a launch the node starts when all its dependencies are done. Nodes
+// without a path between them may run at the same time.
 //
-// Capture: allowed in every mode. A node may be added to the graph that a stream is capturing, from
-// the capturing thread: make the stream depend on it with [CudaStreamUpdateCaptureDependencies].
+// Capture: allowed in every mode. The capturing thread may add a node to the graph that it
+// captures: make the stream depend on the node with [CudaStreamUpdateCaptureDependencies].
 //
-// From Go: the struct may be Go memory; Go memory that it points to must be pinned (runtime.Pinner)
-// until the call returns, no longer. The current device of the OS thread counts: lock the thread.
-// One goroutine at a time per graph.
+// From Go: the struct may be a Go variable. Pin Go memory that it points to (runtime.Pinner) until
+// the call returns. The node belongs to the OS thread's current device: lock the thread. One
+// goroutine at a time per graph.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: bytes that should be 0 are not, the type is unknown, a dependency is
-//     in another graph or given twice, or a parameter is out of range; nothing was added
-//   - [CudaErrorNotSupported]: the node cannot be in this graph, such as an allocation node in a
-//     child graph, or the driver or device lacks the type
+//     in another graph or given twice, or a parameter is out of range; no node was added
+//   - [CudaErrorNotSupported]: the graph cannot contain the node, such as an allocation node in a
+//     child graph, or the driver or device does not support the type
 //   - [CudaErrorDeviceUninitialized]: no context is current, for a kernel given by a kernel handle
 //     without one
 //   - [CudaErrorMemoryAllocation]: no address range for an allocation node, or no host memory
@@ -4553,23 +4560,23 @@ func CudaGraphAddNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDependenc
 //
 //	cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams)
 //
-// Executables made earlier do not change: instantiate again, or call [CudaGraphExecUpdate] with the
-// graph, or [CudaGraphExecNodeSetParams]. As in [CudaGraphAddNode] unused bytes must be 0, and what
-// the struct points to is copied.
+// Existing executables do not change: instantiate the graph again, or call [CudaGraphExecUpdate] or
+// [CudaGraphExecNodeSetParams]. As in [CudaGraphAddNode], unused bytes must be 0, and the call
+// copies what the struct points to.
 //
 // Parameters:
 //   - node: the node; allocation, free and conditional nodes cannot be changed
-//   - nodeParams: the complete new parameters
+//   - nodeParams: all parameters of the node, with its type
 //
-// Ordering: host state only; no launch is affected.
+// Ordering: synchronous; no launch is affected.
 //
-// From Go: pin Go memory that the struct points to until the call returns. The current device
-// counts, lock the thread. Lock the graph.
+// From Go: pin Go memory that the struct points to until the call returns. The node belongs to the
+// OS thread's current device: lock the thread. Lock the graph.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: another type than the node's, bytes not 0, or values out of range;
-//     the node keeps the old parameters
-//   - [CudaErrorNotSupported]: a node type that cannot be changed
+//   - [CudaErrorInvalidValue]: another type than the node's, unused bytes that are not 0, or values
+//     out of range; the node keeps its old parameters
+//   - [CudaErrorNotSupported]: nodes of this type cannot be changed
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
@@ -4601,20 +4608,20 @@ func CudaGraphNodeSetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //
 //	cudaError_t cudaGraphNodeGetParams(cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams)
 //
-// Pointers in the struct lead to memory that belongs to the node: read it, do not change it, and
-// not after the node was changed or destroyed. The struct describes the node but need not be what
-// was given when it was added: defaults are filled in, and a child graph is marked as not to be
-// added again, so it cannot always be passed to [CudaGraphAddNode].
+// Pointers in the struct point to memory of the node: do not write to it, and do not read it after
+// the node was changed or destroyed. The struct may differ from the struct that added the node:
+// CUDA fills in defaults and marks a child graph so that it cannot be added again. You therefore
+// cannot always pass the struct to [CudaGraphAddNode].
 //
 // Parameters:
 //   - node: the node
 //   - nodeParams: receives type and parameters
 //
-// From Go: copy what the pointers lead to before the graph is unlocked; it is C memory, which Go
+// From Go: copy what the pointers point to before you unlock the graph; it is C memory, which Go
 // neither moves nor frees.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no node, or nil
+//   - [CudaErrorInvalidValue]: no such node, or nodeParams is nil
 //
 // Also [CudaErrorNotSupported], or the error of earlier work.
 //
@@ -4642,15 +4649,15 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 	return status(args.ret)
 }
 
-// CudaGraphExecNodeSetParams changes the parameters of one node in an executable, for any node type
+// CudaGraphExecNodeSetParams changes the parameters of one node of an executable, for any node type
 // that allows it.
 //
 //	cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t graphExec, cudaGraphNode_t node, struct cudaGraphNodeParams *nodeParams)
 //
-// The node is named by its handle in the graph that the executable was made of; that graph must
-// still exist and still contain it. The graph's node keeps its own parameters, and launches that
-// are queued or running keep the old ones. Several calls may follow each other before a launch; to
-// change many nodes, [CudaGraphExecUpdate] is simpler and all-or-nothing.
+// Pass the node's handle in the graph that the executable was made of. That graph must still exist
+// and contain the node; its node keeps its own parameters. Queued and running launches keep the old
+// parameters. You may change several nodes before a launch; to change many nodes,
+// [CudaGraphExecUpdate] is simpler and changes all or none.
 //
 // What may change depends on the type:
 //
@@ -4660,31 +4667,31 @@ func CudaGraphNodeGetParams(node CudaGraphNode_t, nodeParams *CudaGraphNodeParam
 //   - host function: function and user data
 //   - event wait: the event
 //   - event record: the event
-//   - external semaphores: everything but their number
-//   - child graph: the parameters inside, with the same shape
+//   - external semaphores: everything except their number
+//   - child graph: the parameters of its nodes, with the same topology
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
 //   - batch of copies: addresses and sizes
 //   - allocation, free, conditional, empty: nothing
 //
 // Parameters:
 //   - graphExec: the executable to change
-//   - node: the node, by its handle in the original graph; a handle of a clone is refused
-//   - nodeParams: the new parameters with the node's own type; bytes not used must be zero. What it
-//     points to is copied during the call
+//   - node: the node, by its handle in the original graph, not in a clone
+//   - nodeParams: the new parameters, with the node's own type; unused bytes must be zero. The call
+//     copies what it points to
 //
-// Ordering: does not wait; takes effect for launches made afterwards.
+// Ordering: the call waits for no work. It affects later launches only.
 //
 // Capture: allowed in every mode.
 //
-// From Go: lock the executable against launches and other changes, and the graph too. For a kernel
-// given as a device function have the right device current on a locked thread. Memory that
-// nodeParams points to may be Go memory pinned until the call returns.
+// From Go: no other goroutine may launch or change the executable, or use the graph, meanwhile. A
+// kernel given as a device function needs its device to be current on a locked thread. nodeParams
+// may point to Go memory that is pinned until the call returns.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the node is not, or no longer, in the original graph, that graph was
-//     destroyed, the type does not match, or the change is not allowed
-//   - [CudaErrorNotSupported]: this node type cannot be changed at all (allocation, free and
-//     conditional nodes, measured)
+//   - [CudaErrorInvalidValue]: the node is not in the original graph, that graph was destroyed, the
+//     type does not match, or the change is not allowed
+//   - [CudaErrorNotSupported]: nodes of this type cannot be changed (measured for allocation, free
+//     and conditional nodes)
 //
 // Also [CudaErrorInvalidDeviceFunction], or the error of earlier work.
 //
@@ -4714,40 +4721,40 @@ func CudaGraphExecNodeSetParams(graphExec CudaGraphExec_t, node CudaGraphNode_t,
 	return status(args.ret)
 }
 
-// CudaGraphConditionalHandleCreate makes the variable that a conditional node of a graph will read:
-// an unsigned 32-bit number on the device.
+// CudaGraphConditionalHandleCreate creates a conditional handle: an unsigned 32-bit variable on the
+// device that a conditional node of a graph reads.
 //
 //	cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph, unsigned int defaultLaunchValue, unsigned int flags)
 //
-// Create the handle first, then the node with [CudaGraphAddNode]; each node needs a handle of its
-// own. A kernel changes the value: it takes the handle as an argument and calls the device function
-// cudaGraphSetConditional. The kernel must run before the node reads the value, so put it upstream
-// of the node, or at the end of a loop's body. Two kernels that set the same handle at the same
-// time race.
+// Create the handle first, then the node with [CudaGraphAddNode]; each conditional node needs a
+// handle of its own. A kernel sets the value: it takes the handle as an argument and calls the
+// device function cudaGraphSetConditional. The kernel must run before the node reads the value: let
+// the node depend on it, or put it at the end of a loop's body. Two kernels that set one handle at
+// the same time race.
 //
-// There is no call to destroy a handle, it goes with the graph. One that no conditional node uses
-// makes instantiation fail.
+// A handle is destroyed with its graph. A handle that no conditional node uses makes instantiation
+// fail.
 //
 // Parameters:
-//   - pHandle_out: receives the handle, a plain 64-bit number
-//   - graph: the graph that holds the node, or a graph around it
-//   - defaultLaunchValue: the value at the start of each launch, if flags say so
-//   - flags: [CudaGraphCondAssignDefault] to set the default at each launch; with 0 the value at
-//     the start of a launch is not defined, so a kernel has to set it
+//   - pHandle_out: receives the handle, a 64-bit number
+//   - graph: the graph with the node, or a graph that contains that graph
+//   - defaultLaunchValue: the value at the start of each launch, if flags is
+//     [CudaGraphCondAssignDefault]
+//   - flags: [CudaGraphCondAssignDefault] to set defaultLaunchValue at each launch. With 0 the
+//     value is undefined until a kernel sets it
 //
-// Ordering: done when the call returns. On the device, the value is set at the start of a launch
-// before any node runs, and read by the conditional node after everything that it depends on.
+// Ordering: synchronous. In each launch the device sets the default value before any node runs. The
+// conditional node reads the value when all its dependencies are done.
 //
-// Capture: allowed in every mode; to use it with a capture, take the capturing graph from
-// [CudaStreamGetCaptureInfo].
+// Capture: allowed in every mode. In a capture, get the graph from [CudaStreamGetCaptureInfo].
 //
-// From Go: it takes the OS thread's current device: lock the goroutine to its thread around
-// [CudaSetDevice] and this. To hand it to the setting kernel, let a kernel argument point to the
-// handle variable. One goroutine at a time per graph.
+// From Go: the handle belongs to the OS thread's current device: lock the goroutine to its thread
+// around [CudaSetDevice] and this call. Pass the handle to the kernel as an argument, by the
+// address of the Go variable. One goroutine at a time per graph.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: other flags, or no such graph
-//   - [CudaErrorNotSupported]: driver or device cannot do conditional nodes
+//   - [CudaErrorNotSupported]: the driver or the device does not support conditional nodes
 //   - [CudaErrorDeviceUninitialized]: the thread has no usable device
 //
 // See also, in the driver API, [cuGraphAddNode].
@@ -4776,36 +4783,37 @@ func CudaGraphConditionalHandleCreate(pHandle_out *CudaGraphConditionalHandle, g
 	return status(args.ret)
 }
 
-// CudaGraphConditionalHandleCreate_v2 makes the variable of a conditional node for an execution
-// context that is named instead of the current device.
+// CudaGraphConditionalHandleCreate_v2 creates a conditional handle for a given execution context
+// instead of the current device.
 //
 //	cudaError_t cudaGraphConditionalHandleCreate_v2(cudaGraphConditionalHandle *pHandle_out, cudaGraph_t graph, cudaExecutionContext_t ctx, unsigned int defaultLaunchValue, unsigned int flags)
 //
-// Otherwise it is [CudaGraphConditionalHandleCreate]: one handle a node, set on the device by
-// cudaGraphSetConditional, gone with the graph, and an error at instantiation if no node uses it.
-// The node's parameters must name the same execution context.
+// Otherwise it is [CudaGraphConditionalHandleCreate]. Each conditional node needs a handle of its
+// own, which kernels set with cudaGraphSetConditional. The handle is destroyed with the graph, and
+// instantiation fails if no node uses it. The node's parameters must name the same execution
+// context.
 //
 // Parameters:
-//   - pHandle_out: receives the handle, a 64-bit number to be put into the node's parameters and
-//     handed to kernels by value
-//   - graph: the graph of the node, or one around it
+//   - pHandle_out: receives the handle, a 64-bit number; put it into the node's parameters and pass
+//     it to kernels by value
+//   - graph: the graph with the node, or a graph that contains that graph
 //   - ctx: the execution context in which the node and the kernels that set the value run; 0 takes
 //     the thread's current one
-//   - defaultLaunchValue: what each launch starts with, if the flag says so
+//   - defaultLaunchValue: the value at the start of each launch, if flags is
+//     [CudaGraphCondAssignDefault]
 //   - flags: [CudaGraphCondAssignDefault] or 0; with 0 some kernel must set the value before the
 //     node reads it
 //
-// Ordering: takes effect at once on the host; the value itself exists on the device during each
-// launch.
+// Ordering: synchronous. The value exists on the device during each launch.
 //
-// Capture: does not disturb captures; works on a graph that a stream captures into, on the thread
-// that captures.
+// Capture: allowed in every mode. The capturing thread may also call it for the graph that it
+// captures.
 //
-// From Go: with a ctx no thread need be locked; with 0 the current device of the OS thread counts.
+// From Go: lock the OS thread only if ctx is 0, since that means the thread's current device.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: unknown flags
-//   - [CudaErrorNotSupported]: this driver or device has no conditional nodes
+//   - [CudaErrorNotSupported]: the driver or the device does not support conditional nodes
 //
 // See also, in the driver API, [cuGraphAddNode].
 //
@@ -4831,42 +4839,44 @@ func CudaGraphConditionalHandleCreate_v2(pHandle_out *CudaGraphConditionalHandle
 	return status(args.ret)
 }
 
-// CudaGraphInstantiateWithParams makes an executable of a graph as [CudaGraphInstantiateWithFlags]
-// does, reports why it failed, and can upload the result to the device at once.
+// CudaGraphInstantiateWithParams makes an executable of a graph like
+// [CudaGraphInstantiateWithFlags], reports why it failed, and can upload the executable to the
+// device.
 //
 //	cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams *instantiateParams)
 //
-// The params struct goes in and out: set the flags, and the upload stream if wanted; read result
-// and node after a failure. They are filled on success too (success and no node).
+// Set the flags in the params struct, and the upload stream if you want an upload. After a failure
+// read the result and the node from the struct. After a success the result is success and the node
+// is 0.
 //
 // Parameters:
 //   - pGraphExec: receives the executable; unchanged or 0 after a failure
-//   - graph: the graph; the same limits as without params, among them one executable at a time for
-//     graphs with allocation, free, conditional or device-updatable nodes
-//   - instantiateParams: flags and upload stream in, result and offending node out; not nil. The
-//     node is a handle of graph, so look at it before the graph goes
+//   - graph: the graph, with the limits of [CudaGraphInstantiateWithFlags]: a graph with
+//     allocation, free, conditional or device-updatable nodes can have only one executable at a
+//     time
+//   - instantiateParams: gives flags and upload stream, and receives the result and the node at
+//     fault; must not be nil. The node is valid only until graph is destroyed
 //
-// Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
-// upload stream, after its earlier work, 0 being the default stream. A launch in any stream waits
-// for it by itself.
+// Ordering: the executable is complete when the call returns. An upload is only enqueued, in the
+// upload stream; 0 is the default stream. A launch in any stream waits for the upload.
 //
-// Capture: as unsafe as without params: [CudaErrorStreamCaptureUnsupported] and a lost capture,
-// except for threads in RELAXED mode. The upload stream must not be capturing.
+// Capture: unsafe like [CudaGraphInstantiateWithFlags]: the call fails with
+// [CudaErrorStreamCaptureUnsupported] and invalidates the capture, unless the thread is in RELAXED
+// mode. The upload stream must not be capturing.
 //
-// From Go: the struct is read and written during the call only, so it may lie in Go memory. Lock
-// the OS thread, a current device is needed. Do not touch the graph from another goroutine
-// meanwhile.
+// From Go: the struct is used only during the call and may be a Go variable. The call needs a
+// current device: lock the OS thread. No other goroutine may use the graph meanwhile.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: read the result: [CudaGraphInstantiateInvalidStructure] is a cycle,
-//     [CudaGraphInstantiateNodeOperationNotSupported] a node that a device launch or a conditional
-//     body does not allow, [CudaGraphInstantiateConditionalHandleUnused] a handle that no
-//     conditional node uses, [CudaGraphInstantiateMultipleDevicesNotSupported] a node of another
+//   - [CudaErrorInvalidValue]: the result says why: [CudaGraphInstantiateInvalidStructure] means a
+//     cycle, [CudaGraphInstantiateNodeOperationNotSupported] a node that a device launch or a
+//     conditional body does not allow, [CudaGraphInstantiateConditionalHandleUnused] a conditional
+//     handle that no node uses, [CudaGraphInstantiateMultipleDevicesNotSupported] a node of another
 //     context than the rest, for a device launch or with kernels that launch graphs,
 //     [CudaGraphInstantiateError] with no node a bad argument, such as unknown flags or the two
 //     flags that exclude each other
-//   - [CudaErrorNotSupported]: a second executable of a graph that allows one
-//   - [CudaErrorDeviceUninitialized]: no current context; the result tells nothing then
+//   - [CudaErrorNotSupported]: a second executable of a graph that can have only one
+//   - [CudaErrorDeviceUninitialized]: no current context; the result is then meaningless
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -4894,40 +4904,42 @@ func CudaGraphInstantiateWithParams(pGraphExec *CudaGraphExec_t, graph CudaGraph
 	return status(args.ret)
 }
 
-// CudaGraphUpload brings an executable to the device without running it, so that its first launch
-// is as fast as later ones.
+// CudaGraphUpload uploads an executable to the device without launching it, so that its first
+// launch is as fast as later ones.
 //
 //	cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream)
 //
-// Instantiation prepares host data; the device's part is written at the first launch, or here. It
-// pays for large graphs: with 10,000 kernel nodes the first launch kept the host busy for 9.5 ms,
-// later ones and the first one after an upload for 0.06 ms (measured). Memory for allocation nodes
-// is taken now, from what the device caches for graphs.
+// Instantiation prepares host data; the first launch, or this call, writes the device's data. An
+// upload pays for large graphs: with 10,000 kernel nodes, the first launch took the host 9.5 ms
+// without an upload and 0.06 ms after one, like later launches (measured). The upload also takes
+// the memory for allocation nodes, from the memory that the device caches for graphs.
 //
 // For an executable that is launched from the device ([CudaGraphInstantiateFlagDeviceLaunch]) the
-// upload is required: before the first such launch, and again after every update from the host. The
-// same goes for graphs that update their own device-updatable nodes.
+// upload is required before the first launch from the device, and again after every update from the
+// host. It is also required for graphs that update their own device-updatable nodes.
 //
 // Parameters:
 //   - graphExec: the executable
-//   - stream: the stream in which the upload happens; any stream of the device, it need not be the
-//     one of the launch
+//   - stream: the stream in which to enqueue the upload; any stream of the device, not necessarily
+//     that of the launch
 //
-// Ordering: asynchronous: after the stream's earlier work and after earlier launches and uploads of
-// the same executable, in whatever stream these are. 0 is the legacy default stream, in the _ptsz
-// variant the calling thread's own; 1 and 2 name them explicitly.
+// Ordering: asynchronous: the upload runs after the stream's earlier work, and after earlier
+// launches and uploads of the same executable in any stream. 0 is the legacy default stream, or in
+// the _ptsz variant the per-thread default stream; 1 is always the legacy stream, and 2 the
+// per-thread one.
 //
-// Capture: refused on a capturing stream in every mode: [CudaErrorStreamCaptureUnsupported], and
-// the capture is lost. On another stream it is harmless, whoever captures.
+// Capture: not allowed on a capturing stream: in every mode the call fails with
+// [CudaErrorStreamCaptureUnsupported] and invalidates the capture. On other streams it is allowed
+// in every mode.
 //
-// From Go: returns at once; no memory of the program is used. With a stream that the program
-// created any thread will do, the default streams need the right current device and
-// runtime.LockOSThread. The executable needs a lock of its own: no launch, update or destroy from
-// another goroutine at the same moment.
+// From Go: returns at once and uses no memory of the program. Any thread may call it with a stream
+// that the program created; the default streams need the right current device and
+// runtime.LockOSThread. No other goroutine may launch, update or destroy the executable at the same
+// time: guard it with a mutex.
 //
 // Errors:
-//   - [CudaErrorMemoryAllocation]: not enough device memory for the graph or for its allocation
-//     nodes; trim with [CudaDeviceGraphMemTrim] and try again
+//   - [CudaErrorMemoryAllocation]: not enough device memory for the graph or its allocation nodes;
+//     call [CudaDeviceGraphMemTrim] and try again
 //   - [CudaErrorInvalidValue]: the executable was destroyed, or is nil
 //   - [CudaErrorDeviceUninitialized]: the stream is 0, 1 or 2 and no context is current
 //
@@ -4955,55 +4967,54 @@ func CudaGraphUpload(graphExec CudaGraphExec_t, stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaGraphLaunch enqueues one run of an executable in a stream.
+// CudaGraphLaunch launches an executable: enqueues one run of it in a stream.
 //
 //	cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
 //
-// For the stream the run is one piece of work: it starts when everything before it is done, and
-// what is enqueued later waits until all its nodes are done. Inside, only the edges order: nodes
-// without a path between them may run at the same time, on hardware queues of the driver's
-// choosing. The stream does not lend its identity otherwise: nodes run on the device they were made
-// for, and host nodes run on the driver's thread for host functions.
+// In the stream a launch is one piece of work: it starts when all earlier work is done, and later
+// work waits until all its nodes are done. Inside the graph only the edges order nodes: nodes
+// without a path between them may run at the same time. Nodes run on the device they were made for,
+// whatever the stream, and host nodes run on the driver's thread for host functions.
 //
-// Runs of the same executable never overlap: a launch waits for the previous launch also when that
-// one is in another stream (measured). For overlap instantiate the graph several times. The
-// priority is the stream's, unless [CudaGraphInstantiateFlagUseNodePriority] was given.
+// Launches of one executable never overlap: each waits for the previous launch, even in another
+// stream (measured). For overlap, instantiate the graph several times. Nodes have the stream's
+// priority, unless [CudaGraphInstantiateFlagUseNodePriority] was given.
 //
-// A launch costs the host a few microseconds, and hardly more for a thousand nodes; the first one
-// uploads as well, see [CudaGraphUpload].
+// A launch takes the host a few microseconds, and hardly more for a thousand nodes. The first
+// launch also uploads the executable, see [CudaGraphUpload].
 //
 // Parameters:
 //   - graphExec: the executable
-//   - stream: where to enqueue it
+//   - stream: the stream in which to enqueue the launch
 //
-// Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the thread's own;
-// 1 is the legacy stream, 2 the thread's own. A graph on the legacy stream waits for earlier work
-// of all blocking streams of the context, and they wait for it (measured), just as with a kernel.
-// Each run also waits for the executable's previous run, wherever that is.
+// Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the per-thread
+// default stream; 1 is always the legacy stream, and 2 the per-thread one. A launch in the legacy
+// stream waits for earlier work of all blocking streams of the context, and their later work waits
+// for it (measured), as with a kernel.
 //
-// Capture: a launch into a capturing stream is not recorded as a child graph, as is often believed:
-// it fails with [CudaErrorStreamCaptureUnsupported] in every mode and the capture is lost; add a
-// child graph node with [CudaGraphAddChildGraphNode] instead. On a stream that does not capture it
-// is allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
-// stream captures: [CudaErrorStreamCaptureImplicit] and a lost capture.
+// Capture: a launch in a capturing stream does not become a child graph node. In every mode it
+// fails with [CudaErrorStreamCaptureUnsupported] and invalidates the capture; add a child graph
+// node with [CudaGraphAddChildGraphNode] instead. In other streams a launch is allowed in every
+// mode. Only a launch in the legacy stream while a blocking stream captures fails, with
+// [CudaErrorStreamCaptureImplicit], and invalidates the capture.
 //
 // From Go: returns before the work runs, but blocks its OS thread when about a thousand launches
-// are queued (measured: the 1022nd waited for a place). Everything that nodes point to (device and
-// pinned memory, the cgo.Handle of a host node) must live until the run is done: the call keeps
-// nothing alive. Two goroutines must not launch the same executable at the same moment: lock it.
-// For the default streams lock the goroutine to its OS thread, whose current device counts.
+// are queued (measured: the 1022nd launch blocked). Keep everything that nodes refer to (device and
+// pinned memory, the cgo.Handle of a host node) until the launch is done. Two goroutines must not
+// launch one executable at the same time: guard it with a mutex. A default stream belongs to the OS
+// thread's current device: lock the goroutine to its thread.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the executable is nil or was destroyed; or it has allocation nodes,
-//     the memory of its previous run has not been freed, and it was made without
-//     [CudaGraphInstantiateFlagAutoFreeOnLaunch]. In the latter case free the memory, then launch
+//   - [CudaErrorInvalidValue]: the executable is nil or was destroyed. Also, memory that its
+//     allocation nodes allocated in the previous launch has not been freed, and the executable was
+//     instantiated without [CudaGraphInstantiateFlagAutoFreeOnLaunch]. Free the memory, then launch
 //     again
-//   - [CudaErrorMemoryAllocation]: the allocation nodes or the upload do not fit; nothing was
-//     enqueued
-//   - [CudaErrorDeviceUninitialized]: one of the default streams and no current context
+//   - [CudaErrorMemoryAllocation]: not enough memory for the allocation nodes or the upload;
+//     nothing was enqueued
+//   - [CudaErrorDeviceUninitialized]: a default stream, and no context is current
 //   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
-//   - [CudaErrorLaunchFailure]: or another sticky code: earlier work failed, not this launch.
-//     Errors of the graph's own nodes come from later calls too
+//   - [CudaErrorLaunchFailure]: or another sticky code: earlier work failed, not this launch. Later
+//     calls return the errors of this launch
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].

@@ -4,7 +4,7 @@ package cudart13
 
 import "unsafe"
 
-// CudaMemcpyToArray_ptds copies linear memory into an array, wrapping from row to row.
+// CudaMemcpyToArray_ptds copies count bytes of linear memory to an array, row after row.
 //
 //	cudaError_t cudaMemcpyToArray_ptds(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
@@ -33,7 +33,7 @@ func CudaMemcpyToArray_ptds(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArray_ptds copies elements of an array, row after row, to linear memory.
+// CudaMemcpyFromArray_ptds copies count bytes of an array, row after row, to linear memory.
 //
 //	cudaError_t cudaMemcpyFromArray_ptds(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind)
 //
@@ -62,8 +62,7 @@ func CudaMemcpyFromArray_ptds(dst unsafe.Pointer, src CudaArray_const_t, wOffset
 	return status(args.ret)
 }
 
-// CudaMemcpyArrayToArray_ptds copies elements from one array to another as if both were one long
-// row.
+// CudaMemcpyArrayToArray_ptds copies count bytes from one array to another, row after row.
 //
 //	cudaError_t cudaMemcpyArrayToArray_ptds(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind)
 //
@@ -124,8 +123,8 @@ func CudaMemcpyToArrayAsync_ptsz(dst CudaArray_t, wOffset uint64, hOffset uint64
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArrayAsync_ptsz enqueues a copy of elements of an array, row after row, to linear
-// memory.
+// CudaMemcpyFromArrayAsync_ptsz enqueues a copy of count bytes of an array, row after row, to
+// linear memory.
 //
 //	cudaError_t cudaMemcpyFromArrayAsync_ptsz(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
@@ -155,28 +154,29 @@ func CudaMemcpyFromArrayAsync_ptsz(dst unsafe.Pointer, src CudaArray_const_t, wO
 	return status(args.ret)
 }
 
-// CudaMemcpyToArray copies linear memory into an array, wrapping from row to row.
+// CudaMemcpyToArray copies count bytes of linear memory to an array, row after row.
 //
 //	cudaError_t cudaMemcpyToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind)
 //
-// [CudaMemcpy2DToArray] replaces it, with an extent instead of the wrapping.
+// Use [CudaMemcpy2DToArray] instead, which copies a rectangle.
 //
 // Parameters:
 //   - dst: the array
 //   - wOffset: bytes to skip in the first row
 //   - hOffset: the first row
-//   - src: where from
-//   - count: bytes; past the end of a row the next one goes on
+//   - src: the source
+//   - count: bytes; after the end of a row the copy continues in the next row
 //   - kind: the direction
 //
-// Ordering: default stream, host memory free on return.
+// Ordering: runs in the default stream. When the call returns, the host memory may be changed
+// again.
 //
-// Capture: executed outside of any graph.
+// Capture: never captured.
 //
-// From Go: src may be Go memory, which is not used after the return.
+// From Go: src may point to Go memory, which the call does not use after it returns.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: count runs past the end of the array
+//   - [CudaErrorInvalidValue]: the copy leaves the array
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
@@ -215,28 +215,28 @@ func CudaMemcpyToArray(dst CudaArray_t, wOffset uint64, hOffset uint64, src unsa
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArray copies elements of an array, row after row, to linear memory.
+// CudaMemcpyFromArray copies count bytes of an array, row after row, to linear memory.
 //
 //	cudaError_t cudaMemcpyFromArray(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind)
 //
-// Its place was taken by [CudaMemcpy2DFromArray].
+// Use [CudaMemcpy2DFromArray] instead, which copies a rectangle.
 //
 // Parameters:
-//   - dst: where to
+//   - dst: the destination
 //   - src: the array
 //   - wOffset: bytes to skip in the first row
 //   - hOffset: the first row
 //   - count: bytes, continuing in the next row
 //   - kind: the direction
 //
-// Ordering: on the default stream; complete on return if dst is on the host.
+// Ordering: runs in the default stream. To the host, the call returns when the copy is done.
 //
-// Capture: must not meet a blocking stream that captures.
+// Capture: never captured, and not allowed while a blocking stream captures.
 //
-// From Go: dst may be a slice's data.
+// From Go: dst may point to a slice's data.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: fewer bytes are left in the array
+//   - [CudaErrorInvalidValue]: the copy leaves the array
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
@@ -275,11 +275,11 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 	return status(args.ret)
 }
 
-// CudaMemcpyArrayToArray copies elements from one array to another as if both were one long row.
+// CudaMemcpyArrayToArray copies count bytes from one array to another, row after row.
 //
 //	cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind)
 //
-// [CudaMemcpy2DArrayToArray] does it for rectangles and is what remains.
+// Use [CudaMemcpy2DArrayToArray] instead, which copies a rectangle.
 //
 // Parameters:
 //   - dst: the array to write
@@ -291,14 +291,14 @@ func CudaMemcpyFromArray(dst unsafe.Pointer, src CudaArray_const_t, wOffset uint
 //   - count: bytes
 //   - kind: [CudaMemcpyDeviceToDevice]
 //
-// Ordering: enqueued on the default stream only.
+// Ordering: runs in the default stream; the call returns before the copy is done.
 //
-// Capture: never a node.
+// Capture: never captured.
 //
-// From Go: free neither array before a synchronization.
+// From Go: free the arrays only after a synchronization.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: one of the arrays ends too early
+//   - [CudaErrorInvalidValue]: the copy leaves an array
 //
 // Also [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //
@@ -341,8 +341,8 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 //
 //	cudaError_t cudaMemcpyToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// The copy begins wOffset bytes into row hOffset. At the end of a row it goes on at the start of
-// the next. Use [CudaMemcpy2DToArrayAsync] instead, which copies a rectangle.
+// The copy begins wOffset bytes into row hOffset and continues at the start of the next row. Use
+// [CudaMemcpy2DToArrayAsync] instead, which copies a rectangle.
 //
 // Parameters:
 //   - dst: the array
@@ -350,19 +350,19 @@ func CudaMemcpyArrayToArray(dst CudaArray_t, wOffsetDst uint64, hOffsetDst uint6
 //   - hOffset: the first row
 //   - src: the linear memory
 //   - count: bytes to copy
-//   - kind: the direction; [CudaMemcpyDefault] takes it from the addresses
+//   - kind: the direction; [CudaMemcpyDefault] infers it from the addresses
 //   - stream: the stream
 //
 // Ordering: in stream order.
 //
-// Capture: partial rows at either end can make it more than one node; prefer the copy of a
-// rectangle.
+// Capture: partial rows at either end can make it several nodes. Copy a rectangle instead.
 //
-// From Go: src must stay put until the stream has read it.
+// From Go: src must be pinned host memory, or Go memory that is pinned until the copy is done.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: array or stream do not exist
-//   - [CudaErrorInvalidMemcpyDirection]: kind is no direction, or not that of the addresses
+//   - [CudaErrorInvalidResourceHandle]: no such array or stream
+//   - [CudaErrorInvalidMemcpyDirection]: kind is not one of the constants, or contradicts the
+//     addresses
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -402,15 +402,15 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 	return status(args.ret)
 }
 
-// CudaMemcpyFromArrayAsync enqueues a copy of elements of an array, row after row, to linear
+// CudaMemcpyFromArrayAsync enqueues a copy of count bytes of an array, row after row, to linear
 // memory.
 //
 //	cudaError_t cudaMemcpyFromArrayAsync(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
 //
-// The form to use is [CudaMemcpy2DFromArrayAsync].
+// Use [CudaMemcpy2DFromArrayAsync] instead, which copies a rectangle.
 //
 // Parameters:
-//   - dst: where to
+//   - dst: the destination
 //   - src: the array
 //   - wOffset: bytes to skip in the first row
 //   - hOffset: the first row
@@ -418,14 +418,14 @@ func CudaMemcpyToArrayAsync(dst CudaArray_t, wOffset uint64, hOffset uint64, src
 //   - kind: the direction
 //   - stream: the stream
 //
-// Ordering: after the stream's earlier work.
+// Ordering: in stream order.
 //
-// Capture: recorded as copies that write dst at replay.
+// Capture: becomes memcpy nodes, which write dst at each launch.
 //
-// From Go: pinned memory for dst, or the call blocks its thread.
+// From Go: the call blocks its OS thread if dst is not pinned host memory.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: no live stream or array
+//   - [CudaErrorInvalidResourceHandle]: no such stream or array
 //
 // Also [CudaErrorInvalidValue], [CudaErrorInvalidMemcpyDirection], or the error of earlier work.
 //

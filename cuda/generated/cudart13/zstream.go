@@ -8,21 +8,21 @@ import "unsafe"
 //
 //	cudaError_t cudaStreamCreate(cudaStream_t *pStream)
 //
-// The short form of [CudaStreamCreateWithFlags] with [CudaStreamDefault]: the stream keeps order
-// with the legacy default stream, which libraries that know nothing of streams use. Programs that
-// want overlap usually prefer [CudaStreamNonBlocking].
+// It is [CudaStreamCreateWithFlags] with the flag [CudaStreamDefault]: the stream keeps order with
+// the legacy default stream, in which libraries without a stream parameter enqueue their work.
+// Programs that want overlap usually prefer [CudaStreamNonBlocking].
 //
 // Parameters:
-//   - pStream: receives the handle, to be given back with [CudaStreamDestroy]; must not be nil
+//   - pStream: receives the handle, to be destroyed with [CudaStreamDestroy]; must not be nil
 //
-// Ordering: returns when the stream exists. Its first work waits for what the legacy stream was
-// given before.
+// Ordering: synchronous with the host. The stream's first work waits for earlier work of the legacy
+// stream.
 //
 // Capture: may be called while other streams capture; it disturbs none of them.
 //
-// From Go: uses the OS thread's current device, and where the thread has no context yet it makes
-// the device's primary context current there and leaves it so. Call it under runtime.LockOSThread
-// together with [CudaSetDevice], or set the device every time.
+// From Go: uses the OS thread's current device. If the thread has no context yet, the call makes
+// the device's primary context current there. Call it under runtime.LockOSThread together with
+// [CudaSetDevice], or set the device every time.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: pStream is nil
@@ -62,38 +62,38 @@ func CudaStreamCreate(pStream *CudaStream_t) error {
 //
 //	cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags)
 //
-// Work that is put into one stream runs in the order in which it was enqueued; streams among each
-// other have no order but that which events, the legacy default stream and waits of the host give
-// them. Streams are cheaper to keep than to make: keep a few for as long as the program runs rather
-// than one for each job. There may be far more of them than the hardware has queues; they then
-// share queues, which can serialize work that has nothing to do with each other
-// (CUDA_DEVICE_MAX_CONNECTIONS, an environment variable, sets how many queues there are).
+// Work in one stream runs in the order in which it was enqueued. Work in different streams is
+// unordered, unless an event, the legacy default stream or a wait on the host orders it. Streams
+// are cheaper to keep than to make: keep a few for as long as the program runs rather than create
+// one for each job. A program may have far more streams than the hardware has queues. Streams that
+// share a queue can serialize independent work; the environment variable
+// CUDA_DEVICE_MAX_CONNECTIONS sets the number of queues.
 //
 // Parameters:
-//   - pStream: receives the handle; must not be nil. The program owns the stream and gives it back
+//   - pStream: receives the handle; must not be nil. The program owns the stream and destroys it
 //     with [CudaStreamDestroy]
 //   - flags: [CudaStreamDefault] for a blocking stream, which keeps order with the legacy default
-//     stream, or [CudaStreamNonBlocking] for one that has nothing to do with it
+//     stream, or [CudaStreamNonBlocking] for one that does not synchronize with it
 //
-// Ordering: synchronous with the host, and it waits for nothing. A blocking stream waits for work
-// put into the legacy default stream before, and work put there later waits for it; a non-blocking
-// stream does neither, so a copy or memset on stream 0 is not ordered with it.
+// Ordering: synchronous with the host; the call waits for no work. A blocking stream waits for
+// earlier work of the legacy default stream, and later work of the legacy default stream waits for
+// the blocking stream. A non-blocking stream does neither, so a copy or memset in stream 0 is not
+// ordered with it.
 //
-// Capture: allowed at any time, also while streams capture, and harmless to them. A new stream is
-// not part of a capture until it waits for an event that was recorded in one.
+// Capture: allowed at any time. It does not disturb streams that capture. A new stream is not part
+// of a capture until it waits for an event that was recorded in one.
 //
-// From Go: the OS thread selects the device ([CudaSetDevice]): choose it under
-// runtime.LockOSThread, in the same goroutine. After that the handle works from every thread and
-// goroutine. Nothing closes it when the Go value is collected.
+// From Go: the stream belongs to the OS thread's current device. Call runtime.LockOSThread and
+// [CudaSetDevice], and create the stream in the same goroutine. Afterwards every thread and
+// goroutine may use the handle. The garbage collector does not destroy the stream.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the pointer is nil, or there is an unknown bit in the flags
 //   - [CudaErrorDeviceUninitialized]: a context that the program itself made current, by the driver
 //     API, is gone
 //   - [CudaErrorMemoryAllocation]: the device has no room for the stream's queue
-//   - [CudaErrorInitializationError]: a program's first call initializes the runtime, and that
-//     failed; [CudaErrorInsufficientDriver] and [CudaErrorNoDevice] come from there too, whichever
-//     function is the first
+//   - [CudaErrorInitializationError]: the first call of a program initializes the runtime, and that
+//     failed. Any first call can also return [CudaErrorInsufficientDriver] or [CudaErrorNoDevice]
 //   - [CudaErrorCudartUnloading]: the process is about to exit, and CUDA has shut down already
 //
 // Also [CudaErrorExternalDevice], or the error of earlier work.
@@ -127,20 +127,20 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 	return status(args.ret)
 }
 
-// CudaStreamCreateWithPriority makes a new stream whose work the device's scheduler prefers, or
-// runs after that of others.
+// CudaStreamCreateWithPriority makes a new stream with a priority, which tells the device's
+// scheduler which stream's kernels to prefer.
 //
 //	cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 //
-// Lower numbers are preferred; 0 is what a stream has that is made without a priority. A priority
-// is a hint: when blocks of several kernels are ready to start, those of the preferred stream go
-// first. It promises no order and never stops blocks that are running. Texts for CUDA 11 and before
-// say that preferred work may preempt other work; that no longer holds. Numbers beyond the range of
-// [CudaDeviceGetStreamPriorityRange] are taken silently as its nearer end (measured: 100 gives 0,
-// -100 gives -5).
+// Lower numbers are preferred; a stream that is created without a priority has 0. A priority is a
+// hint: when blocks of several kernels are ready to start, those of the preferred stream go first.
+// A priority promises no order and never stops running blocks. Texts for CUDA 11 and before say
+// that preferred work may preempt other work; that no longer holds. A number outside the range of
+// [CudaDeviceGetStreamPriorityRange] is clamped without an error (measured: 100 gives 0, -100 gives
+// -5).
 //
-// Only kernels are affected; copies between host and device are not. Devices before compute
-// capability 3.5 know no priorities (older texts add: only Quadro and Tesla cards; that restriction
+// Priorities affect kernels only, not copies between host and device. Devices before compute
+// capability 3.5 have no priorities (older texts add: only Quadro and Tesla cards; that restriction
 // is gone).
 //
 // Parameters:
@@ -148,17 +148,18 @@ func CudaStreamCreateWithFlags(pStream *CudaStream_t, flags uint32) error {
 //   - flags: [CudaStreamDefault] or [CudaStreamNonBlocking], as in [CudaStreamCreateWithFlags]
 //   - priority: from the greatest priority, a negative number, to the least, which is 0
 //
-// Ordering: synchronous, waits for nothing. Work that must come first has to be ordered by an
-// event, whatever its priority.
+// Ordering: synchronous; the call waits for no work. A priority never replaces an event: use one
+// where one piece of work must run before another.
 //
-// Capture: allowed during captures. Kernels that are captured keep the stream's priority in their
-// nodes; the stream that launches the graph has no say in it.
+// Capture: allowed during captures. A captured kernel keeps the stream's priority in its node; the
+// priority of the stream that launches the graph does not matter.
 //
-// From Go: since a value out of range is no error, check it against the range if it comes from a
-// configuration. The context is the OS thread's, so lock the thread for this call.
+// From Go: a value out of range is not an error, so check a configured value against the range. The
+// stream belongs to the OS thread's current context: lock the thread for this call.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the pointer is nil or a flag is unknown; never the priority
+//   - [CudaErrorInvalidValue]: the pointer is nil or a flag is unknown. A priority out of range is
+//     not an error
 //   - [CudaErrorDeviceUninitialized]: the thread's current context was destroyed
 //   - [CudaErrorMemoryAllocation]: no room for the stream
 //
@@ -195,7 +196,7 @@ func CudaStreamCreateWithPriority(pStream *CudaStream_t, flags uint32, priority 
 	return status(args.ret)
 }
 
-// CudaStreamGetPriority_ptsz tells the priority that a stream's kernels are scheduled with.
+// CudaStreamGetPriority_ptsz returns the priority of a stream.
 //
 //	cudaError_t cudaStreamGetPriority_ptsz(cudaStream_t hStream, int *priority)
 //
@@ -217,8 +218,8 @@ func CudaStreamGetPriority_ptsz(hStream CudaStream_t, priority *int32) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetFlags_ptsz tells whether a stream is a blocking or a non-blocking one, as it was
-// created.
+// CudaStreamGetFlags_ptsz tells whether a stream was created as a blocking or a non-blocking
+// stream.
 //
 //	cudaError_t cudaStreamGetFlags_ptsz(cudaStream_t hStream, unsigned int *flags)
 //
@@ -240,7 +241,7 @@ func CudaStreamGetFlags_ptsz(hStream CudaStream_t, flags *uint32) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetId_ptsz gives the number that names a stream for as long as the process lives.
+// CudaStreamGetId_ptsz returns a number that identifies a stream for the lifetime of the process.
 //
 //	cudaError_t cudaStreamGetId_ptsz(cudaStream_t hStream, unsigned long long *streamId)
 //
@@ -262,7 +263,7 @@ func CudaStreamGetId_ptsz(hStream CudaStream_t, streamId *uint64) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetDevice_ptsz tells which device a stream puts its work on.
+// CudaStreamGetDevice_ptsz returns the device of a stream.
 //
 //	cudaError_t cudaStreamGetDevice_ptsz(cudaStream_t hStream, int *device)
 //
@@ -322,7 +323,7 @@ func CudaCtxResetPersistingL2Cache() error {
 	return status(args.ret)
 }
 
-// CudaStreamCopyAttributes_ptsz gives one stream all attributes of another.
+// CudaStreamCopyAttributes_ptsz copies all attributes of one stream to another.
 //
 //	cudaError_t cudaStreamCopyAttributes_ptsz(cudaStream_t dst, cudaStream_t src)
 //
@@ -368,7 +369,7 @@ func CudaStreamGetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	return status(args.ret)
 }
 
-// CudaStreamSetAttribute_ptsz changes one attribute of a stream, for the work that comes later.
+// CudaStreamSetAttribute_ptsz sets one attribute of a stream, for work enqueued later.
 //
 //	cudaError_t cudaStreamSetAttribute_ptsz(cudaStream_t hStream, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value)
 //
@@ -392,38 +393,38 @@ func CudaStreamSetAttribute_ptsz(hStream CudaStream_t, attr CudaLaunchAttributeI
 	return status(args.ret)
 }
 
-// CudaStreamDestroy gives a stream back; work that is still in it runs to its end.
+// CudaStreamDestroy destroys a stream; its pending work still runs to completion.
 //
 //	cudaError_t cudaStreamDestroy(cudaStream_t stream)
 //
-// The call does not wait: it returned at once with a kernel of 100 ms pending (measured), and the
-// resources are released when the last work is done. Pending work is not cancelled, a pending host
-// function runs later. So what pending work reads and writes must stay alive even though the stream
-// is gone; synchronize first, or keep an event, if you need to know when that ends.
+// The call does not wait: it returned at once with 100 ms of kernel work pending (measured). CUDA
+// releases the stream's resources when its last work completes. Pending work is not cancelled, and
+// a pending host function still runs. Keep the memory that pending work reads and writes until that
+// work completes: synchronize with the stream, or with an event recorded in it.
 //
-// Memory that was attached to the stream alone ([CudaMemAttachSingle]) gets the visibility back
-// that it was allocated with, once the stream's work has completed.
+// Memory that was attached to this stream alone ([CudaMemAttachSingle]) returns to the visibility
+// it was allocated with, once the stream's work has completed.
 //
 // Parameters:
 //   - stream: the stream; the default streams, handles 0, 1 and 2, cannot be destroyed. Never use
-//     the handle afterwards: CUDA follows it into freed memory, and the process may crash (it did,
-//     when tried with a query)
+//     the handle afterwards: the driver may read freed memory and crash the process (measured with
+//     a query)
 //
-// Ordering: asynchronous with the device. Work of other streams that waits for events recorded here
-// is not disturbed.
+// Ordering: asynchronous with the device. Other streams that wait for events recorded here still
+// wait for the recorded work.
 //
-// Capture: a stream that captures may be destroyed; the capture, and whatever was captured, is
-// dropped without an error (measured). End it by [CudaStreamEndCapture] to get the graph.
+// Capture: destroying a capturing stream drops its capture and all captured nodes without an error
+// (measured). To get the graph, call [CudaStreamEndCapture] first.
 //
-// From Go: any thread, any goroutine, no current context needed (measured on a 13.0 driver). But
-// not twice, and not while another goroutine may still use the handle: that is for the program to
-// arrange. After a fatal error it returns that error and the handle counts as gone.
+// From Go: any thread, any goroutine, no current context needed (measured on a 13.0 driver).
+// Destroy a stream once, and only when no other goroutine uses the handle. After a fatal error the
+// call returns that error; do not use the handle again.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: the handle is 0, 1 or 2. A handle that was destroyed
-//     already is not reliably noticed
-//   - [CudaErrorContextIsDestroyed]: drivers up to 13.0 for a stream whose green context was
-//     destroyed before it: the stream has leaked; destroy streams first
+//   - [CudaErrorInvalidResourceHandle]: the handle is 0, 1 or 2. The driver does not reliably
+//     detect a stream that was destroyed before
+//   - [CudaErrorContextIsDestroyed]: a driver up to 13.0, and the stream's green context was
+//     destroyed first. The stream has leaked: destroy streams before their green context
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -454,7 +455,8 @@ func CudaStreamDestroy(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamWaitEvent_ptsz makes work that is put into a stream from now on wait for an event.
+// CudaStreamWaitEvent_ptsz makes work that is enqueued in a stream after this call wait for an
+// event.
 //
 //	cudaError_t cudaStreamWaitEvent_ptsz(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 //
@@ -478,8 +480,8 @@ func CudaStreamWaitEvent_ptsz(stream CudaStream_t, event CudaEvent_t, flags uint
 	return status(args.ret)
 }
 
-// CudaStreamAddCallback_ptsz enqueues a function of the program that runs on the host, with the
-// stream's status, when the earlier work is done.
+// CudaStreamAddCallback_ptsz enqueues a host callback, which runs when the stream's earlier work is
+// done and receives the stream's status.
 //
 //	cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t callback, void *userData, unsigned int flags)
 //
@@ -507,8 +509,8 @@ func CudaStreamAddCallback_ptsz(stream CudaStream_t, callback CudaStreamCallback
 	return status(args.ret)
 }
 
-// CudaStreamSynchronize_ptsz waits until everything that was in a stream at the time of the call is
-// done.
+// CudaStreamSynchronize_ptsz blocks the calling thread until all work that was in a stream at the
+// time of the call is done.
 //
 //	cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t stream)
 //
@@ -529,8 +531,7 @@ func CudaStreamSynchronize_ptsz(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamQuery_ptsz tells whether everything that was put into a stream is done, without
-// waiting.
+// CudaStreamQuery_ptsz tells whether all work in a stream is done, without waiting.
 //
 //	cudaError_t cudaStreamQuery_ptsz(cudaStream_t stream)
 //
@@ -551,8 +552,8 @@ func CudaStreamQuery_ptsz(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamAttachMemAsync_ptsz changes, at its turn in a stream, which streams may use a piece of
-// managed memory.
+// CudaStreamAttachMemAsync_ptsz changes, in stream order, which streams may use a block of managed
+// memory.
 //
 //	cudaError_t cudaStreamAttachMemAsync_ptsz(cudaStream_t stream, void *devPtr, size_t length, unsigned int flags)
 //
@@ -577,8 +578,8 @@ func CudaStreamAttachMemAsync_ptsz(stream CudaStream_t, devPtr unsafe.Pointer, l
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture_ptsz begins a capture: work that is enqueued in the stream from now on
-// does not run, but becomes nodes of a new graph.
+// CudaStreamBeginCapture_ptsz begins to capture a stream: work enqueued there from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
@@ -601,8 +602,8 @@ func CudaStreamBeginCapture_ptsz(stream CudaStream_t, mode CudaStreamCaptureMode
 	return status(args.ret)
 }
 
-// CudaStreamBeginRecaptureToGraph_ptsz captures a known sequence anew into its graph, so that
-// changed parameters arrive there without building another graph.
+// CudaStreamBeginRecaptureToGraph_ptsz begins to capture a sequence again into its graph, which
+// updates the parameters of the graph's nodes.
 //
 //	cudaError_t cudaStreamBeginRecaptureToGraph_ptsz(cudaStream_t stream, enum cudaStreamCaptureMode mode, cudaGraph_t graph, struct cudaGraphRecaptureCallbackData *callbackData)
 //
@@ -627,8 +628,7 @@ func CudaStreamBeginRecaptureToGraph_ptsz(stream CudaStream_t, mode CudaStreamCa
 	return status(args.ret)
 }
 
-// CudaStreamBeginCaptureToGraph_ptsz begins a capture that adds its nodes to a graph which exists
-// already.
+// CudaStreamBeginCaptureToGraph_ptsz begins to capture a stream into an existing graph.
 //
 //	cudaError_t cudaStreamBeginCaptureToGraph_ptsz(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode)
 //
@@ -655,31 +655,32 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 	return status(args.ret)
 }
 
-// CudaThreadExchangeStreamCaptureMode sets which calls the calling thread may make while something
-// captures, and gives back the mode it had.
+// CudaThreadExchangeStreamCaptureMode sets the capture mode of the calling thread, which decides
+// whether unsafe calls are refused during a capture, and returns the previous mode.
 //
 //	cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 //
-// Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
-// stream, so the graph would not do it again at each launch, though the captured work might depend
-// on it. Such a call is refused where the modes say so, and making it invalidates the capture that
-// forbids it, even one of another thread. The mode given to [CudaStreamBeginCapture] says what one
-// capture forbids, the mode set here what this thread respects.
+// Some calls are unsafe in a capture. An allocation, for instance, happens at once and not in a
+// stream: the graph would not repeat it at each launch, though captured work might depend on it.
+// Where the modes forbid such a call, CUDA refuses it and invalidates the capture that forbids it,
+// even a capture of another thread. The mode of [CudaStreamBeginCapture] says what a capture
+// forbids; the mode set here says what this thread respects.
 //
-//   - Global, the default: refused while this thread has a capture that is not relaxed, or while
-//     any other thread has one that began as global.
-//   - Thread-local: refused while this thread has a capture that is not relaxed; other threads'
-//     captures are ignored.
-//   - Relaxed: never refused. What contradicts capture itself still fails: a query of the capturing
-//     stream, or of an event whose latest record lies in a capture.
+//   - Global, the default: unsafe calls are refused while this thread has an open capture that is
+//     not relaxed, or while any other thread has an open global capture.
+//   - Thread-local: unsafe calls are refused while this thread has an open capture that is not
+//     relaxed. Captures of other threads do not matter.
+//   - Relaxed: unsafe calls are never refused. Calls that no capture can allow still fail: a query
+//     of a capturing stream, or of an event last recorded in an open capture.
 //
-// Measured on a 13.0 driver, the unsafe calls are, among others: query and synchronization of
-// streams and events, allocation and release of device and pinned memory (also in stream order),
-// registering host memory, unloading modules. Safe are: launches, records, waits, callbacks and
-// value writes in other streams, creating and destroying streams and events, loading modules.
-// [CudaDeviceSynchronize] breaks captures of the context in every mode.
+// Unsafe calls, measured on a 13.0 driver, include querying and synchronizing streams and events,
+// allocating and freeing device and pinned memory (in stream order too), registering host memory,
+// and unloading modules. Safe calls include launches, records, waits, callbacks and value writes in
+// other streams, creating and destroying streams and events, and loading modules.
+// [CudaDeviceSynchronize] invalidates captures of the context in every mode.
 //
-// Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
+// Call it in pairs, with one variable: the second exchange restores the mode that the first
+// returned.
 //
 //	mode := CudaStreamCaptureModeRelaxed
 //	err := CudaThreadExchangeStreamCaptureMode(&mode)
@@ -687,21 +688,21 @@ func CudaStreamBeginCaptureToGraph_ptsz(stream CudaStream_t, graph CudaGraph_t, 
 //	err = CudaThreadExchangeStreamCaptureMode(&mode)
 //
 // Parameters:
-//   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
-//     and the process crashes (measured)
+//   - mode: the mode to set; receives the previous mode. Must not be nil: the driver does not check
+//     it, and the process crashes (measured)
 //
-// Ordering: takes effect at once for the calling thread, and costs some 15 ns there and back.
+// Ordering: takes effect at once for the calling thread, and a pair of exchanges costs some 15 ns.
 //
-// Capture: may be called at any time, also by a thread that captures, and never disturbs anything
-// itself.
+// Capture: allowed at any time, also in a thread that captures. It disturbs no capture.
 //
 // From Go: the mode belongs to the OS thread, so lock it (runtime.LockOSThread) from the first
-// exchange to the second. Without that the goroutine may go on elsewhere and leave a thread of Go's
-// pool in the wrong mode. Code that polls or frees in the background should do it in relaxed mode,
-// so that it ruins no capture of the program.
+// exchange to the second. Otherwise the goroutine may move and leave an OS thread of the Go runtime
+// in the wrong mode. Poll and free in background code in relaxed mode, so that it invalidates no
+// capture of the program.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: promised for unknown modes, but a 13.0 driver accepts any number
+//   - [CudaErrorInvalidValue]: an unknown mode, according to NVIDIA; a 13.0 driver accepts any
+//     number
 //
 // See also [CudaStreamBeginCapture].
 //
@@ -723,7 +724,7 @@ func CudaThreadExchangeStreamCaptureMode(mode *CudaStreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CudaStreamEndCapture_ptsz ends the capture that began in a stream and hands out the graph.
+// CudaStreamEndCapture_ptsz ends the capture that began in a stream and returns the graph.
 //
 //	cudaError_t cudaStreamEndCapture_ptsz(cudaStream_t stream, cudaGraph_t *pGraph)
 //
@@ -745,8 +746,8 @@ func CudaStreamEndCapture_ptsz(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamIsCapturing_ptsz tells whether a stream records instead of works, and whether that
-// recording is still good.
+// CudaStreamIsCapturing_ptsz tells whether a stream is capturing, and whether its capture is still
+// valid.
 //
 //	cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 //
@@ -768,8 +769,8 @@ func CudaStreamIsCapturing_ptsz(stream CudaStream_t, pCaptureStatus *CudaStreamC
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo_ptsz tells all about the capture a stream is in: state, number, graph,
-// and the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
+// its capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -796,8 +797,8 @@ func CudaStreamGetCaptureInfo_ptsz(stream CudaStream_t, captureStatus_out *CudaS
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies_ptsz changes which nodes the next node captured in a stream
-// will depend on.
+// CudaStreamUpdateCaptureDependencies_ptsz changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies_ptsz(cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -823,39 +824,40 @@ func CudaStreamUpdateCaptureDependencies_ptsz(stream CudaStream_t, dependencies 
 	return status(args.ret)
 }
 
-// CudaStreamQuery tells whether everything that was put into a stream is done, without waiting.
+// CudaStreamQuery tells whether all work in a stream is done, without waiting.
 //
 //	cudaError_t cudaStreamQuery(cudaStream_t stream)
 //
-// nil means done, [CudaErrorNotReady] not yet; the latter is an answer, not a failure, and
-// [CudaGetLastError] does not remember it (measured). For managed memory nil is as good as having
-// synchronized.
+// The call returns nil if all work is done, and [CudaErrorNotReady] if work is pending, which is an
+// answer rather than a failure: [CudaGetLastError] does not report it (measured). For managed
+// memory, nil has the same effect as synchronizing with the stream.
 //
-// Work that others add meanwhile counts: on a stream that another thread kept full the answer was
-// never nil in two seconds (measured). To learn whether the work you gave is done, record an event
-// after it and ask [CudaEventQuery].
+// Work that other threads add counts too: while another thread kept the stream full, the call did
+// not return nil once in two seconds (measured). To learn whether your own work is done, record an
+// event after it and call [CudaEventQuery].
 //
 // Parameters:
-//   - stream: the stream; 0 asks the legacy stream, which is done when all blocking streams are,
-//     the threads' default streams included; non-blocking streams do not count (measured)
+//   - stream: the stream; 0 is the legacy stream, which is done when all blocking streams are done,
+//     per-thread default streams included; non-blocking streams do not count (measured)
 //
-// Ordering: enqueues nothing and gives the host no order but with what has completed.
+// Ordering: enqueues nothing. If it returns nil, the writes of the completed work are visible to
+// the host.
 //
-// Capture: a capturing stream cannot be asked, and the attempt ends the capture. While any thread
-// captures in global mode, asking any stream from a thread in the default mode breaks that capture;
-// exchange the thread's mode first ([CudaThreadExchangeStreamCaptureMode]). Stream 0 must not be
-// asked while a blocking stream captures.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture. While any
+// thread captures in global mode, querying any stream from a thread in the default mode invalidates
+// that capture; first exchange the thread's mode ([CudaThreadExchangeStreamCaptureMode]). Do not
+// query stream 0 while a blocking stream captures.
 //
-// From Go: 0.2 µs when work is pending, up to 1.5 µs when it is not. Any goroutine may ask; on a
-// thread without a context the primary one becomes current and stays so. Polling in a loop with
-// runtime.Gosched keeps a processor busy: after some ten microseconds sleep in between.
+// From Go: takes 0.2 µs if work is pending, up to 1.5 µs if not. Any goroutine may call it; on a
+// thread without a context the primary context becomes current and stays current. A loop with
+// runtime.Gosched keeps a processor busy: after some ten microseconds, sleep between queries.
 //
 // Errors:
-//   - [CudaErrorNotReady]: work is pending; ask again later
-//   - [CudaErrorInvalidResourceHandle]: no such stream; but a destroyed one crashed the process
-//     when it was tried
-//   - [CudaErrorStreamCaptureUnsupported]: the stream captures, or the thread may not ask now
-//     because of a capture
+//   - [CudaErrorNotReady]: work is pending; query again later
+//   - [CudaErrorInvalidResourceHandle]: no such stream. A query of a destroyed stream crashed the
+//     process when measured
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing, or a capture forbids this
+//     thread to query streams
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -883,21 +885,21 @@ func CudaStreamQuery(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetDevice tells which device a stream puts its work on.
+// CudaStreamGetDevice returns the device of a stream.
 //
 //	cudaError_t cudaStreamGetDevice(cudaStream_t hStream, int *device)
 //
-// Useful for a library that is handed a stream and must allocate where the stream runs. It spares
-// the way over [cuStreamGetCtx] and a change of the current device.
+// A library that gets a stream from its caller can so allocate on the stream's device. The call
+// replaces [cuStreamGetCtx] followed by a change of the current device.
 //
 // Parameters:
-//   - hStream: any stream; 0 means that of the current context
+//   - hStream: any stream; 0 means the default stream of the current context
 //   - device: receives the device's number
 //
-// Ordering: answered by the driver without waiting for work.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: as with [CudaStreamGetFlags], to ask the capturing stream itself is an error that ends
-// the capture; other streams may be asked.
+// Capture: not allowed on a capturing stream: like [CudaStreamGetFlags], the call fails and
+// invalidates the capture. For other streams it is allowed.
 //
 // From Go: a driver before 12.8 has no such function: remember the device beside the stream
 // instead.
@@ -935,29 +937,30 @@ func CudaStreamGetDevice(hStream CudaStream_t, device *int32) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetFlags tells whether a stream is a blocking or a non-blocking one, as it was created.
+// CudaStreamGetFlags tells whether a stream was created as a blocking or a non-blocking stream.
 //
 //	cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int *flags)
 //
-// The result is the union of all flags given at creation. The default streams report 0, also the
-// per-thread one: it too is ordered with the legacy stream.
+// The default streams report 0. The per-thread default stream does too, since it is ordered with
+// the legacy stream.
 //
 // Parameters:
 //   - hStream: any stream
-//   - flags: receives [CudaStreamDefault] or [CudaStreamNonBlocking], and perhaps bits that are
-//     newer than this header: test the bit, do not compare; must not be nil
+//   - flags: receives [CudaStreamDefault] or [CudaStreamNonBlocking], and perhaps bits newer than
+//     this header, so test the bit instead of comparing values; must not be nil
 //
-// Ordering: returns at once, whatever the stream is doing.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: not on a stream that captures: measured on a 13.0 driver, it returns
-// [CudaErrorStreamCaptureUnsupported] and the capture is lost, in every mode. On other streams, and
-// from other threads, it disturbs nothing. Remember the flags when you create the stream.
+// Capture: not allowed on a capturing stream: in every mode the call returns
+// [CudaErrorStreamCaptureUnsupported] and invalidates the capture (measured on a 13.0 driver). For
+// other streams it is allowed in every mode, on any thread. Remember the flags when you create the
+// stream.
 //
 // From Go: from every goroutine.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: flags is nil
-//   - [CudaErrorStreamCaptureUnsupported]: the stream captures, see Capture
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -987,31 +990,31 @@ func CudaStreamGetFlags(hStream CudaStream_t, flags *uint32) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetId gives the number that names a stream for as long as the process lives.
+// CudaStreamGetId returns a number that identifies a stream for the lifetime of the process.
 //
 //	cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long *streamId)
 //
-// Unlike the handle, it is never used again after the stream is destroyed, so it is fit as a key of
-// a map or in a log. Handles 0 and 1 have the same number, that of the context's legacy stream;
-// handle 2 has another one on every OS thread (measured).
+// CUDA may reuse the handle of a destroyed stream, but never its number, so use the number as a map
+// key or in a log. Handles 0 and 1 both give the number of the context's legacy stream. Handle 2
+// gives a different number on every OS thread (measured).
 //
 // Parameters:
-//   - hStream: a stream of this or of the other API, or 0, 1 or 2; anything else is undefined, not
-//     an error
+//   - hStream: a stream of either API, or 0, 1 or 2. The behaviour with any other value is
+//     undefined
 //   - streamId: receives the number; must not be nil
 //
-// Ordering: no part of any order: it does not even look at the stream's work.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver): it returns
-// [CudaErrorStreamCaptureUnsupported], and the end of the capture
-// [CudaErrorStreamCaptureInvalidated]. Ask before the capture begins.
+// Capture: not allowed on a capturing stream (measured on a 13.0 driver): the call returns
+// [CudaErrorStreamCaptureUnsupported] and invalidates the capture, so that [CudaStreamEndCapture]
+// returns [CudaErrorStreamCaptureInvalidated]. Get the number before the capture begins.
 //
-// From Go: drivers before 12.0 lack it; the call then returns an error that matches
-// errors.ErrUnsupported. For handle 2 the answer is the OS thread's, not the goroutine's.
+// From Go: on a driver before 12.0 the call returns an error that matches errors.ErrUnsupported.
+// Handle 2 means the default stream of the OS thread, not of the goroutine.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: streamId is nil
-//   - [CudaErrorStreamCaptureUnsupported]: asked of a stream that captures
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -1041,23 +1044,23 @@ func CudaStreamGetId(hStream CudaStream_t, streamId *uint64) error {
 	return status(args.ret)
 }
 
-// CudaStreamGetPriority tells the priority that a stream's kernels are scheduled with.
+// CudaStreamGetPriority returns the priority of a stream.
 //
 //	cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int *priority)
 //
-// CUDA clamps a priority to the range of [CudaDeviceGetStreamPriorityRange] when it is set, and the
-// call returns the clamped value: -5 on an H200 for a stream that was created with -100. A priority
-// that [CudaStreamSetAttribute] set later is returned in the same way. The default streams have
+// CUDA clamps a priority to the range of [CudaDeviceGetStreamPriorityRange] when it is set, and
+// this call returns the clamped value: -5 on an H200 for a stream that was created with -100. It
+// also returns a priority that [CudaStreamSetAttribute] set later. The default streams have
 // priority 0.
 //
 // Parameters:
 //   - hStream: any stream, the default streams too
 //   - priority: receives the number; lower is preferred. Must not be nil
 //
-// Ordering: asks the driver only; it neither waits for the stream nor for the device.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: allowed, also on the capturing stream (measured). [CudaStreamGetFlags],
-// [CudaStreamGetId] and [CudaStreamGetDevice] are not: there they end the capture.
+// [CudaStreamGetId] and [CudaStreamGetDevice] are not allowed there and invalidate the capture.
 //
 // From Go: any goroutine.
 //
@@ -1094,17 +1097,16 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 	return status(args.ret)
 }
 
-// CudaStreamWaitEvent makes work that is put into a stream from now on wait for an event.
+// CudaStreamWaitEvent makes work that is enqueued in a stream after this call wait for an event.
 //
 //	cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 //
-// What counts is the latest record of the event at the time of this call. Records that come later,
-// and destroying the event, change nothing for this wait. For an event that was never recorded
-// nothing waits, so a missing [CudaEventRecord] shows as a race, not as an error.
+// The stream waits for the event's most recent record at the time of this call. Recording the event
+// again, or destroying it, does not change this wait. A wait for an event that was never recorded
+// does nothing, so a missing [CudaEventRecord] shows up as a race, not as an error.
 //
-// The wait is the device's where that is possible; no host thread is held, and the call returns at
-// once. The event may belong to another context or another device; that is how streams of several
-// GPUs are ordered.
+// The device waits where it can; the call returns at once and blocks no host thread. The event may
+// belong to another context or another device, so events also order streams of different GPUs.
 //
 // Parameters:
 //   - stream: the stream that waits; 0 is the legacy default stream
@@ -1112,30 +1114,30 @@ func CudaStreamGetPriority(hStream CudaStream_t, priority *int32) error {
 //   - flags: [CudaEventWaitDefault] (0; in versions before 11.1 the only value), or
 //     [CudaEventWaitExternal], in a capture only
 //
-// Ordering: only later work waits; what is in the stream already does not. A wait of the legacy
-// stream holds back the later work of all blocking streams of the context, also the per-thread
-// ones, and of no non-blocking stream (measured: texts for CUDA 5.5 speak of every stream).
+// Ordering: later work of the stream waits, earlier work does not. A wait in the legacy stream
+// holds back later work of all blocking streams of the context, per-thread default streams
+// included, but not of non-blocking streams (measured; documentation for CUDA 5.5 says every
+// stream).
 //
-// Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
-// capture forks and joins. Every stream that joined must be joined back into the first one before
-// the end. Waiting in the legacy stream while a blocking stream captures returns
-// [CudaErrorStreamCaptureImplicit] and breaks that capture. A wait for an event of another capture
-// breaks both captures, and one for an event from outside of captures breaks that of the stream
-// (all measured).
+// Capture: a stream that waits for an event recorded in a capture joins that capture; captures fork
+// and join in this way. Before the capture ends, the stream in which it began must wait for every
+// stream that joined. Waiting in the legacy stream while a blocking stream captures returns
+// [CudaErrorStreamCaptureImplicit] and invalidates that capture. A wait for an event of another
+// capture invalidates both captures. A wait of a capturing stream for an event recorded outside a
+// capture invalidates the stream's capture (all measured).
 //
-// From Go: nothing to keep alive and nothing that blocks: the cheapest way to order the work of
-// goroutines that have a stream each. Record in one and wait in the other must happen in this
-// order: pass the event by a channel.
+// From Go: the cheapest way to order the streams of several goroutines: it blocks nothing and needs
+// nothing kept alive. The record must come before the wait, so send the event over a channel after
+// recording it.
 //
 // Errors:
-//   - [CudaErrorInvalidResourceHandle]: no event, or one that does not exist
-//   - [CudaErrorInvalidValue]: unknown flags; or the event was last recorded in a capture that has
-//     ended, and has no state now
+//   - [CudaErrorInvalidResourceHandle]: the event or the stream does not exist
+//   - [CudaErrorInvalidValue]: unknown flags, or the event was last recorded in a capture that has
+//     ended
 //   - [CudaErrorIllegalState]: the external flag outside of a capture
 //   - [CudaErrorStreamCaptureIsolation]: the stream captures and the event was recorded outside of
 //     a capture; use the external flag, or wait before the capture begins
-//   - [CudaErrorStreamCaptureMerge]: the event belongs to another capture than the one the stream
-//     is in
+//   - [CudaErrorStreamCaptureMerge]: the stream and the event belong to different captures
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].
@@ -1167,49 +1169,50 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 	return status(args.ret)
 }
 
-// CudaStreamAddCallback enqueues a function of the program that runs on the host, with the stream's
-// status, when the earlier work is done.
+// CudaStreamAddCallback enqueues a host callback, which runs when the stream's earlier work is done
+// and receives the stream's status.
 //
 //	cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void *userData, unsigned int flags)
 //
-// It runs exactly once for each call that succeeded, and later work of the stream waits until it
-// returns. Unlike the function of [CudaLaunchHostFunc] it also runs after a fatal error, and is
-// told the code: callbacks that were pending then all ran (measured), those added afterwards are
-// refused. NVIDIA means to remove it some day and it cannot be captured; [CudaLaunchHostFunc] is
-// the replacement where the status is not needed.
+// The callback runs exactly once for each call that succeeded, and later work of the stream waits
+// until it returns. Unlike a host function of [CudaLaunchHostFunc], a callback also runs after a
+// fatal error and receives its code: all pending callbacks ran (measured), and new ones are
+// refused. A callback cannot be captured, and NVIDIA intends to remove this function. Where you do
+// not need the status, use [CudaLaunchHostFunc].
 //
-// A callback must not call CUDA. Calls that need a context return [CudaErrorNotPermitted]; that
-// others work (measured: queries) is not promised. It must not wait for device work, nor for
-// another callback that need not run before it. Callbacks of different streams have no order and
-// run one after the other: on the driver measured all of a process share one thread, so a slow one
-// delays every other.
+// A callback must not call CUDA. Calls that need a context return [CudaErrorNotPermitted]; other
+// calls may work (queries did when measured), but CUDA does not promise it. A callback must not
+// wait for device work, nor for a callback that may run after it. Callbacks of different streams
+// are unordered. All callbacks of a process run on one thread, one at a time (measured), so a slow
+// callback delays all others.
 //
-// For managed memory the stream counts as idle while the callback runs, so memory attached to it
-// may be used. The beginning of a callback is as good as having synchronized with an event recorded
-// just before it, which includes streams that were joined before. Work added to any stream does not
-// make that stream active until the host functions and callbacks before it have run, so globally
-// attached memory may be used too, if an event orders other streams' work after the callback. The
-// end of a callback makes nothing active: with no work after it, and between callbacks that follow
-// each other, the stream stays idle. A callback at the end of a stream may therefore signal that
-// the stream is done.
+// For managed memory the stream counts as idle while the callback runs, so the callback may use
+// memory attached to that stream. Once the callback starts, the host may use this memory as if it
+// had synchronized with an event recorded just before the callback. That includes streams that this
+// stream waited for. Work added to any stream does not make that stream active until all earlier
+// host functions and callbacks have run. A callback may therefore use globally attached memory too,
+// if an event orders the work of other streams after it. The end of a callback does not make the
+// stream active: the stream stays idle between consecutive callbacks and when no work follows, so a
+// callback at the end of a stream may signal that the stream is done.
 //
 // Parameters:
 //   - stream: the stream; 0 is the legacy default stream
-//   - callback: the C function; called as (stream, status, userData), where the stream is the
-//     handle as given here, 0 included
-//   - userData: handed on untouched; any number
+//   - callback: the C function; called as (stream, status, userData) with the handle given here, 0
+//     included
+//   - userData: passed to the callback unchanged; any number
 //   - flags: must be 0; there are no flags
 //
-// Ordering: asynchronous with the host. In the legacy stream it waits for all blocking streams'
-// earlier work and holds back their later work, like any work there.
+// Ordering: asynchronous with the host. In the legacy stream the callback waits for earlier work of
+// all blocking streams and holds back their later work, like any work of that stream.
 //
-// Capture: refused on a capturing stream, and the capture is lost; on other streams it is fine,
-// whatever mode. In a capture use [CudaLaunchHostFunc].
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture. For other
+// streams it is allowed in every mode. In a capture use [CudaLaunchHostFunc].
 //
 // From Go: the callback runs on a thread of the driver's, never on the calling one, so it may be an
-// exported Go function. Give a runtime/cgo.Handle as userData and delete it inside, since the call
-// comes once. Do little there: send on a buffered channel. A panic that escapes ends the process,
-// as does runtime.Goexit. If this call itself fails, nothing runs: delete the handle then.
+// exported Go function. Give a runtime/cgo.Handle as userData and delete it in the callback, which
+// runs only once. Keep the callback short, for example a send on a buffered channel. A panic that
+// escapes ends the process, as does runtime.Goexit. If this call fails, the callback does not run:
+// delete the handle yourself.
 //
 // The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
 // may also be a Go function exported to C; it must call no CUDA function. What it is handed is
@@ -1218,8 +1221,8 @@ func CudaStreamWaitEvent(stream CudaStream_t, event CudaEvent_t, flags uint32) e
 // Errors:
 //   - [CudaErrorInvalidValue]: callback is 0, or flags is not
 //   - [CudaErrorStreamCaptureUnsupported]: the stream captures
-//   - [CudaErrorNotSupported]: the device cannot do it. Texts for CUDA 5.5 say: before compute
-//     capability 1.1, which no driver supports any more
+//   - [CudaErrorNotSupported]: the device does not support callbacks. Documentation for CUDA 5.5
+//     names devices before compute capability 1.1, which no driver supports any more
 //
 // Also [CudaErrorInvalidResourceHandle], or the error of earlier work.
 //
@@ -1256,47 +1259,47 @@ func CudaStreamAddCallback(stream CudaStream_t, callback CudaStreamCallback_t, u
 	return status(args.ret)
 }
 
-// CudaStreamAttachMemAsync changes, at its turn in a stream, which streams may use a piece of
-// managed memory.
+// CudaStreamAttachMemAsync changes, in stream order, which streams may use a block of managed
+// memory.
 //
 //	cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t length, unsigned int flags)
 //
-// It replaces the former association. It says something about devices without concurrent managed
+// The new association replaces the previous one. It matters on devices without concurrent managed
 // access ([CudaDevAttrConcurrentManagedAccess] is 0), where the host must not touch managed memory
-// while the GPU runs anything: memory attached to one stream may be used by the host as soon as
-// that stream is idle, whatever other streams do. The memory may be managed memory, or, where
-// [CudaDevAttrPageableMemoryAccess] is not 0, ordinary host memory.
+// while the GPU runs any work. The host may use memory attached to one stream as soon as that
+// stream is idle, whatever other streams do. The memory may also be ordinary host memory, where
+// [CudaDevAttrPageableMemoryAccess] is not 0.
 //
 //   - [CudaMemAttachGlobal]: any stream of any device may use it.
 //   - [CudaMemAttachHost]: the program promises that no stream of a device without concurrent
 //     access uses it.
 //   - [CudaMemAttachSingle]: the program promises that on such a device this stream alone uses it.
 //
-// CUDA does not check the promises: a kernel in another stream that uses the memory has undefined
-// results.
+// CUDA does not check these promises: if a kernel in another stream uses the memory, its results
+// are undefined.
 //
 // Parameters:
-//   - stream: the stream that the operation is put into, and the one that gets the memory with the
-//     flag for a single stream. Then it must not be the NULL stream, which is no particular stream
+//   - stream: the stream in which to enqueue the operation, and to which the flag for a single
+//     stream attaches the memory. With that flag it must not be the NULL stream
 //   - devPtr: the beginning of the managed block (a __managed__ variable too), or host memory
-//   - length: bytes; for managed memory 0 or the size of the whole block, since a part cannot be
-//     attached; for host memory not 0
-//   - flags: exactly one of the three above; 0 is none of them
+//   - length: bytes; for managed memory 0 or the size of the whole block; for host memory not 0
+//   - flags: exactly one of the three flags above; 0 is not allowed
 //
-// Ordering: takes effect when the stream's earlier work is done; kernels after it, in order, see
-// the new association. Ordering it with other streams' use is the program's task, by events. When
-// the stream is destroyed the association falls back, after its last work, to the flag the block
-// was allocated with; for __managed__ variables that is always the global one.
+// Ordering: takes effect when the stream's earlier work is done; kernels ordered after it see the
+// new association. The program must order it with the work of other streams that use the memory, by
+// events. If the stream is destroyed, the association returns to the flag that the block was
+// allocated with, once the stream's last work completes; __managed__ variables return to the global
+// flag.
 //
-// Capture: cannot be captured: on a capturing stream it returns [CudaErrorStreamCaptureUnsupported]
-// and the capture is lost (measured).
+// Capture: not allowed on a capturing stream: the call returns [CudaErrorStreamCaptureUnsupported]
+// and invalidates the capture (measured).
 //
-// From Go: the garbage collector knows nothing of managed memory; free it only after the work. Do
-// not attach memory that Go allocated: the collector touches it whenever it likes.
+// From Go: the garbage collector does not track managed memory; free it after the work that uses
+// it. Do not attach memory that Go allocated: the collector may touch it at any time.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: a part of a block, the NULL stream with the flag for a single one,
-//     another kind of memory
+//   - [CudaErrorInvalidValue]: a part of a block, the NULL stream with the flag for a single
+//     stream, or another kind of memory
 //   - [CudaErrorNotSupported]: memory of this kind cannot be attached on this device
 //
 // Also [CudaErrorNotReady], [CudaErrorInvalidResourceHandle], or the error of earlier work.
@@ -1331,38 +1334,38 @@ func CudaStreamAttachMemAsync(stream CudaStream_t, devPtr unsafe.Pointer, length
 	return status(args.ret)
 }
 
-// CudaStreamSynchronize waits until everything that was in a stream at the time of the call is
-// done.
+// CudaStreamSynchronize blocks the calling thread until all work that was in a stream at the time
+// of the call is done.
 //
 //	cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 //
-// How the thread waits follows the context's scheduling flags, or the stream's own synchronization
-// policy where one is set: by default it spins, using a processor fully; with
+// The context's scheduling flags decide how the thread waits, unless the stream has a
+// synchronization policy of its own. By default the thread spins and keeps a processor busy; with
 // [CudaDeviceScheduleBlockingSync] it sleeps until the device interrupts (measured: 300 ms of
-// processor time for 300 ms of waiting, against less than 3). Work that others add later is not
-// waited for. Errors of asynchronous work arrive here: the code returned need not be this stream's
-// fault.
+// processor time for 300 ms of waiting, against less than 3). The call does not wait for work added
+// later. It also returns errors of earlier asynchronous work, possibly of another stream.
 //
 // Parameters:
-//   - stream: the stream. 0 waits for the legacy stream and with it for all blocking streams, not
-//     for non-blocking ones
+//   - stream: the stream. 0 waits for the legacy stream and all blocking streams, but not for
+//     non-blocking streams
 //
-// Ordering: everything enqueued before has happened when it returns, and its writes are visible to
-// the host. Host functions and callbacks of the stream have returned too.
+// Ordering: when the call returns, all earlier work of the stream has completed, its writes are
+// visible to the host, and its host functions and callbacks have returned.
 //
-// Capture: never on a capturing stream: the capture is lost. Nor, with the thread in its default
-// mode, on any other stream while a capture in global mode is open.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture. On a
+// thread in the default mode it also invalidates every open capture in global mode, whatever the
+// stream.
 //
-// From Go: blocks its OS thread; a thousand goroutines that wait so are a thousand threads, all
-// spinning (22 s of processor time for what polled events do in 1.4 s, measured). Good for a few
-// long waits. Nothing can interrupt it: a context.Context cannot end it, and a stream that waits
-// for a value that is never written hangs it for ever. Waiting in an exported callback deadlocks.
+// From Go: blocks its OS thread: a thousand goroutines that wait in this way are a thousand
+// spinning threads (measured: 22 s of processor time, against 1.4 s with polled events). Use it for
+// a few long waits. Nothing can interrupt it, not even a context.Context, and it never returns if
+// the stream waits for a value that is never written. Calling it in a callback deadlocks.
 //
 // Errors:
-//   - [CudaErrorLaunchFailure]: earlier work failed; like [CudaErrorIllegalAddress] and its kind it
-//     is fatal for the process's use of CUDA
+//   - [CudaErrorLaunchFailure]: earlier work failed. Like [CudaErrorIllegalAddress] it is fatal:
+//     the process cannot use CUDA any more
 //   - [CudaErrorInvalidResourceHandle]: no such stream
-//   - [CudaErrorStreamCaptureUnsupported]: the stream captures, or a capture of another thread
+//   - [CudaErrorStreamCaptureUnsupported]: the stream is capturing, or a capture of another thread
 //     forbids waiting
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
@@ -1394,43 +1397,43 @@ func CudaStreamSynchronize(stream CudaStream_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamBeginCapture begins a capture: work that is enqueued in the stream from now on does not
-// run, but becomes nodes of a new graph.
+// CudaStreamBeginCapture begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 //
-// It runs when the graph, which [CudaStreamEndCapture] returns, has been instantiated and is
-// launched. Arguments of kernels are copied into the node now; memory that copies and kernels refer
-// to is read at every replay. Other streams join when they wait for an event recorded here, and
-// must be joined again. [CudaStreamIsCapturing] tells the state; [CudaStreamGetCaptureInfo] a
-// number that names the capture.
+// To run the work, instantiate the graph that [CudaStreamEndCapture] returns, and launch it. Kernel
+// arguments are copied into the node now; memory that kernels and copies refer to is accessed at
+// every launch of the graph. Another stream joins the capture when it waits for an event recorded
+// in it. Before the capture ends, this stream must wait for every stream that joined.
+// [CudaStreamIsCapturing] returns the state of the capture, [CudaStreamGetCaptureInfo] also its
+// number.
 //
-// Kernels that use texture or surface references must not be captured: what they read or write is
-// undefined. Texture and surface objects are fine.
+// Kernels that use texture or surface references must not be captured: their behaviour is
+// undefined. Texture and surface objects are allowed.
 //
 // Parameters:
-//   - stream: the stream, which must not capture already. The legacy default stream, 0 or 1,
-//     cannot; the thread's own default stream, 2, can
-//   - mode: what other calls this capture forbids, of this thread and others:
+//   - stream: the stream, which must not be capturing already. The legacy default stream (0 or 1)
+//     cannot capture; the per-thread default stream (2) can
+//   - mode: which calls of this and other threads the capture forbids:
 //     [CudaStreamCaptureModeGlobal], [CudaStreamCaptureModeThreadLocal] or
-//     [CudaStreamCaptureModeRelaxed]; [CudaThreadExchangeStreamCaptureMode] says which calls.
-//     Prefer thread-local: a global capture is at the mercy of every thread in the process
+//     [CudaStreamCaptureModeRelaxed]; [CudaThreadExchangeStreamCaptureMode] lists them. Prefer
+//     thread-local: any thread of the process can invalidate a global capture
 //
-// Ordering: work that was enqueued before runs as usual and is no part of the graph; it is not
-// ordered before the graph's launches either, unless these go into the same stream.
+// Ordering: work enqueued before runs as usual and is not part of the graph. A launch of the graph
+// is ordered after it only in the same stream.
 //
-// Capture: several captures may run at once, in different streams; an event must not connect two of
-// them. While a blocking stream captures, the legacy stream is unusable: any use of it, a plain
-// synchronous copy of any thread included, returns [CudaErrorStreamCaptureImplicit] and ends the
-// capture, even a relaxed one. Capture in non-blocking streams.
+// Capture: several captures may be open at once, in different streams; an event must not connect
+// two of them. While a blocking stream captures, any use of the legacy stream, even a synchronous
+// copy in another thread, returns [CudaErrorStreamCaptureImplicit] and invalidates the capture in
+// every mode. Capture in non-blocking streams.
 //
-// From Go: unless the mode is relaxed, [CudaStreamEndCapture] must come from the same OS thread:
-// runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
-// thread that exits leaves its global capture open, which keeps forbidding unsafe calls of all
-// other threads. Other goroutines of the program, which allocate or query, are other threads: use
-// the thread-local mode. What captured nodes refer to must live as long as the graph and its
-// executables: keep buffers, and do not capture copies from Go memory, which are read again at
-// every replay.
+// From Go: unless the mode is relaxed, call [CudaStreamEndCapture] on the same OS thread: call
+// runtime.LockOSThread first, and unlock after the end. Always end the capture, also after a panic:
+// a thread that exits leaves its global capture open, which still forbids unsafe calls in all other
+// threads. Other goroutines allocate and query on other threads, so use the thread-local mode. Keep
+// everything that captured nodes refer to for as long as the graph and its executables exist. Do
+// not capture copies from Go memory: each launch reads it again.
 //
 // Errors:
 //   - [CudaErrorStreamCaptureUnsupported]: the legacy default stream
@@ -1461,34 +1464,35 @@ func CudaStreamBeginCapture(stream CudaStream_t, mode CudaStreamCaptureMode) err
 	return status(args.ret)
 }
 
-// CudaStreamBeginRecaptureToGraph captures a known sequence anew into its graph, so that changed
-// parameters arrive there without building another graph.
+// CudaStreamBeginRecaptureToGraph begins to capture a sequence again into its graph, which updates
+// the parameters of the graph's nodes.
 //
 //	cudaError_t cudaStreamBeginRecaptureToGraph(cudaStream_t stream, enum cudaStreamCaptureMode mode, cudaGraph_t graph, struct cudaGraphRecaptureCallbackData *callbackData)
 //
-// Every captured operation is matched with the node that was created at the same place. A different
-// order or shape, or different parameters of memory nodes, is a failure on the spot and leaves a
-// graph that is good for nothing but [CudaGraphDestroy]. Other changed parameters are reported to a
-// callback, which may accept or stop. User objects that the graph held are let go at the beginning.
+// CUDA matches every captured operation with the node created at the same place. The recapture
+// fails at once if the order or topology differs, or parameters of an allocation or free node;
+// destroy the graph then. CUDA reports other changed parameters to a callback, which accepts or
+// refuses them. The graph's user objects are released at the beginning.
 //
 // Parameters:
 //   - stream: the stream to capture in, not the legacy one
 //   - mode: what the capture forbids meanwhile, as in [CudaStreamBeginCapture]
 //   - graph: the graph that was captured before
-//   - callbackData: function and number for it, or nil if differences need no second opinion.
-//     Copied or read during the capture: keep it alive until the capture ends
+//   - callbackData: the callback and its user data, or nil for no callback. Keep the struct until
+//     the capture ends
 //
-// Ordering: nothing is executed until the graph, or an updated executable, is launched.
+// Ordering: no work runs until an executable of the graph is launched.
 //
-// Capture: obeys all rules of captures, and [CudaStreamEndCapture] closes it on the same thread.
+// Capture: the rules of [CudaStreamBeginCapture] apply; end the capture with [CudaStreamEndCapture]
+// on the same thread.
 //
-// From Go: its callback may not be a Go function: it runs inside the call that ends or continues
-// the capture. Let the struct lie in C memory. Runtime and driver must both be 13.3 or newer; this
-// description follows the header, unmeasured.
+// From Go: the callback must not be a Go function: it runs inside calls that continue or end the
+// capture. Allocate the struct in C memory. Runtime and driver must both be 13.3 or newer. This
+// description follows the header and was not measured.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: the graph is none, or the stream cannot begin a capture
-//   - [CudaErrorGraphRecaptureFailure]: reported later, by the call that does not match
+//   - [CudaErrorInvalidValue]: no such graph, or the stream cannot begin a capture
+//   - [CudaErrorGraphRecaptureFailure]: returned later, by the call that does not match
 //
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamEndCapture], [CudaThreadExchangeStreamCaptureMode].
@@ -1511,40 +1515,40 @@ func CudaStreamBeginRecaptureToGraph(stream CudaStream_t, mode CudaStreamCapture
 	return status(args.ret)
 }
 
-// CudaStreamBeginCaptureToGraph begins a capture that adds its nodes to a graph which exists
-// already.
+// CudaStreamBeginCaptureToGraph begins to capture a stream into an existing graph.
 //
 //	cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode)
 //
-// Several captures one after the other, with hand-made nodes in between, can so build one graph. It
-// cannot be instantiated meanwhile: the attempt returns [CudaErrorStreamCaptureUnsupported] and
-// breaks the capture (measured). Only one capture at a time may go into a graph.
+// Several captures, one after the other, can so build one graph together with nodes that the
+// program adds itself. Only one capture at a time may go into a graph. Instantiating the graph
+// during the capture returns [CudaErrorStreamCaptureUnsupported] and invalidates the capture
+// (measured).
 //
-// As in all captures, nothing runs, and kernels with texture or surface references have undefined
-// results.
+// As in all captures, no work runs. The behaviour of kernels with texture or surface references is
+// undefined.
 //
 // Parameters:
-//   - stream: where to capture, any stream but the legacy one that does not capture yet
-//   - graph: the graph to add to. It stays the caller's
+//   - stream: the stream to capture: not the legacy stream, and not capturing yet
+//   - graph: the graph to add nodes to; the caller still owns it
 //   - dependencies: the nodes of that graph on which the first captured node depends, nil for none
 //   - dependencyData: edge data for each of them, or nil
 //   - numDependencies: how many
 //   - mode: as in [CudaStreamBeginCapture]
 //
-// Ordering: earlier work of the stream is left out; the order within the graph follows the
-// dependencies given here.
+// Ordering: earlier work of the stream is not captured. The first captured node depends on the
+// given nodes.
 //
-// Capture: if the capture is broken, CUDA destroys the graph with all that was in it before; the
-// handle, and every node, is dead then. Whoever cannot afford that clones the graph first
+// Capture: if the capture is invalidated, CUDA destroys the graph with all its nodes, earlier ones
+// too, and the handles become invalid. To keep the earlier nodes, clone the graph first
 // ([CudaGraphClone]).
 //
-// From Go: [CudaStreamEndCapture] hands out the same handle again: do not give it two owners, each
-// with a destroy. The arrays are read at once. Unless relaxed, stay on one locked OS thread until
-// the end; no other goroutine may touch the graph. Needs a 12.3 driver.
+// From Go: [CudaStreamEndCapture] returns the same handle again: destroy the graph once. The call
+// reads the arrays before it returns. Unless the mode is relaxed, stay on one locked OS thread
+// until the end. No other goroutine may use the graph meanwhile. Needs a 12.3 driver.
 //
 // Errors:
-//   - [CudaErrorIllegalState]: the stream captures, or another capture into this graph is under way
-//   - [CudaErrorInvalidValue]: no graph, a node of another one, an unknown mode
+//   - [CudaErrorIllegalState]: the stream is capturing, or another capture goes into this graph
+//   - [CudaErrorInvalidValue]: no such graph, a node of another graph, or an unknown mode
 //
 // See also [CudaStreamCreate], [CudaStreamIsCapturing], [CudaStreamEndCapture],
 // [CudaThreadExchangeStreamCaptureMode].
@@ -1574,40 +1578,40 @@ func CudaStreamBeginCaptureToGraph(stream CudaStream_t, graph CudaGraph_t, depen
 	return status(args.ret)
 }
 
-// CudaStreamEndCapture ends the capture that began in a stream and hands out the graph.
+// CudaStreamEndCapture ends the capture that began in a stream and returns the graph.
 //
 //	cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph)
 //
-// The stream works normally again, as do the streams that joined. Events that were recorded in the
-// capture have no state any more: a query, synchronization or wait on one returns
-// [CudaErrorInvalidValue] until it is recorded anew (measured).
+// Afterwards the stream, and every stream that joined, executes work again. An event recorded in
+// the capture is invalid until it is recorded again: a query, synchronization or wait returns
+// [CudaErrorInvalidValue] (measured).
 //
 // Parameters:
-//   - stream: the stream in which the capture began; one that only joined will not do
-//   - pGraph: receives the graph, owned by the caller ([CudaGraphDestroy]); of a capture into an
-//     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
-//     not pass nil: the call succeeds and the graph is lost
+//   - stream: the stream in which the capture began, not one that joined
+//   - pGraph: receives the graph, which the caller destroys with [CudaGraphDestroy], or 0 if the
+//     call fails. After a capture into an existing graph it receives the same handle: destroy that
+//     graph once. Do not pass nil: the call succeeds and the graph is lost
 //
-// Ordering: synchronous; nothing has run, the graph is only described.
+// Ordering: synchronous; no captured work has run.
 //
-// Capture: with any error but [CudaErrorStreamCaptureUnmatched] and [CudaErrorIllegalState] this
-// capture is over and the graph gone. If the capture went into an existing graph and was broken,
-// CUDA destroys that graph: its handle dangles (calls on it return [CudaErrorInvalidValue]); drop
-// it without destroying.
+// Capture: with any error but [CudaErrorStreamCaptureUnmatched] and [CudaErrorIllegalState] the
+// capture is over and there is no graph. If the capture went into an existing graph and was
+// invalidated, CUDA destroys that graph: calls with its handle return [CudaErrorInvalidValue]. Do
+// not destroy it again.
 //
-// From Go: same OS thread as the beginning, so same goroutine between LockOSThread and
-// UnlockOSThread; put it into a defer. Only a relaxed capture may be ended by another goroutine.
+// From Go: call it on the OS thread that began the capture, in the same goroutine, between
+// LockOSThread and UnlockOSThread; use defer. Another goroutine may end a relaxed capture only.
 //
 // Errors:
-//   - [CudaErrorStreamCaptureInvalidated]: some call broke the capture before, and returned its own
-//     error then; there is no graph, and the stream is usable again
-//   - [CudaErrorStreamCaptureUnjoined]: a stream that joined has work which the first stream did
-//     not wait for: record an event there and wait for it here before ending
-//   - [CudaErrorStreamCaptureUnmatched]: the capture began in another stream; it is broken now, but
-//     still has to be ended there
-//   - [CudaErrorStreamCaptureWrongThread]: another OS thread began it, not in relaxed mode. The
-//     capture is dropped all the same (measured): the right thread finds nothing to end any more
-//   - [CudaErrorIllegalState]: the stream does not capture
+//   - [CudaErrorStreamCaptureInvalidated]: an earlier call invalidated the capture and returned its
+//     own error. There is no graph; the stream is usable again
+//   - [CudaErrorStreamCaptureUnjoined]: a stream that joined has captured work that this stream did
+//     not wait for: record an event there and wait for it here before the end
+//   - [CudaErrorStreamCaptureUnmatched]: the capture began in another stream. It is now
+//     invalidated, and must still be ended there
+//   - [CudaErrorStreamCaptureWrongThread]: another OS thread began the capture, and not in relaxed
+//     mode. The capture is over all the same (measured): the other thread cannot end it any more
+//   - [CudaErrorIllegalState]: the stream is not capturing
 //
 // Also [CudaErrorInvalidValue], or the error of earlier work.
 //
@@ -1634,32 +1638,32 @@ func CudaStreamEndCapture(stream CudaStream_t, pGraph *CudaGraph_t) error {
 	return status(args.ret)
 }
 
-// CudaStreamIsCapturing tells whether a stream records instead of works, and whether that recording
-// is still good.
+// CudaStreamIsCapturing tells whether a stream is capturing, and whether its capture is still
+// valid.
 //
 //	cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 //
-// The answer is one of three: none; active; or invalidated, which means that an error spoilt the
-// capture and that it must be ended, by [CudaStreamEndCapture] in the stream where it began, before
-// any of its streams can be used again.
+// The status is none, active or invalidated. An invalidated capture was broken by an error: call
+// [CudaStreamEndCapture] in the stream where it began before using any of its streams again.
 //
 // Parameters:
 //   - stream: any stream
 //   - pCaptureStatus: receives [CudaStreamCaptureStatusNone], [CudaStreamCaptureStatusActive] or
-//     [CudaStreamCaptureStatusInvalidated]; must not be nil. After an error it says nothing
+//     [CudaStreamCaptureStatusInvalidated]; must not be nil. After an error the value is
+//     meaningless
 //
-// Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
+// Ordering: returns at once, after about 15 ns. Another thread may begin or end a capture right
+// afterwards.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
-// [CudaErrorStreamCaptureImplicit], unlike a real use of the legacy stream.
+// Capture: always allowed. It invalidates no capture, not even when it returns
+// [CudaErrorStreamCaptureImplicit].
 //
-// From Go: the cheap guard before a query, synchronization or allocation in code that is handed
-// streams by others. Works in host functions too.
+// From Go: in a library, a cheap check before a query, synchronization or allocation with a stream
+// of the caller. It also works in host functions.
 //
 // Errors:
-//   - [CudaErrorStreamCaptureImplicit]: asked of the legacy stream while a blocking stream of the
-//     device captures. The legacy stream itself never captures, but its use would depend on that
-//     stream
+//   - [CudaErrorStreamCaptureImplicit]: the stream is the legacy stream, and a blocking stream of
+//     the device is capturing
 //   - [CudaErrorInvalidValue]: nil
 //
 // See also [CudaStreamCreate], [CudaStreamBeginCapture], [CudaStreamEndCapture].
@@ -1683,49 +1687,49 @@ func CudaStreamIsCapturing(stream CudaStream_t, pCaptureStatus *CudaStreamCaptur
 	return status(args.ret)
 }
 
-// CudaStreamGetCaptureInfo tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CudaStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *captureStatus_out, unsigned long long *id_out, cudaGraph_t *graph_out, const cudaGraphNode_t **dependencies_out, const cudaGraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
-// With it a program adds nodes of its own in the middle of a capture: read graph and dependencies,
-// add the node, and set it as the new dependency by [CudaStreamUpdateCaptureDependencies].
-// Everything but the state is written only if the call succeeds and the state is active (measured:
-// else the variables keep what was in them).
+// A program can so add nodes of its own in the middle of a capture: get the graph and the
+// dependencies, add the node, and make it the new dependency with
+// [CudaStreamUpdateCaptureDependencies]. The call writes the status always, and the other results
+// only if it succeeds and the capture is active (measured).
 //
 // Parameters:
 //   - stream: the stream
-//   - captureStatus_out: receives the state; the only pointer that must not be nil
-//   - id_out: receives a number that no other capture of this process has; all streams drawn into
-//     one capture share it
-//   - graph_out: receives the graph being built, borrowed: [CudaStreamEndCapture] hands it to the
-//     caller or destroys it. Nodes may be added; destroying it is refused with
-//     [CudaErrorIllegalState] (measured), and nodes must not be removed. Some errors make the
-//     handle invalid before the end. Nodes that become unreachable by what you do to the graph are
-//     not reported as unjoined
+//   - captureStatus_out: receives the status; the only pointer that must not be nil
+//   - id_out: receives the number of the capture, which is unique in the process and the same for
+//     all streams of one capture
+//   - graph_out: receives the graph being captured, which the caller does not own. You may add
+//     nodes but not remove any, and destroying the graph fails with [CudaErrorIllegalState]
+//     (measured). Some errors make the handle invalid before the end of the capture. Nodes that
+//     your changes make unreachable are not reported as unjoined
 //   - dependencies_out: receives the address of the driver's array of nodes, valid until the next
-//     call on this stream or the end of the capture. Copy the handles out to keep them: those live
-//     as long as their nodes. The array itself may be passed to functions that act on the graph
-//   - edgeData_out: receives the address of the matching array of edge data, valid as long; may be
-//     nil, and may be used only together with dependencies_out
+//     call on this stream or the end of the capture. Copy the handles to keep them: a handle is
+//     valid as long as its node. You may pass the array itself to functions that act on the graph
+//   - edgeData_out: receives the address of the matching array of edge data, valid as long as
+//     dependencies_out; may be nil, and needs dependencies_out
 //   - numDependencies_out: receives the length of both arrays
 //
-// Ordering: reads the state of this moment. An event wait, a launch or an update changes the
-// dependencies.
+// Ordering: returns the state at the time of the call. An event wait, a launch or an update changes
+// the dependencies.
 //
 // Capture: allowed and harmless on every stream, whatever the mode.
 //
-// From Go: the arrays are C memory: index them through unsafe.Slice and copy at once, with no other
-// goroutine working on the stream. Graphs are not safe for concurrent use, and this one changes
-// with each captured call. The older forms have fewer results: the first only state and number, the
-// second no edge data; a driver before 11.3 has the first alone.
+// From Go: the arrays are C memory: copy them at once through unsafe.Slice, while no other
+// goroutine uses the stream. A graph is not safe for concurrent use, and each captured call changes
+// this one. The first form returns only status and number, the second no edge data; a driver before
+// 11.3 has the first form only.
 //
 // Errors:
-//   - [CudaErrorStreamCaptureImplicit]: the legacy stream, while a stream that is not non-blocking
-//     captures; that capture goes on
-//   - [CudaErrorLossyQuery]: an edge has data, as programmatic launches leave it, and you did not
-//     ask for it; the older forms of the function cannot ask
-//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edge data is wanted without the nodes
+//   - [CudaErrorStreamCaptureImplicit]: the stream is the legacy stream, and a blocking stream is
+//     capturing; its capture stays valid
+//   - [CudaErrorLossyQuery]: an edge has data, as after a programmatic launch, and edgeData_out is
+//     nil; the older forms of the function lack that parameter
+//   - [CudaErrorInvalidValue]: captureStatus_out is nil, or edgeData_out is given without
+//     dependencies_out
 //
 // See also [CudaStreamBeginCapture], [CudaStreamIsCapturing],
 // [CudaStreamUpdateCaptureDependencies].
@@ -1754,35 +1758,35 @@ func CudaStreamGetCaptureInfo(stream CudaStream_t, captureStatus_out *CudaStream
 	return status(args.ret)
 }
 
-// CudaStreamUpdateCaptureDependencies changes which nodes the next node captured in a stream will
-// depend on.
+// CudaStreamUpdateCaptureDependencies changes the nodes on which the next node captured in a stream
+// will depend.
 //
 //	cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
-// Nodes that the program added to the graph by hand come into the stream's order in this way.
+// Use it to order captured work after nodes that the program added to the graph itself.
 //
 // Parameters:
-//   - stream: a stream that captures
+//   - stream: a capturing stream
 //   - dependencies: nodes of the graph being captured; nil only with a count of 0
 //   - dependencyData: one entry of edge data for each node, or nil for ordinary edges; the oldest
 //     form has no such parameter
-//   - numDependencies: how many nodes. 0 together with the flag for setting makes the next node
-//     depend on nothing
-//   - flags: [CudaStreamAddCaptureDependencies] (0) adds to the present set,
+//   - numDependencies: the number of nodes. With 0 and [CudaStreamSetCaptureDependencies] the next
+//     node depends on nothing
+//   - flags: [CudaStreamAddCaptureDependencies] (0) adds the nodes to the current set,
 //     [CudaStreamSetCaptureDependencies] replaces it
 //
-// Ordering: only nodes captured later see it. Nodes that fell out of the set and that the stream no
-// longer reaches do not count as unjoined at [CudaStreamEndCapture].
+// Ordering: applies to nodes captured later. Nodes that you remove from the set and that the stream
+// no longer reaches do not count as unjoined in [CudaStreamEndCapture].
 //
-// Capture: meaningful in a capture alone; no mode forbids it.
+// Capture: only in a capture; allowed in every mode.
 //
-// From Go: arrays are read during the call, so a Go slice will do. Serialize it with everything
-// else that touches the graph or its streams. Lacking in drivers before 11.3.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. No other
+// goroutine may use the graph or its streams at the same time. Needs an 11.3 driver.
 //
 // Errors:
-//   - [CudaErrorIllegalState]: the stream does not capture
-//   - [CudaErrorInvalidValue]: a node of another graph, or unknown flags; the capture goes on
-//     undamaged (measured)
+//   - [CudaErrorIllegalState]: the stream is not capturing
+//   - [CudaErrorInvalidValue]: a node of another graph, or unknown flags; the capture stays valid
+//     (measured)
 //
 // See also [CudaStreamBeginCapture], [CudaStreamGetCaptureInfo].
 //
@@ -1809,26 +1813,25 @@ func CudaStreamUpdateCaptureDependencies(stream CudaStream_t, dependencies *Cuda
 	return status(args.ret)
 }
 
-// CudaStreamCopyAttributes gives one stream all attributes of another.
+// CudaStreamCopyAttributes copies all attributes of one stream to another.
 //
 //	cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
 //
-// These are the ones that [CudaStreamGetAttribute] knows: access policy window, synchronization
-// policy, priority and memory synchronization domains (measured: priority and policy arrive). Flags
-// are none: a blocking stream stays one.
+// The attributes are those of [CudaStreamGetAttribute]: access policy window, synchronization
+// policy, priority and memory synchronization domains (measured for priority and policy). Flags are
+// not attributes: a blocking stream stays blocking.
 //
 // Parameters:
 //   - dst: the stream that changes; the default streams are accepted
-//   - src: where the values come from; not changed
+//   - src: the stream to copy from
 //
-// Ordering: concerns only work that is put into the destination later; pending work keeps what it
-// had. Synchronous, waits for nothing.
+// Ordering: applies to work enqueued in the destination later; pending work keeps the old values.
+// Synchronous; the call waits for no work.
 //
 // Capture: allowed while either stream captures (measured); nodes captured later carry the new
 // values.
 //
-// From Go: two goroutines that set attributes of one stream race as with any setter: decide who
-// owns it.
+// From Go: two goroutines that set attributes of one stream race: let one goroutine own the stream.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: the streams belong to different contexts
@@ -1860,24 +1863,24 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 //
 //	cudaError_t cudaStreamGetAttribute(cudaStream_t hStream, cudaLaunchAttributeID attr, cudaLaunchAttributeValue *value_out)
 //
-// Streams have five of the attributes that launches know: [CudaLaunchAttributeAccessPolicyWindow],
+// Streams have five of the launch attributes: [CudaLaunchAttributeAccessPolicyWindow],
 // [CudaLaunchAttributeSynchronizationPolicy], [CudaLaunchAttributePriority],
 // [CudaLaunchAttributeMemSyncDomainMap] and [CudaLaunchAttributeMemSyncDomain] (found by asking a
-// 13.0 driver for all). A synchronization policy that was never set reads as -1, which is not among
-// the values and cannot be set.
+// 13.0 driver for all). A synchronization policy that was never set reads as -1, which is not one
+// of the constants and cannot be set.
 //
 // Parameters:
 //   - hStream: any stream, also a default one
-//   - attr: which one
-//   - value_out: receives the value in the member that belongs to attr; the rest of the union is
-//     left alone
+//   - attr: the attribute
+//   - value_out: receives the value in the member that belongs to attr; the call leaves the rest of
+//     the union unchanged
 //
-// Ordering: what the latest setter wrote, not what the running kernel was launched with.
+// Ordering: returns the value set last, not the value that a running kernel was launched with.
 //
 // Capture: harmless, on the capturing stream too (measured).
 //
 // From Go: the union is a block of bytes with a method for each member; read only the member that
-// was asked for.
+// belongs to attr.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: streams have no such attribute, or value_out is nil
@@ -1907,38 +1910,39 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 	return status(args.ret)
 }
 
-// CudaStreamSetAttribute changes one attribute of a stream, for the work that comes later.
+// CudaStreamSetAttribute sets one attribute of a stream, for work enqueued later.
 //
 //	cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, cudaLaunchAttributeID attr, const cudaLaunchAttributeValue *value)
 //
 // Streams have these attributes:
 //
-//   - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
-//     aside first ([CudaLimitPersistingL2CacheSize]), else it does nothing; undo its effects by
+//   - Access policy window: which addresses the L2 cache should keep. It does nothing unless a part
+//     of the cache is set aside first ([CudaLimitPersistingL2CacheSize]); undo its effects with
 //     [CudaCtxResetPersistingL2Cache].
 //   - Synchronization policy: how [CudaStreamSynchronize] waits for this stream. It does not change
-//     how threads wait for an event recorded here (measured).
-//   - Priority: as if the stream had been made with it; values out of range are clamped.
-//   - Memory synchronization domains: which domain the fences of the stream's kernels count in.
+//     how [CudaEventSynchronize] waits for an event recorded here (measured).
+//   - Priority: as in [CudaStreamCreateWithPriority]; values out of range are clamped.
+//   - Memory synchronization domains: the domain in which memory fences of the stream's kernels
+//     act.
 //
-// A launch that carries the same attribute itself goes by its own.
+// An attribute of a launch overrides the same attribute of the stream.
 //
 // Parameters:
 //   - hStream: the stream to change, also a default one
-//   - attr: which attribute
+//   - attr: the attribute
 //   - value: the value, in the union's member for attr; read during the call
 //
-// Ordering: work enqueued before is not affected. The call itself waits for nothing.
+// Ordering: work enqueued before is not affected. Synchronous; the call waits for no work.
 //
-// Capture: allowed on a capturing stream (measured): kernels captured afterwards keep the value in
-// their nodes.
+// Capture: allowed on a capturing stream (measured): kernels captured later keep the value in their
+// nodes.
 //
-// From Go: the union may lie on the Go stack. The window's address is a device address and needs no
-// pinning, but the memory should outlive the setting.
+// From Go: the union may be a Go variable. The window's address is a device address and needs no
+// pinning; keep the memory allocated as long as the attribute is set.
 //
 // Errors:
-//   - [CudaErrorInvalidValue]: no attribute of streams; or a value out of bounds: a window beyond
-//     the device's largest, a hit ratio above 1, misses that shall persist, an unknown policy
+//   - [CudaErrorInvalidValue]: not an attribute of streams, or a bad value: a window larger than
+//     the device allows, a hit ratio above 1, a miss property that persists, or an unknown policy
 //   - [CudaErrorInvalidResourceHandle]: no such stream
 //
 // See also [CudaAccessPolicyWindow].

@@ -14,40 +14,41 @@ type CudaDevResourceDesc_t uintptr
 // [CudaGreenCtxCreate] and ends with [CudaExecutionCtxDestroy]. Destroy its streams before it.
 type CudaExecutionContext_t uintptr
 
-// CudaArray_t is a block of memory for textures and surfaces, in a layout known to the device
-// alone.
+// CudaArray_t is a CUDA array: memory for textures and surfaces, in a layout that only the device
+// knows.
 //
-// It has no address; copies and texture or surface objects reach it. [CudaFreeArray] frees it.
+// It has no address: access it by copies and by texture or surface objects. [CudaFreeArray] frees
+// it.
 //
-// From Go: a number for Go. Destroy texture objects before the array that they read.
+// From Go: the handle is a number. Destroy texture objects before their array.
 type CudaArray_t uintptr
 
 // CudaArray_const_t is an array that the function does not write to; convert freely from and to the
 // other type.
 type CudaArray_const_t uintptr
 
-// CudaMipmappedArray_t is an array with smaller versions of itself, which texture fetches choose
-// from by distance.
+// CudaMipmappedArray_t is a mipmapped array: an array of several levels, each half the size of the
+// one before, among which texture fetches choose.
 //
-// Its levels are arrays that belong to it.
+// Each level is an array that belongs to the mipmapped array.
 type CudaMipmappedArray_t uintptr
 
 // CudaMipmappedArray_const_t is a mipmapped array that the function leaves as it is; in Go the
 // conversion is explicit.
 type CudaMipmappedArray_const_t uintptr
 
-// CudaHostFn_t is a function of the program that a stream calls on the host when its turn comes.
+// CudaHostFn_t is a host function: a stream calls it on the host when its earlier work is done.
 //
-// It receives the userData that was given with it, and nothing else: no stream and no status. After
-// an error in the context it is not called at all, so nothing may depend on it for cleaning up.
+// Its only argument is userData: it receives no stream and no status. After an error in the context
+// CUDA does not call it, so do not rely on it for cleanup.
 //
-// All host functions of the process share one thread of the driver: measured, four streams with a
-// function of 400 ms each took 1.6 s, and an allocation on another thread was blocked meanwhile. Be
-// short, and never wait for work of the GPU inside.
+// One driver thread runs all host functions of the process: four streams with a function of 400 ms
+// each took 1.6 s, and blocked an allocation on another thread meanwhile (measured). Keep the
+// function short, and never wait for GPU work in it.
 //
-// From Go: calls into CUDA fail with [CudaErrorNotPermitted] or can deadlock; hand over to a
-// goroutine by a channel with room. A panic or runtime.Goexit on the driver's thread ends the
-// process. Hand in a [runtime/cgo.Handle] as userData.
+// From Go: calls into CUDA fail with [CudaErrorNotPermitted] or can deadlock; leave them to a
+// goroutine, for example through a buffered channel. A panic or runtime.Goexit on the driver's
+// thread ends the process. Pass a [runtime/cgo.Handle] as userData.
 //
 //	void (*cudaHostFn_t)(void *userData)
 //
@@ -55,37 +56,37 @@ type CudaMipmappedArray_const_t uintptr
 // be a Go function exported to C.
 type CudaHostFn_t uintptr
 
-// CudaStream_t is a queue of work for one device: what is put into it runs in that order, and what
-// is in different streams may run at the same time.
+// CudaStream_t is a stream: a queue of work for one device. Work in one stream runs in the order in
+// which it was enqueued; work in different streams may run at the same time.
 //
-// It is a number, not a pointer that Go may follow. Three values are no streams that anybody
-// created: 0 is the default stream, as the called function understands it (the legacy one, or the
-// thread's own in the functions whose names end in _ptsz and _ptds), 1 is the legacy default stream
-// and 2 the calling thread's own default stream. They are never destroyed.
+// It is a number, not a Go pointer. Three values mean default streams, which the program neither
+// creates nor destroys: 1 is the legacy default stream, 2 is the per-thread default stream of the
+// calling thread, and 0 is one of the two: the per-thread default stream in functions whose names
+// end in _ptsz or _ptds, the legacy default stream in all others.
 //
-// A stream belongs to the context of the device on which it was created. Copying the handle copies
-// nothing, and CUDA does not notice a handle that is used after [CudaStreamDestroy]: the number may
-// belong to another stream by then.
+// A stream belongs to the context of the device on which it was created. A copy of the handle means
+// the same stream. CUDA does not detect a handle that is used after [CudaStreamDestroy]: by then
+// the number may belong to another stream.
 //
-// From Go: any goroutine may use a stream, several at a time; the order of their work is then the
-// order in which the calls happen to enter the driver. The handle 2 means another stream on each OS
-// thread, so it is for goroutines that are locked to theirs. A handle keeps nothing alive: pinned
-// memory, buffers and callbacks that pending work uses must outlive the work by the program's care.
+// From Go: several goroutines may use a stream at the same time; their work then runs in the order
+// in which the calls enter the driver. The handle 2 means a different stream on each OS thread: use
+// it only in goroutines that are locked to their thread. A handle keeps nothing alive: the program
+// must keep memory and callbacks that pending work uses.
 type CudaStream_t uintptr
 
-// CudaEvent_t is a marker that is placed in a stream and becomes done when the work before it is
-// done.
+// CudaEvent_t is an event: it is recorded in a stream, and completes when the earlier work of the
+// stream is done.
 //
-// [CudaEventRecord] places it, and each record replaces the earlier place. Until the first record
-// it counts as done: a wait for it returns at once and a query succeeds, so a forgotten record
-// shows up as missing order, never as an error. Waits that were enqueued earlier keep the place
-// they saw.
+// [CudaEventRecord] records it, and each record replaces the previous one. Waits that were enqueued
+// before still refer to the previous record. Until its first record an event counts as complete: a
+// wait does nothing and a query succeeds, so a forgotten record shows up as a race, never as an
+// error.
 //
-// Unless it was created with [CudaEventDisableTiming], a record also notes the GPU's time, and
-// [CudaEventElapsedTime] gives the difference of two.
+// Unless it was created with [CudaEventDisableTiming], each record also notes the GPU's clock, and
+// [CudaEventElapsedTime] returns the time between two records.
 //
-// From Go: usable from every goroutine. It holds no memory of the program, so the handle may be
-// dropped after [CudaEventDestroy] even while streams still wait for the record they saw.
+// From Go: any goroutine may use it. You may destroy an event while streams still wait for its
+// record.
 type CudaEvent_t uintptr
 
 // CudaGraphicsResource_t is a buffer or texture of a graphics API that was registered for use by
@@ -96,48 +97,49 @@ type CudaEvent_t uintptr
 // unmapping. Unregister it before the graphics API deletes the object.
 type CudaGraphicsResource_t uintptr
 
-// CudaExternalMemory_t is memory of another API that was imported; mappings make it usable.
+// CudaExternalMemory_t is imported memory of another API. Map it to use it.
 type CudaExternalMemory_t uintptr
 
 // CudaExternalSemaphore_t is a semaphore or fence of another API that streams can signal and wait
 // for.
 type CudaExternalSemaphore_t uintptr
 
-// CudaGraph_t is a graph: a plan of work as nodes and the edges between them, kept in host memory.
+// CudaGraph_t is a graph: nodes of work and the edges between them, in host memory.
 //
-// It comes from [CudaGraphCreate], [CudaGraphClone] or a capture, and goes by [CudaGraphDestroy].
-// To run it, instantiate it: the executable is a snapshot and independent of it. A graph that a
-// child or conditional node contains belongs to that node.
+// [CudaGraphCreate], [CudaGraphClone] and captures make graphs; destroy them with
+// [CudaGraphDestroy]. To run a graph, instantiate it: the executable is a snapshot, which later
+// changes of the graph do not affect. A graph inside a child graph node or conditional node belongs
+// to that node.
 //
-// From Go: a number that keeps nothing alive. Not safe for concurrent use: one goroutine at a time,
-// a stream that captures into it included, for reading as well. A capture into an existing graph
-// that fails destroys the graph: drop the handle then.
+// From Go: the handle is a number and keeps nothing alive. A graph is not safe for concurrent use:
+// only one goroutine at a time may read it, change it or capture a stream into it. If a capture
+// into an existing graph fails, CUDA destroys the graph: drop the handle.
 type CudaGraph_t uintptr
 
 // CudaGraphNode_t is a node of a graph: one kernel, copy, host function or other piece of work.
 //
-// It belongs to its graph and dies with it, or by [CudaGraphDestroyNode]. It also names the
-// counterpart in each executable made of the graph, when a single node of an executable is changed.
+// It belongs to its graph and is destroyed with it, or by [CudaGraphDestroyNode]. To change a
+// single node of an executable, pass the node of the graph that the executable was made of.
 //
-// From Go: unlike graphs and executables, node handles are not checked by the driver: a stale one
-// can crash the process (measured). Keep them beside the graph, under its lock.
+// From Go: the driver checks handles of graphs and executables, but not of nodes: the handle of a
+// destroyed node can crash the process (measured). Guard node handles with the lock of their graph.
 type CudaGraphNode_t uintptr
 
-// CudaUserObject_t is a reference-counted object that ties a resource of the program to the life of
-// graphs: see [CudaUserObjectCreate].
+// CudaUserObject_t is a user object: a reference count that keeps a resource of the program as long
+// as graphs need it. See [CudaUserObjectCreate].
 //
-// It has no destroy function: it ends when the last reference is released, by the program or a
-// graph.
+// There is no destroy function: its destructor runs when the program or a graph releases the last
+// reference.
 //
-// From Go: its functions may be called from several goroutines at once, except those that take a
-// graph as well.
+// From Go: several goroutines may call its functions at once, except those that also take a graph.
 type CudaUserObject_t uintptr
 
-// CudaGraphConditionalHandle is the name of a conditional node's variable: a 64-bit number that
-// host code puts into the node's parameters and device code uses to set the value.
+// CudaGraphConditionalHandle is a conditional handle: a 64-bit number for the variable of a
+// conditional node. The host puts it into the node's parameters, and kernels set the variable with
+// it.
 //
-// It comes from [CudaGraphConditionalHandleCreate], belongs to a graph and is never freed by
-// itself. Kernels take it by value, as an 8-byte argument.
+// [CudaGraphConditionalHandleCreate] creates it, and it is destroyed with its graph. Pass it to
+// kernels by value, as an argument of 8 bytes.
 type CudaGraphConditionalHandle uint64
 
 // CudaFunction_t is a kernel in a module of one context: what a launch takes.
@@ -160,28 +162,27 @@ type CudaKernel_t uintptr
 // that uses them must be done before.
 type CudaLibrary_t uintptr
 
-// CudaMemPool_t is a source of memory for stream-ordered allocation: it keeps what was freed for
-// the next to come.
+// CudaMemPool_t is a memory pool for stream-ordered allocation: it keeps freed memory for later
+// allocations.
 //
-// Every device has a default pool; own ones are made by [CudaMemPoolCreate]. Safe for use by all
-// threads.
+// Every device has a default pool; [CudaMemPoolCreate] creates others. All threads may use a pool
+// at the same time.
 type CudaMemPool_t uintptr
 
-// CudaGraphExec_t is an executable graph: a graph made ready to be launched any number of times.
+// CudaGraphExec_t is an executable graph, which can be launched any number of times.
 //
-// It comes from [CudaGraphInstantiateWithFlags] and goes by [CudaGraphExecDestroy], and is changed
-// by [CudaGraphExecUpdate] or node by node. Its launches run one after another, never at the same
-// time.
+// [CudaGraphInstantiateWithFlags] makes it, [CudaGraphExecDestroy] destroys it.
+// [CudaGraphExecUpdate] updates it from a graph, and other functions change single nodes. Its
+// launches never overlap.
 //
-// From Go: not safe for concurrent use: a launch counts as a use, so lock it around every call.
-// Memory that its nodes name must live until the last launch is done.
+// From Go: it is not safe for concurrent use: guard every call, launches too, with a lock. Keep the
+// memory that its nodes use until the last launch is done.
 type CudaGraphExec_t uintptr
 
-// CudaGraphDeviceNode_t is a kernel node as device code knows it, for changing the node while the
-// graph is on the device.
+// CudaGraphDeviceNode_t is the handle with which device code updates a kernel node.
 //
-// It is given when a kernel node is made device-updatable by its launch attribute, and is passed to
-// kernels as an argument. Host functions do not take it.
+// You get it when you make a kernel node device-updatable by its launch attribute. Pass it to
+// kernels as an argument; no host function takes it.
 type CudaGraphDeviceNode_t uintptr
 
 // CudaAsyncCallbackHandle_t is the handle of a registered notification callback; its only use is
@@ -228,16 +229,15 @@ type CudaSurfaceObject_t uint64
 // freed. 0 is no texture. It is valid in the context in which it was created.
 type CudaTextureObject_t uint64
 
-// CudaStreamCallback_t is a function that [CudaStreamAddCallback] has called once a stream has done
-// its earlier work, with the stream's status.
+// CudaStreamCallback_t is a stream callback: [CudaStreamAddCallback] enqueues it, and a stream
+// calls it with its status when its earlier work is done.
 //
-// It receives the stream as it was given (0 for the default stream), success or the error that the
-// stream is in, and the userData. Later work of the stream waits until it returns. Other than a
-// host function it is called after a fault too, with the error.
+// Its arguments are the stream handle as given (0 for the default stream), success or the stream's
+// error, and userData. Later work of the stream waits until it returns. Unlike a host function it
+// is also called after a fault, with the error.
 //
-// From Go: runs on the thread that all host functions share, so it must be short; no CUDA calls
-// inside, no panic, no runtime.Goexit. userData is carried as a number: pass a
-// [runtime/cgo.Handle].
+// From Go: it runs on the driver thread of all host functions, so keep it short. It must not call
+// CUDA, panic or call runtime.Goexit. Pass a [runtime/cgo.Handle] as userData.
 //
 //	void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void *userData)
 //
@@ -246,11 +246,11 @@ type CudaTextureObject_t uint64
 type CudaStreamCallback_t uintptr
 
 // CudaGraphRecaptureCallback_t is the function that a recapture calls for each node whose
-// parameters differ from the recorded ones.
+// parameters differ.
 //
-// It is handed the user data, the node, the old and the new parameters, which are valid during the
-// call only, and the kind of difference. Success lets the node take the new parameters and the
-// recapture go on; any other code ends it, and the graph is then fit only to be destroyed.
+// Its arguments are the user data, the node, the old and the new parameters (valid only during the
+// call), and the kind of difference. If it returns success, the node takes the new parameters and
+// the recapture goes on. Any other code ends the recapture; destroy the graph then.
 //
 // From Go: it runs on a thread of the program, inside a CUDA call, so it must be a C function that
 // calls no Go.

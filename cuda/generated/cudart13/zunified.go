@@ -4,24 +4,24 @@ package cudart13
 
 import "unsafe"
 
-// CudaPointerGetAttributes tells what kind of memory an address leads to, on which device it is,
-// and its addresses on both sides.
+// CudaPointerGetAttributes returns type and device of the memory at an address, and its addresses
+// on host and device.
 //
 //	cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
 //
-// An address that CUDA does not know is no error: the type is [CudaMemoryTypeUnregistered]
-// (releases before 11.0 returned an error instead).
+// For memory that CUDA did not allocate or register, the type is [CudaMemoryTypeUnregistered]
+// (before 11.0 the call returned an error).
 //
 // Parameters:
-//   - attributes: receives the answer
+//   - attributes: receives the attributes
 //   - ptr: any address, also inside an allocation
 //
-// From Go: a quick check before a copy: a Go slice reports as unregistered, pinned memory as host.
-// An unsafe.Pointer that holds a device address must not be followed.
+// From Go: for a Go slice the type is unregistered, for pinned memory it is host. Never dereference
+// an unsafe.Pointer that holds a device address.
 //
 // Errors:
 //   - [CudaErrorInvalidValue]: attributes is nil
-//   - [CudaErrorInvalidDevice]: the memory is of a device that this process cannot see
+//   - [CudaErrorInvalidDevice]: the memory is on a device that is not visible to this process
 //
 // A call that has to set up the runtime may also return [CudaErrorInitializationError],
 // [CudaErrorInsufficientDriver] or [CudaErrorNoDevice].

@@ -53,8 +53,9 @@
 //
 // Functions return nil on success and otherwise the status code itself, which is an error:
 // errors.Is(err, CURAND_STATUS_OUT_OF_RANGE). [Status] returns the code in an error. Results that
-// are no status come before the error. Work that fails on the device later is an error of a later
-// call, such as the one that waits for the stream; after a fault every call of the process fails.
+// are no status come before the error. If work fails on the device, a later call returns the error,
+// such as the call that synchronizes with the stream. After a fault every call of the process
+// fails.
 //
 // A function that the installed library lacks returns a [*SymbolError], and where there is no
 // library every function returns a [*LibraryError]. Both match [errors.ErrUnsupported], as do the

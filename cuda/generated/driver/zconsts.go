@@ -8,45 +8,45 @@ package driver
 // It says nothing about the machine: [CuDriverGetVersion] does.
 const CUDA_VERSION = 13050
 
-// CU_IPC_HANDLE_SIZE is the length of the handles by which processes of one machine share memory
-// and events.
+// CU_IPC_HANDLE_SIZE is the size in bytes of IPC handles of memory and events.
 const CU_IPC_HANDLE_SIZE = 64
 
-// CU_STREAM_LEGACY is the legacy default stream of the current context, whatever the called
-// function takes 0 for.
+// CU_STREAM_LEGACY is the legacy default stream of the current context, also in functions for which
+// 0 means the per-thread default stream.
 //
-// Work in it and in all streams made without [CU_STREAM_NON_BLOCKING] runs one after another.
+// It is ordered with all blocking streams, which are created without [CU_STREAM_NON_BLOCKING].
 const CU_STREAM_LEGACY CUstream = 1
 
-// CU_STREAM_PER_THREAD is the default stream of the calling OS thread: each thread has one in each
-// context, made on first use and destroyed with the thread.
+// CU_STREAM_PER_THREAD is the per-thread default stream. Each OS thread has one in each context,
+// created at its first use and destroyed with the thread.
 //
-// It has the usual order with the legacy default stream. From Go it is of use to locked goroutines
-// only.
+// It is ordered with the legacy default stream, like a blocking stream. In Go use it only in
+// goroutines that are locked to their thread.
 const CU_STREAM_PER_THREAD CUstream = 2
 
 const CU_COMPUTE_ACCELERATED_TARGET_BASE = 65536
 
 const CU_COMPUTE_FAMILY_TARGET_BASE = 131072
 
-// CU_GRAPH_COND_ASSIGN_DEFAULT sets the variable of a conditional node to its default value at the
-// start of every launch; for [CuGraphConditionalHandleCreate].
+// CU_GRAPH_COND_ASSIGN_DEFAULT is the flag of [CuGraphConditionalHandleCreate] for setting the
+// default value at the start of every launch.
 const CU_GRAPH_COND_ASSIGN_DEFAULT = 1
 
 const (
-	// CU_GRAPH_KERNEL_NODE_PORT_DEFAULT is the port of a kernel node that is reached when the kernel
-	// has ended; for ordinary edges.
+	// CU_GRAPH_KERNEL_NODE_PORT_DEFAULT is the output port for the end of a kernel, at which ordinary
+	// edges begin.
 	CU_GRAPH_KERNEL_NODE_PORT_DEFAULT = 0
-	// CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC is the port of a kernel node that is reached when each of
-	// its blocks has called cudaTriggerProgrammaticLaunchCompletion or ended.
+	// CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC is the output port of a kernel node for the moment when
+	// each block has called cudaTriggerProgrammaticLaunchCompletion or ended.
 	//
-	// Edges from it must be programmatic ones. It promises nothing about memory: what the next kernel
-	// needs before it synchronizes, the first must fence.
+	// Edges from this port must be programmatic. The edge does not make memory visible: if the second
+	// kernel reads results before it synchronizes, the first kernel needs a memory fence.
 	CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1
-	// CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER is the port of a kernel node that is reached when all its
-	// blocks have started.
+	// CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER is the output port of a kernel node for the moment when
+	// all blocks have started.
 	//
-	// It serves to have the second kernel's blocks placed after the first's, not to wait for results.
+	// Use it to place the blocks of the second kernel after those of the first, not to wait for
+	// results.
 	CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER = 2
 )
 
@@ -75,22 +75,22 @@ const (
 )
 
 const (
-	// CU_MEMHOSTALLOC_PORTABLE is the flag of pinned memory for all contexts; with unique addresses all
-	// pinned memory is that.
+	// CU_MEMHOSTALLOC_PORTABLE is the flag for pinned memory that all contexts can use; with unified
+	// addressing all pinned memory is portable.
 	CU_MEMHOSTALLOC_PORTABLE = 1
-	// CU_MEMHOSTALLOC_DEVICEMAP is the flag of pinned memory that kernels may address; always in force
+	// CU_MEMHOSTALLOC_DEVICEMAP is the flag for pinned memory that kernels can access; always in force
 	// on 64-bit systems.
 	CU_MEMHOSTALLOC_DEVICEMAP = 2
-	// CU_MEMHOSTALLOC_WRITECOMBINED is the flag of pinned memory that is not cached: the CPU should
-	// only write it, in order.
+	// CU_MEMHOSTALLOC_WRITECOMBINED is the flag for write-combined pinned memory, which is not cached:
+	// the CPU should only write it, in order.
 	CU_MEMHOSTALLOC_WRITECOMBINED = 4
 )
 
 const (
-	// CU_MEMHOSTREGISTER_PORTABLE is the flag of a registration for all contexts, which with unique
-	// addresses each one is.
+	// CU_MEMHOSTREGISTER_PORTABLE is the flag for a registration for all contexts; with unified
+	// addressing all registrations are portable.
 	CU_MEMHOSTREGISTER_PORTABLE = 1
-	// CU_MEMHOSTREGISTER_DEVICEMAP is the flag of a registration that lets kernels address the memory;
+	// CU_MEMHOSTREGISTER_DEVICEMAP is the flag for a registration that lets kernels access the memory;
 	// always in force on 64-bit systems (measured).
 	CU_MEMHOSTREGISTER_DEVICEMAP = 2
 	// CU_MEMHOSTREGISTER_IOMEMORY is the flag for registering memory of another PCI device that is
@@ -98,7 +98,7 @@ const (
 	CU_MEMHOSTREGISTER_IOMEMORY = 4
 )
 
-// CU_MEMHOSTREGISTER_READ_ONLY is the flag for registering memory that this process may not write,
+// CU_MEMHOSTREGISTER_READ_ONLY is the flag for registering memory that the process cannot write,
 // such as a file mapped for reading.
 const CU_MEMHOSTREGISTER_READ_ONLY = 8
 
@@ -131,18 +131,18 @@ const (
 )
 
 const (
-	// CU_MEM_CREATE_USAGE_TILE_POOL is the wish for memory that is to be mapped to sparse arrays.
+	// CU_MEM_CREATE_USAGE_TILE_POOL is the usage flag for memory that will be mapped to sparse arrays.
 	CU_MEM_CREATE_USAGE_TILE_POOL = 1
-	// CU_MEM_CREATE_USAGE_HW_DECOMPRESS is the wish for memory that the decompression engine can read
-	// and write.
+	// CU_MEM_CREATE_USAGE_HW_DECOMPRESS is the usage flag for memory that the decompression engine can
+	// read and write.
 	CU_MEM_CREATE_USAGE_HW_DECOMPRESS = 2
-	// CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE is the wish for memory that other devices reach by
-	// way of PCI even if it is kept in a part of the device.
+	// CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE is the usage flag for memory that other devices
+	// access over PCI, even if it is in a locality domain of the device.
 	CU_MEM_CREATE_USAGE_GPU_DIRECT_RDMA_OVER_PCIE = 4
 )
 
-// CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS is the wish for a pool whose memory the decompression
-// engine can use.
+// CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS is the usage flag for a pool whose memory the
+// decompression engine can use.
 const CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS = 2
 
 const (

@@ -811,26 +811,26 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 	return status(args.ret)
 }
 
-// CuCtxGetStreamPriorityRange tells the least and the greatest priority that streams of the current
-// context's device can have.
+// CuCtxGetStreamPriorityRange returns the least and the greatest priority that streams of the
+// current context's device can have.
 //
 //	CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 //
 // Lower numbers are preferred, so the greatest priority is the smaller number: an H200 gives 0 and
-// -5. The range that means something goes from greatestPriority to leastPriority, both included;
-// the driver moves others to the nearer end without a word. A device without priorities gives 0
-// twice.
+// -5. Valid priorities go from greatestPriority to leastPriority, both included; the driver clamps
+// others without an error. A device without priorities gives 0 for both.
 //
 // Parameters:
 //   - leastPriority: receives the number of the least priority, in practice 0; nil if not wanted
-//   - greatestPriority: receives that of the most preferred one, 0 or negative; nil if not wanted
+//   - greatestPriority: receives the number of the greatest priority, 0 or negative; nil if not
+//     wanted
 //
-// Ordering: a look at the device's properties; synchronous, and it waits for nothing.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: may be called during captures of any mode (measured).
 //
-// From Go: the context of the OS thread decides: lock the thread if the machine has different GPUs.
-// The range of one device does not change, so ask once.
+// From Go: the range is that of the OS thread's current context: lock the thread if the machine has
+// different GPUs. The range of a device does not change, so call this once.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current to the thread
@@ -933,32 +933,32 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 	return status(args.ret)
 }
 
-// CuCtxRecordEvent records an event after everything that was enqueued in a context so far, in all
-// its streams.
+// CuCtxRecordEvent records an event after all work enqueued in a context so far, in all its
+// streams.
 //
 //	CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 //
-// The sum over all streams, the non-blocking ones included (measured), which no record in a single
-// stream gives. For the primary context that covers its green contexts too, for a context that
-// [CuCtxFromGreenCtx] made only that green context. What is enqueued afterwards does not count.
+// Unlike a record in one stream, it covers all streams, non-blocking ones included (measured). For
+// the primary context it also covers the device's green contexts. For a handle from
+// [CuCtxFromGreenCtx] it covers that green context only. Work enqueued later does not count.
 //
 // Parameters:
 //   - hCtx: the context; 0 does not mean the current one (measured: [CUDA_ERROR_INVALID_CONTEXT])
-//   - hEvent: an event of the same context; its former record is replaced
+//   - hEvent: an event of the same context; the new record replaces the previous one
 //
-// Ordering: asynchronous with the host; the event is done when all of it is done.
+// Ordering: asynchronous with the host; the event completes when all this work has completed.
 //
-// Capture: returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and breaks every capture in the
-// context's streams, also those of other threads and whatever their modes (measured): in a process
-// that captures it is a hazard.
+// Capture: not allowed while any stream of the context captures: the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates every capture in the context's streams,
+// of every thread and mode (measured).
 //
-// From Go: no context need be current. Together with [CuEventQuery] it is a [CuCtxSynchronize] that
-// holds no thread. Needs a 12.5 driver.
+// From Go: needs no current context. With [CuEventQuery] it replaces [CuCtxSynchronize] without
+// blocking a thread. Needs a 12.5 driver.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: the event belongs to another context
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no such context
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context captures
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -979,33 +979,34 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuCtxWaitEvent makes all work that a context is given from now on, in whatever stream, wait for
-// an event.
+// CuCtxWaitEvent makes all work enqueued in a context after this call, in any stream, wait for an
+// event.
 //
 //	CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 //
-// It is a barrier on the device: existing work goes on, the calling thread does not wait. Measured,
-// it also holds non-blocking streams and streams created later. For the primary context it includes
-// the green contexts; for the handle of a green context, that one alone waits.
+// The device waits, the calling thread does not. Work enqueued earlier goes on. Non-blocking
+// streams and streams created later wait too (measured). For the primary context the device's green
+// contexts wait too; for a handle from [CuCtxFromGreenCtx] that green context alone waits.
 //
 // Parameters:
-//   - hCtx: the context that waits, given explicitly: 0 is refused
-//   - hEvent: the event, of any context or device; its latest record at this moment counts
+//   - hCtx: the context that waits; must not be 0
+//   - hEvent: the event, of any context or device; the work waits for its most recent record at the
+//     time of this call
 //
-// Ordering: later work of every stream of the context comes after the event; between the streams
-// there is no new order.
+// Ordering: later work of every stream of the context runs after the event. The call does not order
+// the streams among themselves.
 //
-// Capture: as with [CuCtxRecordEvent], every capture in the context is broken by the attempt, and
-// so is the capture that the event is part of.
+// Capture: not allowed while any stream of the context captures: like [CuCtxRecordEvent], the call
+// invalidates every capture in the context, and the capture in which the event was recorded.
 //
-// From Go: works from any goroutine, with no context current. The event may be destroyed or
-// recorded again right afterwards.
+// From Go: any goroutine may call it, and it needs no current context. The event may be destroyed
+// or recorded again right afterwards.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: hCtx is 0 or gone
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such event
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context captures, or the event was
-//     recorded in a capture that still runs
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a stream of the context is capturing, or the event
+//     was recorded in a capture that has not ended
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //

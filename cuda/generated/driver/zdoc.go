@@ -9,33 +9,34 @@
 // Nothing of CUDA is needed to build a program, and nothing happens when it starts: the library is
 // opened at the first call, or by [Open].
 //
-// Call [CuInit] first, then [CuDeviceGetCount] and [CuDeviceGet]; [CuDevicePrimaryCtxRetain] gives
-// the context that other libraries use too, and [CuStreamCreate] a queue to put work in.
+// Call [CuInit] first, then [CuDeviceGetCount] and [CuDeviceGet]; [CuDevicePrimaryCtxRetain]
+// returns the context that other libraries use too, and [CuStreamCreate] creates a stream in which
+// to enqueue work.
 //
 // # Contexts, threads and memory
 //
 // CUDA's current context belongs to the OS thread, and goroutines move from thread to thread.
-// Around calls that need a current context, or one after another, lock the goroutine with
-// runtime.LockOSThread, set the context with [CuCtxSetCurrent], and put back what was current.
+// Around calls that need a current context, lock the goroutine with runtime.LockOSThread, make the
+// context current with [CuCtxSetCurrent], and afterwards restore the previous context.
 //
-// Driver and runtime may be mixed in a program: the runtime works in the devices' primary contexts,
-// and streams, events, graphs and device pointers of one API are those of the other, so that a
-// conversion suffices, as in cudart13.CudaStream_t(stream).
+// A program may mix driver and runtime: the runtime works in the devices' primary contexts, and
+// both APIs share streams, events, graphs and device pointers. A conversion is enough, as in
+// cudart13.CudaStream_t(stream).
 //
-// Any goroutine may use a handle; handles are numbers and keep nothing alive. Memory that CUDA goes
-// on using after a call returned, as asynchronous copies do, must be CUDA's own pinned memory or C
-// memory, or be pinned with a runtime.Pinner until the work is done. A call that blocks holds an OS
-// thread.
+// Any goroutine may use a handle. A handle is a number and keeps nothing alive. Memory that CUDA
+// uses after a call has returned, as asynchronous copies do, must be pinned memory of CUDA, C
+// memory, or Go memory that a runtime.Pinner pins until the work is done. A call that blocks holds
+// an OS thread.
 //
-// A callback that CUDA runs on a thread of its own may be a Go function exported to C. Where it may
-// run on the calling thread it must not; the comments say which.
+// A callback that CUDA runs on a thread of its own may be a Go function exported to C. A callback
+// that may run on the calling thread must not; the comments say which.
 //
 // # Errors
 //
 // Functions return nil on success and otherwise the status code itself, which is an error:
 // errors.Is(err, CUDA_ERROR_OUT_OF_MEMORY). [Status] returns the code in an error. Results that are
 // no status come before the error. A call may also return the error of earlier work, which fails on
-// the device after the call that began it has returned; after a fault every call of the process
+// the device after the call that enqueued it has returned. After a fault every call of the process
 // fails.
 //
 // A function that the installed library lacks returns a [*SymbolError], and where there is no
@@ -45,15 +46,15 @@
 // # Versions
 //
 // One package serves every driver since CUDA 11.8: no function was ever removed or changed.
-// Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls what
-// its comment says, and keeps that meaning in later versions of this package.
+// Functions are named after the symbols they call; a plain name such as [CuCtxCreate] calls the
+// symbol in its comment, and keeps this meaning in later versions of this package.
 //
 // [Library] tells what is loaded, [Find] whether it has a function, and [Missing] which functions
 // of this package it lacks.
 //
 // # Not bound
 //
-// For programs that are compiled for the threads' own default streams the header defines
+// For programs that are compiled for per-thread default streams the header defines
 // cuGetProcAddress_v2_ptsz: call [CuGetProcAddress_v2] with
 // [CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM].
 //

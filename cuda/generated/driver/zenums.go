@@ -4,7 +4,7 @@ package driver
 
 import "strconv"
 
-// CUipcMem_flags is how another process's memory is opened.
+// CUipcMem_flags is a flag for opening memory of another process.
 type CUipcMem_flags uint32
 
 const (
@@ -21,10 +21,10 @@ func (v CUipcMem_flags) String() string {
 	return "CUipcMem_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAttach_flags is which streams may use managed memory, on systems where CPU and GPU cannot
+// CUmemAttach_flags says which streams may use managed memory, on systems where CPU and GPU cannot
 // use it at the same time.
 //
-// Elsewhere it is a hint without much effect.
+// On other systems it is a hint with little effect.
 type CUmemAttach_flags uint32
 
 const (
@@ -118,15 +118,15 @@ func (v CUctx_flags) String() string {
 	return "CUctx_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_sched_flags is how a thread waits for an event, in the numbering of the context's
-// scheduling flags; no function of this API takes it.
+// CUevent_sched_flags says how a thread waits for an event, with the numbers of the context's
+// scheduling flags. No function of this API takes it.
 //
-// [CuEventCreate] knows [CU_EVENT_BLOCKING_SYNC] only; how the other waits behave follows from the
-// flags of the context, [CUctx_flags].
+// [CuEventCreate] accepts only [CU_EVENT_BLOCKING_SYNC]. For other waits the flags of the context
+// decide, [CUctx_flags].
 type CUevent_sched_flags uint32
 
 const (
-	// Spins or yields, as the number of contexts and of processors suggests.
+	// Spins or yields, depending on the number of contexts and processors.
 	CU_EVENT_SCHED_AUTO CUevent_sched_flags = 0
 	// Polls without giving up the processor.
 	CU_EVENT_SCHED_SPIN CUevent_sched_flags = 1
@@ -211,18 +211,18 @@ func (v Cl_context_flags) String() string {
 	return "Cl_context_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUhostTaskSyncMode is how the driver's thread for host functions waits for the next one to be
-// due.
+// CUhostTaskSyncMode says how the driver's thread for host functions waits for the start of a
+// function.
 //
-// It is given to the second version of [CuLaunchHostFunc] and to host nodes. It is about the delay
-// before the function starts; how the launching thread waits is another matter.
+// The second version of [CuLaunchHostFunc] and host nodes take it. It affects the delay before the
+// function starts, not the thread that enqueues the function.
 type CUhostTaskSyncMode uint32
 
 const (
-	// The thread sleeps. The start costs a wake-up, measured at 36 µs on an idle stream and 80 to 180
-	// µs after a long kernel.
+	// The thread sleeps. Waking it up takes 36 µs on an idle stream, and 80 to 180 µs after a long
+	// kernel (measured).
 	CU_HOST_TASK_BLOCKING CUhostTaskSyncMode = 0
-	// The thread polls, for an earlier start, and takes a processor core for as long as it waits.
+	// The thread polls, so that the function starts earlier, and keeps a processor busy meanwhile.
 	CU_HOST_TASK_SPINWAIT CUhostTaskSyncMode = 1
 )
 
@@ -237,17 +237,17 @@ func (v CUhostTaskSyncMode) String() string {
 	return "CUhostTaskSyncMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstream_flags is how a stream that the program creates stands to the legacy default stream.
+// CUstream_flags says whether a new stream is ordered with the legacy default stream.
 type CUstream_flags uint32
 
 const (
-	// A blocking stream: its work waits for earlier work of the legacy default stream of the same
-	// context, and that stream's work waits for the earlier work of every blocking stream. One
-	// accidental call on stream 0 therefore serialises all such streams.
+	// A blocking stream: its work waits for earlier work of the legacy default stream of its context,
+	// and work of the legacy default stream waits for earlier work of every blocking stream. A single
+	// call on stream 0 therefore serializes all blocking streams.
 	CU_STREAM_DEFAULT CUstream_flags = 0
-	// No implicit order with the legacy default stream in either direction. A synchronous copy from
-	// pageable memory, which runs on the default stream, does not wait for this stream then: order it
-	// by an event, or synchronize.
+	// A non-blocking stream, without implicit order with the legacy default stream. A synchronous copy
+	// runs in the default stream and does not wait for a non-blocking stream: use an event, or
+	// synchronize.
 	CU_STREAM_NON_BLOCKING CUstream_flags = 1
 )
 
@@ -262,23 +262,22 @@ func (v CUstream_flags) String() string {
 	return "CUstream_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_flags is what an event can be used for, fixed when it is created; the values can be
-// combined with |.
+// CUevent_flags is a set of flags for creating an event; join the values with |.
 type CUevent_flags uint32
 
 const (
-	// Takes the time at each record; a thread that waits for it spins, whatever the context's
-	// scheduling flags say (measured).
+	// An event with timing. A thread in [CuEventSynchronize] spins, whatever the context's scheduling
+	// flags are (measured).
 	CU_EVENT_DEFAULT CUevent_flags = 0
-	// A thread that waits in [CuEventSynchronize] sleeps until an interrupt wakes it instead of
-	// polling: less CPU time, some tens of microseconds later. It changes nothing for queries and for
-	// streams that wait.
+	// A thread in [CuEventSynchronize] sleeps until an interrupt instead of polling, which takes less
+	// CPU time and returns some tens of microseconds later. Queries and waits of streams are not
+	// affected.
 	CU_EVENT_BLOCKING_SYNC CUevent_flags = 1
-	// Takes no time. Records and waits are cheaper; [CuEventElapsedTime] on it fails with
-	// [CUDA_ERROR_INVALID_HANDLE]. The right choice for every event that only orders work.
+	// An event without timing, for which [CuEventElapsedTime] returns [CUDA_ERROR_INVALID_HANDLE].
+	// Records and waits are cheaper: use it for every event that only orders work.
 	CU_EVENT_DISABLE_TIMING CUevent_flags = 2
-	// Can be handed to another process by [CuIpcGetEventHandle]. Without [CU_EVENT_DISABLE_TIMING]
-	// beside it, the creation fails with [CUDA_ERROR_INVALID_VALUE].
+	// An event that other processes can open, see [CuIpcGetEventHandle]. Without
+	// [CU_EVENT_DISABLE_TIMING] the creation fails with [CUDA_ERROR_INVALID_VALUE].
 	CU_EVENT_INTERPROCESS CUevent_flags = 4
 )
 
@@ -297,17 +296,17 @@ func (v CUevent_flags) String() string {
 	return "CUevent_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_record_flags is whether a record made during capture orders the graph from inside or
-// marks it for the outside.
+// CUevent_record_flags says whether a record in a capturing stream marks a point of the capture or
+// becomes an event record node.
 type CUevent_record_flags uint32
 
 const (
-	// Outside of a capture an ordinary record; while the stream captures it makes no node, but notes
-	// where the stream stands in the graph, for waits of other streams of the same capture.
+	// An ordinary record. In a capturing stream it adds no node, but marks a point of the capture for
+	// waits of other streams.
 	CU_EVENT_RECORD_DEFAULT CUevent_record_flags = 0
-	// Adds a node to the graph that records the real event at every replay, so that other streams and
-	// the host can wait for that point. Outside of a capture it is refused: measured,
-	// [CUDA_ERROR_ILLEGAL_STATE].
+	// Adds an event record node, which records the event at every launch of the graph, so that streams
+	// outside the graph and the host can wait for it. Outside a capture the call returns
+	// [CUDA_ERROR_ILLEGAL_STATE] (measured).
 	CU_EVENT_RECORD_EXTERNAL CUevent_record_flags = 1
 )
 
@@ -322,16 +321,16 @@ func (v CUevent_record_flags) String() string {
 	return "CUevent_record_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUevent_wait_flags is whether a wait made during capture refers to the capture itself or to an
-// event from outside.
+// CUevent_wait_flags says whether a wait in a capturing stream orders captured work or becomes an
+// event wait node.
 type CUevent_wait_flags uint32
 
 const (
-	// Outside of a capture the stream waits for the latest record; in a capture it joins what the event
-	// captured, or it draws a waiting stream into the capture.
+	// The stream waits for the event's most recent record. If that record was captured, the wait orders
+	// captured work, and a stream that is not capturing yet joins the capture.
 	CU_EVENT_WAIT_DEFAULT CUevent_wait_flags = 0
-	// Adds a node that waits for the real event at every replay, as it is recorded then. Refused when
-	// the stream does not capture: measured, [CUDA_ERROR_ILLEGAL_STATE].
+	// Adds an event wait node: every launch of the graph waits for the event's most recent record at
+	// that time. Outside a capture the call returns [CUDA_ERROR_ILLEGAL_STATE] (measured).
 	CU_EVENT_WAIT_EXTERNAL CUevent_wait_flags = 1
 )
 
@@ -458,27 +457,26 @@ func (v CUatomicOperationCapability) String() string {
 	return "CUatomicOperationCapability(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamWaitValue_flags is the comparison that ends a stream's wait for a value in memory, and
-// what happens after it.
+// CUstreamWaitValue_flags selects the comparison that ends a stream's wait for a value in memory.
 //
-// One of the four comparisons, and with it perhaps the flush bit. The word is read again and again
-// by the device, not by a thread of the host.
+// Use one of the four comparisons, alone or together with the flush flag. The device polls the
+// word, not a host thread.
 type CUstreamWaitValue_flags uint32
 
 const (
-	// Until the word has reached or passed the value; the difference is taken as a signed number, so a
-	// counter may wrap around as long as it is never more than half its range ahead.
+	// Until the word has reached or passed the value. The comparison takes the difference as a signed
+	// number, so a counter may wrap around, as long as it is never ahead by more than half its range.
 	CU_STREAM_WAIT_VALUE_GEQ CUstreamWaitValue_flags = 0
-	// Until the word is exactly the value. A word that passes over it between two reads is missed, and
-	// the stream waits on.
+	// Until the word equals the value. If the word takes the value only between two reads, the wait
+	// goes on.
 	CU_STREAM_WAIT_VALUE_EQ CUstreamWaitValue_flags = 1
-	// Until the word and the value have at least one set bit in common.
+	// Until at least one bit is set in both the word and the value.
 	CU_STREAM_WAIT_VALUE_AND CUstreamWaitValue_flags = 2
-	// Until some bit is clear both in the word and in the value. Ask
+	// Until at least one bit is clear in both the word and the value. Check
 	// [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] first.
 	CU_STREAM_WAIT_VALUE_NOR CUstreamWaitValue_flags = 3
-	// A bit beside the comparison: once the wait ends, writes of other devices (a network card, say)
-	// that had arrived before are made visible to the work that follows. Needs
+	// A flag to join with a comparison: writes of other devices (such as a network card) that arrived
+	// before the wait ends are visible to later work. Needs
 	// [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES].
 	CU_STREAM_WAIT_VALUE_FLUSH CUstreamWaitValue_flags = 1073741824
 )
@@ -500,17 +498,16 @@ func (v CUstreamWaitValue_flags) String() string {
 	return "CUstreamWaitValue_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamWriteValue_flags is whether a stream's write of a value is fenced against the writes
-// before it.
+// CUstreamWriteValue_flags says whether a memory fence comes before a stream's write of a value.
 type CUstreamWriteValue_flags uint32
 
 const (
-	// Everything the stream wrote before is visible to the whole system, the host included, before the
-	// value is: a reader that sees the value may read the results.
+	// Earlier writes of the stream are visible to the whole system, the host included, before the value
+	// is: whoever sees the value may read the results.
 	CU_STREAM_WRITE_VALUE_DEFAULT CUstreamWriteValue_flags = 0
-	// Leaves the fence out. The value may then be seen before the data it announces. The second version
-	// of the functions refuses it with [CUDA_ERROR_INVALID_VALUE]; the first, which alone knows it, is
-	// not supported by current drivers.
+	// No fence: the value may be visible before earlier writes. The second version of the functions
+	// refuses it with [CUDA_ERROR_INVALID_VALUE]. Only the first version accepts it, which current
+	// drivers do not support.
 	CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER CUstreamWriteValue_flags = 1
 )
 
@@ -525,27 +522,27 @@ func (v CUstreamWriteValue_flags) String() string {
 	return "CUstreamWriteValue_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamBatchMemOpType is what one element of a batch of stream memory operations does; it
-// selects the member of [CUstreamBatchMemOpParams] that is read.
+// CUstreamBatchMemOpType is the type of one operation in a batch of memory operations. It selects
+// the member of [CUstreamBatchMemOpParams] that counts.
 type CUstreamBatchMemOpType uint32
 
 const (
-	// Holds the stream until a 32-bit word satisfies a comparison, as [CuStreamWaitValue32] does.
+	// Waits until a 32-bit word satisfies a comparison, like [CuStreamWaitValue32].
 	CU_STREAM_MEM_OP_WAIT_VALUE_32 CUstreamBatchMemOpType = 1
-	// Stores a 32-bit word, as [CuStreamWriteValue32] does.
+	// Writes a 32-bit word, like [CuStreamWriteValue32].
 	CU_STREAM_MEM_OP_WRITE_VALUE_32 CUstreamBatchMemOpType = 2
-	// The same wait on a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS].
+	// Waits for a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS].
 	CU_STREAM_MEM_OP_WAIT_VALUE_64 CUstreamBatchMemOpType = 4
-	// The same store of a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS].
+	// Writes a 64-bit word; needs [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS].
 	CU_STREAM_MEM_OP_WRITE_VALUE_64 CUstreamBatchMemOpType = 5
-	// A memory fence between the operations around it, of the scope in [CUstreamMemoryBarrier_flags];
-	// known to the second version of the functions only.
+	// A memory fence with the scope of [CUstreamMemoryBarrier_flags], between the operations before and
+	// after it; only in the second version of the functions.
 	CU_STREAM_MEM_OP_BARRIER CUstreamBatchMemOpType = 6
-	// Combines a value into memory atomically, without giving back the old one; needs
+	// Combines a value with memory atomically, without returning the old value; needs
 	// [CU_DEVICE_ATTRIBUTE_ATOMIC_REDUCTION_SUPPORTED].
 	CU_STREAM_MEM_OP_ATOMIC_REDUCTION CUstreamBatchMemOpType = 8
-	// Makes writes by other devices that have reached the GPU visible to later work; what
-	// [CU_STREAM_WAIT_VALUE_FLUSH] does, on its own. [CUDA_ERROR_NOT_SUPPORTED] where
+	// Makes writes of other devices that have reached the GPU visible to later work, like
+	// [CU_STREAM_WAIT_VALUE_FLUSH]. It returns [CUDA_ERROR_NOT_SUPPORTED] if
 	// [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES] is 0.
 	CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES CUstreamBatchMemOpType = 3
 )
@@ -571,13 +568,15 @@ func (v CUstreamBatchMemOpType) String() string {
 	return "CUstreamBatchMemOpType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamMemoryBarrier_flags is how far a fence in a batch of stream memory operations reaches.
+// CUstreamMemoryBarrier_flags is the scope of a memory fence in a batch of memory operations.
 type CUstreamMemoryBarrier_flags uint32
 
 const (
-	// Earlier writes of the stream become visible to the host and to other devices too.
+	// Earlier writes of the stream become visible to the whole system: to the device, the host and
+	// other devices.
 	CU_STREAM_MEMORY_BARRIER_TYPE_SYS CUstreamMemoryBarrier_flags = 0
-	// Earlier writes become visible on this device; cheaper, and not enough for a host that polls.
+	// Earlier writes become visible on this device only. It is cheaper, but not enough if the host
+	// polls.
 	CU_STREAM_MEMORY_BARRIER_TYPE_GPU CUstreamMemoryBarrier_flags = 1
 )
 
@@ -595,13 +594,13 @@ func (v CUstreamMemoryBarrier_flags) String() string {
 // CUstreamAtomicReductionOpType is the operation that a stream's atomic reduction applies to
 // memory.
 //
-// The values are those of the same operations in [CUatomicOperation].
+// The constants have the values of the same operations in [CUatomicOperation].
 type CUstreamAtomicReductionOpType uint32
 
 const (
-	// Sets in memory the bits that are set in the operand.
+	// Memory OR operand.
 	CU_STREAM_ATOMIC_REDUCTION_OP_OR CUstreamAtomicReductionOpType = 6
-	// Clears in memory the bits that are clear in the operand.
+	// Memory AND operand.
 	CU_STREAM_ATOMIC_REDUCTION_OP_AND CUstreamAtomicReductionOpType = 5
 	// Adds the operand, wrapping around at the width of the type.
 	CU_STREAM_ATOMIC_REDUCTION_OP_ADD CUstreamAtomicReductionOpType = 0
@@ -620,15 +619,14 @@ func (v CUstreamAtomicReductionOpType) String() string {
 	return "CUstreamAtomicReductionOpType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamAtomicReductionDataType is the width of the word on which a stream's atomic reduction
-// works.
+// CUstreamAtomicReductionDataType is the type of the word in a stream's atomic reduction.
 //
 // Each value is a sum of bits of [CUatomicOperationCapability], so it can be compared with what
 // [CuDeviceGetHostAtomicCapabilities] reports.
 type CUstreamAtomicReductionDataType uint32
 
 const (
-	// An unsigned word of 4 bytes; the low half of the operand counts.
+	// An unsigned word of 4 bytes; only the low half of the operand counts.
 	CU_STREAM_ATOMIC_REDUCTION_UNSIGNED_32 CUstreamAtomicReductionDataType = 14
 	// An unsigned word of 8 bytes.
 	CU_STREAM_ATOMIC_REDUCTION_UNSIGNED_64 CUstreamAtomicReductionDataType = 22
@@ -669,14 +667,14 @@ func (v CUoccupancy_flags) String() string {
 	return "CUoccupancy_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamUpdateCaptureDependencies_flags is what [CuStreamUpdateCaptureDependencies] does with the
-// nodes that the capturing stream's next node will depend on.
+// CUstreamUpdateCaptureDependencies_flags says how [CuStreamUpdateCaptureDependencies] changes the
+// set of nodes on which the next captured node depends.
 type CUstreamUpdateCaptureDependencies_flags uint32
 
 const (
-	// The given nodes join those that are there.
+	// Adds the given nodes to the set.
 	CU_STREAM_ADD_CAPTURE_DEPENDENCIES CUstreamUpdateCaptureDependencies_flags = 0
-	// The given nodes replace them; with none, the stream's next node is a root.
+	// Replaces the set by the given nodes; with none, the next node is a root node.
 	CU_STREAM_SET_CAPTURE_DEPENDENCIES CUstreamUpdateCaptureDependencies_flags = 1
 )
 
@@ -1749,56 +1747,56 @@ func (v CUdevice_attribute) String() string {
 	return "CUdevice_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUpointer_attribute is a question about the memory at an address; in brackets stands the type
-// that the answer needs.
+// CUpointer_attribute is an attribute of the memory at an address. The type of its value is given
+// in brackets.
 type CUpointer_attribute uint32
 
 const (
-	// The context that it was allocated or registered in (CUcontext).
+	// The context in which it was allocated or registered (CUcontext).
 	CU_POINTER_ATTRIBUTE_CONTEXT CUpointer_attribute = 1
 	// Host or device (a CUmemorytype); managed memory counts as device memory (measured).
 	CU_POINTER_ATTRIBUTE_MEMORY_TYPE CUpointer_attribute = 2
 	// The address for kernels of the current context (CUdeviceptr).
 	CU_POINTER_ATTRIBUTE_DEVICE_POINTER CUpointer_attribute = 3
-	// The address for the host, if it can reach the memory (pointer).
+	// The address for the host, if the host can access the memory (pointer).
 	CU_POINTER_ATTRIBUTE_HOST_POINTER CUpointer_attribute = 4
-	// Tokens for kernel drivers of other devices; asking sets SYNC_MEMOPS
-	// ([CUDA_POINTER_ATTRIBUTE_P2P_TOKENS]).
+	// Tokens for kernel drivers of other devices ([CUDA_POINTER_ATTRIBUTE_P2P_TOKENS]). Reading it sets
+	// [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS].
 	CU_POINTER_ATTRIBUTE_P2P_TOKENS CUpointer_attribute = 5
-	// Whether synchronous operations on it always wait (uint32); can be set.
+	// Whether synchronous memory operations always wait (uint32); can be set.
 	CU_POINTER_ATTRIBUTE_SYNC_MEMOPS CUpointer_attribute = 6
-	// A number that no other allocation of the process ever has (uint64), which tells a new block at an
-	// old address from the old one.
+	// A number that is unique among all allocations of the process (uint64), even if a later allocation
+	// has the same address.
 	CU_POINTER_ATTRIBUTE_BUFFER_ID CUpointer_attribute = 7
 	// Whether it is managed memory (uint32).
 	CU_POINTER_ATTRIBUTE_IS_MANAGED CUpointer_attribute = 8
-	// The device that it belongs to (int32); for pinned memory the one it was allocated with.
+	// The device (int32); for pinned memory the device that was current at the allocation.
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL CUpointer_attribute = 9
-	// Whether [CuIpcGetMemHandle] takes it (uint32).
+	// Whether [CuIpcGetMemHandle] accepts the memory (uint32).
 	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE CUpointer_attribute = 10
-	// Where the allocation or reservation begins (CUdeviceptr).
+	// Start of the allocation or reservation (CUdeviceptr).
 	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR CUpointer_attribute = 11
-	// How many bytes that is (uint64).
+	// Size of the allocation or reservation in bytes (uint64).
 	CU_POINTER_ATTRIBUTE_RANGE_SIZE CUpointer_attribute = 12
-	// Whether the address has memory at all (uint32).
+	// Whether memory is mapped at the address (uint32).
 	CU_POINTER_ATTRIBUTE_MAPPED CUpointer_attribute = 13
-	// Bits of the handle types that it can be exported as (uint64).
+	// The handle types as which the memory can be exported, as bits (uint64).
 	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES CUpointer_attribute = 14
-	// Whether network cards can reach it directly (uint32).
+	// Whether network cards can access the memory directly (uint32).
 	CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE CUpointer_attribute = 15
-	// What the current context's device may do there ([CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS]).
+	// Access rights of the current context's device ([CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS]).
 	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS CUpointer_attribute = 16
-	// The pool that it came from (CUmemoryPool); 0 or an error for other memory.
+	// The memory pool of the allocation (CUmemoryPool); 0 or an error for other memory.
 	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE CUpointer_attribute = 17
-	// Bytes of the mapping around the address (uint64).
+	// Size of the mapping that contains the address, in bytes (uint64).
 	CU_POINTER_ATTRIBUTE_MAPPING_SIZE CUpointer_attribute = 18
-	// Where that mapping begins (CUdeviceptr).
+	// Start of the mapping that contains the address (CUdeviceptr).
 	CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR CUpointer_attribute = 19
-	// A number of the physical block that is mapped (uint64).
+	// Number of the physical memory that is mapped (uint64).
 	CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID CUpointer_attribute = 20
-	// Whether the decompression engine can use it (uint32).
+	// Whether the decompression engine can use the memory (uint32).
 	CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE CUpointer_attribute = 21
-	// The part of the device it is kept in, or -1 (int32).
+	// The locality domain of the memory, or -1 (int32).
 	CU_POINTER_ATTRIBUTE_LOCALITY_DOMAIN_ORDINAL CUpointer_attribute = 22
 )
 
@@ -2040,7 +2038,7 @@ func (v CUshared_carveout) String() string {
 	return "CUshared_carveout(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemorytype is what kind of memory one end of a copy is.
+// CUmemorytype is the kind of memory of a copy's source or destination.
 type CUmemorytype uint32
 
 const (
@@ -2050,7 +2048,7 @@ const (
 	CU_MEMORYTYPE_DEVICE CUmemorytype = 2
 	// An array, given by its handle.
 	CU_MEMORYTYPE_ARRAY CUmemorytype = 3
-	// An address whose kind the driver finds out, given by the device member.
+	// An address of which the driver infers the kind, given by the device member.
 	CU_MEMORYTYPE_UNIFIED CUmemorytype = 4
 )
 
@@ -2099,18 +2097,19 @@ func (v CUcomputemode) String() string {
 type CUmem_advise uint32
 
 const (
-	// Each processor that reads gets a copy of the page, and a write throws the copies away.
+	// Each processor that reads a page gets a copy of it; a write discards the copies.
 	CU_MEM_ADVISE_SET_READ_MOSTLY CUmem_advise = 1
-	// No copies any more; existing ones are merged.
+	// Makes no more copies, and merges existing copies.
 	CU_MEM_ADVISE_UNSET_READ_MOSTLY CUmem_advise = 2
-	// Pages stay there if whoever faults can use them from afar; nothing moves at once.
+	// Pages stay at the location if a processor that faults can access them there. No page migrates at
+	// once.
 	CU_MEM_ADVISE_SET_PREFERRED_LOCATION CUmem_advise = 3
-	// The driver decides by itself.
+	// The driver chooses the location.
 	CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION CUmem_advise = 4
-	// The location keeps a mapping of the pages wherever they go, and does not fault; pages are not
-	// moved for it.
+	// The location keeps a mapping of the pages wherever they are, and does not fault. No page migrates
+	// because of it.
 	CU_MEM_ADVISE_SET_ACCESSED_BY CUmem_advise = 5
-	// That location may fault again.
+	// The location may fault again.
 	CU_MEM_ADVISE_UNSET_ACCESSED_BY CUmem_advise = 6
 )
 
@@ -2133,31 +2132,31 @@ func (v CUmem_advise) String() string {
 	return "CUmem_advise(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmem_range_attribute is a question about the advice and the prefetches of a range of managed
-// memory.
+// CUmem_range_attribute is an attribute of a range of managed memory: its advice or its last
+// prefetch.
 //
-// Each is answered for the range as a whole. Those that give one device number cannot tell NUMA
-// nodes apart; the pairs of type and number can.
+// Each value applies to the whole range. Attributes with one device number do not identify NUMA
+// nodes; the pairs of type and id do.
 type CUmem_range_attribute uint32
 
 const (
 	// Whether all pages are "read mostly": 1 or 0.
 	CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY CUmem_range_attribute = 1
-	// The device that all pages prefer, -1 for the host, -2 for none or several.
+	// The preferred device of all pages, -1 for the host, -2 for none or several.
 	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION CUmem_range_attribute = 2
-	// List of the devices that keep mappings of the whole range.
-	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY CUmem_range_attribute = 3
-	// Where the whole range was last asked to go, -1 for the host, -2 for no such place; not whether it
-	// has arrived.
-	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION CUmem_range_attribute = 4
-	// Kind of the preferred location.
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE CUmem_range_attribute = 5
-	// Its device or node number, if the kind has one.
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID CUmem_range_attribute = 6
-	// Kind of the place last prefetched to.
+	// List of the devices for which "accessed by" is set in the whole range value
+	// CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: the device to which the whole range was last
+	// prefetched, -1 for the host, -2 for none. The prefetch may still be pending value
+	// CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE: kind of the preferred location value
+	// CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID: its device or node number, if the kind has one
+	// value CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: kind of the location of the last
+	// prefetch value CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: its number, if the kind has one.
+	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY                 CUmem_range_attribute = 3
+	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION      CUmem_range_attribute = 4
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE     CUmem_range_attribute = 5
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID       CUmem_range_attribute = 6
 	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE CUmem_range_attribute = 7
-	// Its number, if the kind has one.
-	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID CUmem_range_attribute = 8
+	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID   CUmem_range_attribute = 8
 )
 
 // String is the C name of the value, or its number.
@@ -2851,16 +2850,17 @@ func (v CUaccessProperty) String() string {
 	return "CUaccessProperty(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphConditionalNodeType is how a conditional node uses its variable.
+// CUgraphConditionalNodeType is the type of a conditional node: what it runs, depending on the
+// value of its handle.
 type CUgraphConditionalNodeType uint32
 
 const (
-	// Runs the first body once if the value is not 0, else the second if there is one.
+	// Runs the first body graph once if the value is not 0, and otherwise the second, if there is one.
 	CU_GRAPH_COND_TYPE_IF CUgraphConditionalNodeType = 0
-	// Runs its body as long as the value is not 0 when it is looked at, before each turn. A body that
-	// never sets it to 0 runs for ever, and the stream hangs.
+	// Runs its body graph in a loop, and reads the value before each iteration: 0 ends the loop. If the
+	// body graph never sets it to 0 the stream hangs.
 	CU_GRAPH_COND_TYPE_WHILE CUgraphConditionalNodeType = 1
-	// Runs the body whose index is the value, once; none if there is no such body.
+	// Runs the body graph whose index is the value once, or none if there is no such body graph.
 	CU_GRAPH_COND_TYPE_SWITCH CUgraphConditionalNodeType = 2
 )
 
@@ -2877,7 +2877,7 @@ func (v CUgraphConditionalNodeType) String() string {
 	return "CUgraphConditionalNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphNodeType is what a node of a graph does.
+// CUgraphNodeType is the type of a node.
 type CUgraphNodeType uint32
 
 const (
@@ -2885,37 +2885,37 @@ const (
 	CU_GRAPH_NODE_TYPE_KERNEL CUgraphNodeType = 0
 	// Copies memory, in up to three dimensions.
 	CU_GRAPH_NODE_TYPE_MEMCPY CUgraphNodeType = 1
-	// Fills memory with a value.
+	// Sets memory to a value.
 	CU_GRAPH_NODE_TYPE_MEMSET CUgraphNodeType = 2
 	// Calls a function on the host, on a driver thread.
 	CU_GRAPH_NODE_TYPE_HOST CUgraphNodeType = 3
 	// Runs a child graph.
 	CU_GRAPH_NODE_TYPE_GRAPH CUgraphNodeType = 4
-	// Does nothing; joins edges.
+	// Does nothing; joins and forks paths.
 	CU_GRAPH_NODE_TYPE_EMPTY CUgraphNodeType = 5
-	// Waits for an event that is recorded outside.
+	// Waits for an event recorded outside the graph.
 	CU_GRAPH_NODE_TYPE_WAIT_EVENT CUgraphNodeType = 6
-	// Records an event for the outside.
+	// Records an event for streams and threads outside the graph.
 	CU_GRAPH_NODE_TYPE_EVENT_RECORD CUgraphNodeType = 7
 	// Signals imported semaphores.
 	CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL CUgraphNodeType = 8
 	// Waits for imported semaphores.
 	CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT CUgraphNodeType = 9
-	// Allocates device memory; the graph can then exist once only.
+	// Allocates device memory; the graph cannot be cloned.
 	CU_GRAPH_NODE_TYPE_MEM_ALLOC CUgraphNodeType = 10
 	// Frees memory of an allocation node.
 	CU_GRAPH_NODE_TYPE_MEM_FREE CUgraphNodeType = 11
-	// Writes to and waits for words in memory, as [CuStreamBatchMemOp] does.
+	// Executes a batch of memory operations, like [CuStreamBatchMemOp].
 	CU_GRAPH_NODE_TYPE_BATCH_MEM_OP CUgraphNodeType = 12
-	// Runs one of its body graphs, or a body repeatedly, by a value that kernels set.
+	// Runs one of its body graphs, or its body in a loop, depending on a value that kernels set.
 	CU_GRAPH_NODE_TYPE_CONDITIONAL CUgraphNodeType = 13
-	// Makes many copies that have no order among themselves.
+	// Makes a batch of copies, which are unordered.
 	CU_GRAPH_NODE_TYPE_MEMCPY_BATCH CUgraphNodeType = 14
 	// Not for use.
 	CU_GRAPH_NODE_TYPE_RESERVED_16 CUgraphNodeType = 16
-	// Kept for engines other than the GPU's; programs cannot add one.
+	// Reserved for engines outside the GPU; programs cannot add such a node.
 	CU_GRAPH_NODE_TYPE_EXTERNAL_ENGINE CUgraphNodeType = 17
-	// Makes many copies between logical endpoints of a fabric.
+	// Makes a batch of copies between logical endpoints of a fabric.
 	CU_GRAPH_NODE_TYPE_FABRIC_CPY_BATCH CUgraphNodeType = 18
 )
 
@@ -2962,15 +2962,15 @@ func (v CUgraphNodeType) String() string {
 	return "CUgraphNodeType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphDependencyType is how strictly an edge orders its two nodes.
+// CUgraphDependencyType says how an edge orders its two nodes.
 type CUgraphDependencyType uint32
 
 const (
-	// The second starts when the first is done, and sees its results.
+	// The second node starts when the first is done, and sees its results.
 	CU_GRAPH_DEPENDENCY_TYPE_DEFAULT CUgraphDependencyType = 0
-	// Between kernels only: the second may start while the first still runs, and waits in its code with
-	// cudaGridDependencySynchronize where it needs the results. It goes with one of the two early
-	// ports.
+	// Only between kernel nodes: the second kernel may start while the first still runs, and calls
+	// cudaGridDependencySynchronize before it uses the results. The edge must begin at one of the two
+	// early ports.
 	CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC CUgraphDependencyType = 1
 )
 
@@ -2985,25 +2985,26 @@ func (v CUgraphDependencyType) String() string {
 	return "CUgraphDependencyType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphInstantiateResult is why an instantiation failed, as [CuGraphInstantiateWithParams]
+// CUgraphInstantiateResult is the result of an instantiation, as [CuGraphInstantiateWithParams]
 // reports it.
 type CUgraphInstantiateResult uint32
 
 const (
-	// It did not fail.
+	// The instantiation succeeded.
 	CUDA_GRAPH_INSTANTIATE_SUCCESS CUgraphInstantiateResult = 0
-	// Something that the returned error says: a bad argument, a second executable, no memory. No node
-	// is named.
+	// The returned error says what is wrong: a bad argument, a second executable, or too little memory.
+	// No node is at fault.
 	CUDA_GRAPH_INSTANTIATE_ERROR CUgraphInstantiateResult = 1
-	// The edges form a cycle; the node is on it.
-	CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE CUgraphInstantiateResult = 2
-	// The node named is not allowed in a graph for device launch, or in the body of a conditional node.
+	// The edges form a cycle, which contains the reported node value
+	// CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: the reported node is not allowed in a graph
+	// for device launch, or in the body graph of a conditional node value
+	// CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED: the reported node belongs to another context
+	// than other nodes, in a graph for device launch or in a graph whose kernels launch graphs value
+	// CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED: no node uses a conditional handle of the graph.
+	CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE            CUgraphInstantiateResult = 2
 	CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED CUgraphInstantiateResult = 3
-	// The node named is of another context than others, in a graph for device launch or one whose
-	// kernels launch graphs.
-	CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED CUgraphInstantiateResult = 4
-	// A conditional handle was made that no node uses.
-	CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED CUgraphInstantiateResult = 5
+	CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED  CUgraphInstantiateResult = 4
+	CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED    CUgraphInstantiateResult = 5
 )
 
 // String is the C name of the value, or its number.
@@ -3025,22 +3026,23 @@ func (v CUgraphInstantiateResult) String() string {
 	return "CUgraphInstantiateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUsynchronizationPolicy is how a host thread spends its time while it waits for a stream.
+// CUsynchronizationPolicy says how a host thread waits for a stream.
 //
 // It is an attribute of the stream, [CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY], and overrides the
-// context's scheduling flags for waits on that stream. A stream on which it was never set follows
-// those flags; measured, it then reads as -1, which is none of the values.
+// context's scheduling flags for that stream. A stream on which it was never set follows the
+// context's flags, and the attribute reads as -1, which is not one of the constants (measured).
 type CUsynchronizationPolicy uint32
 
 const (
-	// Spins or yields by the number of active contexts and of processors; measured, also in a context
-	// whose flags say to sleep.
+	// Spins or yields, depending on the number of active contexts and processors, even in a context
+	// whose flags say to sleep (measured).
 	CU_SYNC_POLICY_AUTO CUsynchronizationPolicy = 1
-	// Polls on a full core; the shortest delay.
+	// Polls and keeps a processor busy; the shortest delay.
 	CU_SYNC_POLICY_SPIN CUsynchronizationPolicy = 2
-	// Polls, offering the core to other threads between polls; the delay grows with their number.
+	// Polls, and yields the processor to other threads between polls; the delay grows with their
+	// number.
 	CU_SYNC_POLICY_YIELD CUsynchronizationPolicy = 3
-	// Sleeps until the device interrupts; no CPU time, at the price of the wake-up.
+	// Sleeps until the device interrupts; takes no CPU time, but waking up takes longer.
 	CU_SYNC_POLICY_BLOCKING_SYNC CUsynchronizationPolicy = 4
 )
 
@@ -3293,17 +3295,17 @@ func (v CUlaunchAttributeID) String() string {
 	return "CUlaunchAttributeID(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCaptureStatus is whether a stream executes what it is given or records it into a graph.
+// CUstreamCaptureStatus says whether a stream is capturing, and whether its capture is still valid.
 type CUstreamCaptureStatus uint32
 
 const (
-	// Work is executed.
+	// The stream is not capturing: it executes work.
 	CU_STREAM_CAPTURE_STATUS_NONE CUstreamCaptureStatus = 0
-	// Work becomes graph nodes; nothing runs, and synchronizing or querying the stream destroys the
-	// capture.
+	// The stream is capturing: work becomes nodes of a graph and does not run. Synchronizing with the
+	// stream or querying it invalidates the capture.
 	CU_STREAM_CAPTURE_STATUS_ACTIVE CUstreamCaptureStatus = 1
-	// The capture was broken by a forbidden call and not ended yet. Only [CuStreamEndCapture] leads
-	// out; it returns [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED] and no graph.
+	// A forbidden call invalidated the capture, which has not ended yet. [CuStreamEndCapture] ends it,
+	// and returns [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED] and no graph.
 	CU_STREAM_CAPTURE_STATUS_INVALIDATED CUstreamCaptureStatus = 2
 )
 
@@ -3320,31 +3322,31 @@ func (v CUstreamCaptureStatus) String() string {
 	return "CUstreamCaptureStatus(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCaptureMode is how far a capture forbids calls that could mix up its order, such as
+// CUstreamCaptureMode says which threads a capture forbids to make unsafe calls, such as
 // allocations and synchronizations.
 //
-// A stream captures in one of these modes, and every OS thread has one of its own, which
-// [CuThreadExchangeStreamCaptureMode] changes. The two decide together which calls are refused; a
-// refused call also ends the capture that it would have disturbed. That hits innocent threads:
-// while anybody captures in the global mode, measured, another thread in its default mode breaks
-// the capture by querying or synchronizing unrelated streams and events, allocating or freeing
-// memory, registering host memory or unloading a module.
+// Every capture has a mode, and so has every OS thread, which [CuThreadExchangeStreamCaptureMode]
+// changes. The two modes together decide which calls are refused. A refused call also invalidates
+// the capture that forbids it. While a thread captures in global mode, any other thread in the
+// default mode can invalidate the capture: by querying or synchronizing unrelated streams and
+// events, by allocating or freeing memory, by registering host memory or by unloading a module
+// (measured).
 //
-// From Go: a goroutine that captures, or that has changed its thread's mode, must be locked to its
-// OS thread until it is done. Prefer the thread-local mode: with the global one, an allocation
-// anywhere in the program kills the capture.
+// From Go: a goroutine that captures, or that changed its thread's mode, must stay locked to its OS
+// thread until it is done. Prefer the thread-local mode: with the global mode, an allocation
+// anywhere in the program invalidates the capture.
 type CUstreamCaptureMode uint32
 
 const (
-	// For a capture: it is protected from unsafe calls of all threads. For a thread: it is held back by
-	// its own captures and by every global capture in the process; this is the mode a thread begins
-	// with.
+	// For a capture: it forbids unsafe calls of all threads. For a thread, where it is the default: it
+	// respects its own captures and all global captures of the process.
 	CU_STREAM_CAPTURE_MODE_GLOBAL CUstreamCaptureMode = 0
-	// For a capture: only the thread that began it is held back. For a thread: other threads' captures
-	// do not concern it.
+	// For a capture: it forbids unsafe calls of the thread that began it. For a thread: it respects its
+	// own captures only.
 	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL CUstreamCaptureMode = 1
-	// No thread is held back, and the capture may end on another thread than it began on. Calls on the
-	// capturing stream itself stay forbidden, as do those that wait for the whole context.
+	// For a capture: it forbids no unsafe calls, and may end on another thread than it began on. For a
+	// thread: it respects no capture. Queries and synchronizations of the capturing stream, and calls
+	// that wait for the whole context, are forbidden in every mode.
 	CU_STREAM_CAPTURE_MODE_RELAXED CUstreamCaptureMode = 2
 )
 
@@ -3455,15 +3457,13 @@ func (v CUcigDataType) String() string {
 	return "CUcigDataType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUstreamCigDataType is what kind of object of the graphics program a CUDA stream is captured
-// into.
+// CUstreamCigDataType is the type of the graphics object into which a stream's work is recorded.
 type CUstreamCigDataType uint32
 
 const (
-	// A command list of Direct3D 12, on Windows; [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED]
-	// tells whether that works.
+	// A Direct3D 12 command list, on Windows; see [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED].
 	STREAM_CIG_DATA_TYPE_D3D12_COMMAND_LIST CUstreamCigDataType = 1
-	// A Vulkan command buffer, by the internal handle that NVIDIA's Vulkan driver gives out; see
+	// A Vulkan command buffer, by the internal handle of NVIDIA's Vulkan driver; see
 	// [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED].
 	STREAM_CIG_DATA_TYPE_VULKAN_COMMAND_BUFFER_HANDLE_NV CUstreamCigDataType = 2
 )
@@ -4406,11 +4406,12 @@ func (v CUtensorMapAllocClass) String() string {
 	return "CUtensorMapAllocClass(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS is what the current context's device may do with memory.
+// CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS is the right of the current context's device to access
+// memory.
 type CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS uint32
 
 const (
-	// Nothing: a kernel that touches it faults.
+	// No access: a kernel that accesses the memory faults.
 	CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS = 0
 	// Read it.
 	CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS = 1
@@ -4533,12 +4534,12 @@ func (v CUexternalSemaphoreHandleType) String() string {
 	return "CUexternalSemaphoreHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationHandleType is the kind of handle by which memory goes to other processes; as a
-// request several can be combined.
+// CUmemAllocationHandleType is the type of handle with which other processes import memory. To
+// allow several types, join them with |.
 type CUmemAllocationHandleType uint32
 
 const (
-	// Not to be shared.
+	// Other processes cannot import the memory.
 	CU_MEM_HANDLE_TYPE_NONE CUmemAllocationHandleType = 0
 	// A file descriptor, to be sent over a Unix socket; an int32.
 	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR CUmemAllocationHandleType = 1
@@ -4548,7 +4549,7 @@ const (
 	CU_MEM_HANDLE_TYPE_WIN32_KMT CUmemAllocationHandleType = 4
 	// 64 bytes that are valid on all nodes of an NVLink fabric.
 	CU_MEM_HANDLE_TYPE_FABRIC CUmemAllocationHandleType = 8
-	// No type; fixes the width.
+	// Not a type; fixes the width of the enumeration.
 	CU_MEM_HANDLE_TYPE_MAX CUmemAllocationHandleType = 2147483647
 )
 
@@ -4571,17 +4572,17 @@ func (v CUmemAllocationHandleType) String() string {
 	return "CUmemAllocationHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAccess_flags is what a device or the host may do with memory.
+// CUmemAccess_flags is the right of a device or the host to access memory.
 type CUmemAccess_flags uint32
 
 const (
 	// Nothing.
 	CU_MEM_ACCESS_FLAGS_PROT_NONE CUmemAccess_flags = 0
-	// Only read, which hardly any memory supports.
+	// Read-only access, which hardly any memory supports.
 	CU_MEM_ACCESS_FLAGS_PROT_READ CUmemAccess_flags = 1
 	// Read and write.
 	CU_MEM_ACCESS_FLAGS_PROT_READWRITE CUmemAccess_flags = 3
-	// No right; fixes the width.
+	// Not a right; fixes the width of the enumeration.
 	CU_MEM_ACCESS_FLAGS_PROT_MAX CUmemAccess_flags = 2147483647
 )
 
@@ -4600,28 +4601,29 @@ func (v CUmemAccess_flags) String() string {
 	return "CUmemAccess_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemLocationType is what sort of place memory is in.
+// CUmemLocationType is the kind of a memory location.
 type CUmemLocationType uint32
 
 const (
-	// No place, or not one for all of a range.
+	// No location, or different locations in a range.
 	CU_MEM_LOCATION_TYPE_INVALID CUmemLocationType = 0
-	// No preference; the same number as "invalid".
+	// No preferred location; the same number as "invalid".
 	CU_MEM_LOCATION_TYPE_NONE CUmemLocationType = 0
 	// A device, by its ordinal.
 	CU_MEM_LOCATION_TYPE_DEVICE CUmemLocationType = 1
-	// The host, wherever.
+	// The host, on any NUMA node.
 	CU_MEM_LOCATION_TYPE_HOST CUmemLocationType = 2
 	// A NUMA node of the host, by its number.
 	CU_MEM_LOCATION_TYPE_HOST_NUMA CUmemLocationType = 3
 	// The node of the calling OS thread, which in Go changes unless the goroutine is locked and its
 	// thread bound to a CPU.
 	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT CUmemLocationType = 4
-	// A device that this process cannot see, for imported memory; only ever an answer.
-	CU_MEM_LOCATION_TYPE_INVISIBLE CUmemLocationType = 5
-	// The part of a device's memory that is near one group of its multiprocessors.
+	// A device that is not visible to this process, for imported memory; only as a result value
+	// CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: the part of a device's memory that is near one group
+	// of its multiprocessors.
+	CU_MEM_LOCATION_TYPE_INVISIBLE              CUmemLocationType = 5
 	CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN CUmemLocationType = 6
-	// No place; fixes the width.
+	// Not a location; fixes the width of the enumeration.
 	CU_MEM_LOCATION_TYPE_MAX CUmemLocationType = 2147483647
 )
 
@@ -4648,17 +4650,18 @@ func (v CUmemLocationType) String() string {
 	return "CUmemLocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationType is whether memory stays where it was allocated or moves between processors.
+// CUmemAllocationType says whether memory stays where it was allocated or migrates between
+// processors.
 type CUmemAllocationType uint32
 
 const (
 	// Not set.
 	CU_MEM_ALLOCATION_TYPE_INVALID CUmemAllocationType = 0
-	// It stays: on a device or in RAM.
+	// Memory that stays on a device or in RAM.
 	CU_MEM_ALLOCATION_TYPE_PINNED CUmemAllocationType = 1
 	// Managed memory; only for pools.
 	CU_MEM_ALLOCATION_TYPE_MANAGED CUmemAllocationType = 2
-	// No kind; fixes the width.
+	// Not a type; fixes the width of the enumeration.
 	CU_MEM_ALLOCATION_TYPE_MAX CUmemAllocationType = 2147483647
 )
 
@@ -4677,13 +4680,13 @@ func (v CUmemAllocationType) String() string {
 	return "CUmemAllocationType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationGranularity_flags is which granularity of physical memory is asked for.
+// CUmemAllocationGranularity_flags selects a granularity of physical memory.
 type CUmemAllocationGranularity_flags uint32
 
 const (
-	// The smallest that works.
+	// The smallest granularity.
 	CU_MEM_ALLOC_GRANULARITY_MINIMUM CUmemAllocationGranularity_flags = 0
-	// The one that makes the best use of page tables.
+	// The granularity for the best use of page tables.
 	CU_MEM_ALLOC_GRANULARITY_RECOMMENDED CUmemAllocationGranularity_flags = 1
 )
 
@@ -4698,13 +4701,13 @@ func (v CUmemAllocationGranularity_flags) String() string {
 	return "CUmemAllocationGranularity_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemRangeHandleType is what kind of handle a range of addresses is exported as.
+// CUmemRangeHandleType is the type of handle with which a range of addresses is exported.
 type CUmemRangeHandleType uint32
 
 const (
 	// A dma-buf file descriptor, an int32.
 	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD CUmemRangeHandleType = 1
-	// No kind; fixes the width.
+	// Not a type; fixes the width of the enumeration.
 	CU_MEM_RANGE_HANDLE_TYPE_MAX CUmemRangeHandleType = 2147483647
 )
 
@@ -4719,11 +4722,11 @@ func (v CUmemRangeHandleType) String() string {
 	return "CUmemRangeHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemRangeFlags is how other devices shall reach an exported range.
+// CUmemRangeFlags says how other devices access an exported range.
 type CUmemRangeFlags uint32
 
 const (
-	// Through the GPU's PCI window, where there is a faster way too.
+	// Through the GPU's PCI window, even if there is a faster path.
 	CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE CUmemRangeFlags = 1
 )
 
@@ -4795,14 +4798,14 @@ func (v CUmemHandleType) String() string {
 	return "CUmemHandleType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemAllocationCompType is whether memory is to be compressible by the GPU, which can raise its
+// CUmemAllocationCompType says whether the GPU may compress memory, which can increase the
 // bandwidth for regular data.
 type CUmemAllocationCompType uint32
 
 const (
-	// Not.
+	// Not compressible.
 	CU_MEM_ALLOCATION_COMP_NONE CUmemAllocationCompType = 0
-	// If the device can; ask the finished memory whether it is.
+	// Compressible, if the device supports it: check with [CuMemGetAllocationPropertiesFromHandle].
 	CU_MEM_ALLOCATION_COMP_GENERIC CUmemAllocationCompType = 1
 )
 
@@ -4817,13 +4820,13 @@ func (v CUmemAllocationCompType) String() string {
 	return "CUmemAllocationCompType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmulticastGranularity_flags is which granularity of a multicast object is asked for.
+// CUmulticastGranularity_flags selects a granularity of a multicast object.
 type CUmulticastGranularity_flags uint32
 
 const (
-	// The smallest that can be bound.
+	// The smallest granularity.
 	CU_MULTICAST_GRANULARITY_MINIMUM CUmulticastGranularity_flags = 0
-	// The one with which the switches work best.
+	// The granularity for the best performance.
 	CU_MULTICAST_GRANULARITY_RECOMMENDED CUmulticastGranularity_flags = 1
 )
 
@@ -4838,29 +4841,31 @@ func (v CUmulticastGranularity_flags) String() string {
 	return "CUmulticastGranularity_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphExecUpdateResult is why an executable could not be updated; nothing was changed then.
+// CUgraphExecUpdateResult is the result of [CuGraphExecUpdate]. If it is not success, the
+// executable has not changed.
 type CUgraphExecUpdateResult uint32
 
 const (
-	// It was updated.
+	// The executable was updated.
 	CU_GRAPH_EXEC_UPDATE_SUCCESS CUgraphExecUpdateResult = 0
-	// Something that the returned error says.
-	CU_GRAPH_EXEC_UPDATE_ERROR CUgraphExecUpdateResult = 1
-	// Another number of nodes, or other edges.
-	CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED CUgraphExecUpdateResult = 2
-	// A node has another type than its partner; also the result of adding the same nodes in another
-	// order.
-	CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED CUgraphExecUpdateResult = 3
-	// A kernel node has another function, on drivers before CUDA 11.2, which did not allow that.
-	CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED CUgraphExecUpdateResult = 4
-	// A parameter that is fixed in executables differs, such as the rows of a memset.
+	// The returned error says what is wrong value CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: the
+	// number of nodes or the edges differ value CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED: the types
+	// of two corresponding nodes differ, for instance since the nodes were added in another order value
+	// CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED: the function of a kernel node differs, which drivers
+	// before CUDA 11.2 do not allow value CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED: a parameter
+	// that cannot change in an executable differs, such as the rows of a memset.
+	CU_GRAPH_EXEC_UPDATE_ERROR                    CUgraphExecUpdateResult = 1
+	CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED   CUgraphExecUpdateResult = 2
+	CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED  CUgraphExecUpdateResult = 3
+	CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED   CUgraphExecUpdateResult = 4
 	CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED CUgraphExecUpdateResult = 5
-	// The node cannot be updated at all.
-	CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED CUgraphExecUpdateResult = 6
-	// The new function is of another context, or does on the device what the old one did not.
+	// The node cannot be updated value CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: the new
+	// function belongs to another context, or launches work or updates nodes on the device and the old
+	// function did not value CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED: a launch attribute that
+	// cannot change in an executable differs.
+	CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED               CUgraphExecUpdateResult = 6
 	CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE CUgraphExecUpdateResult = 7
-	// A launch attribute that is fixed in executables differs.
-	CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED CUgraphExecUpdateResult = 8
+	CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED          CUgraphExecUpdateResult = 8
 )
 
 // String is the C name of the value, or its number.
@@ -4888,46 +4893,46 @@ func (v CUgraphExecUpdateResult) String() string {
 	return "CUgraphExecUpdateResult(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemPool_attribute is a property or a statistic of a memory pool; in brackets stands the type of
-// its value.
+// CUmemPool_attribute is an attribute of a memory pool. The type of its value, and for properties
+// the default, are given in brackets.
 //
-// A driver that does not know the later ones answers [CUDA_ERROR_INVALID_VALUE], as one of CUDA
-// 13.0 does from the allocation type on (measured).
+// A driver returns [CUDA_ERROR_INVALID_VALUE] for attributes that it does not know; a driver for
+// CUDA 13.0 does so for the allocation type and all later ones (measured).
 type CUmemPool_attribute uint32
 
 const (
 	// Whether memory freed in one stream may be reused in another that is ordered after it (int32; on).
 	CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES CUmemPool_attribute = 1
-	// Whether it may be reused as soon as the free happens to have been reached, so that addresses
-	// differ from run to run (int32; on).
-	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC CUmemPool_attribute = 2
-	// Whether an allocation may make its stream wait for another one's free, which serialises the two
-	// (int32; on).
+	// Whether freed memory may be reused in another stream as soon as the free is done, without an
+	// order between the streams; addresses then differ from run to run (int32; on) value
+	// CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: whether an allocation may make its stream wait
+	// for a free in another stream, which serializes the two (int32; on).
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC         CUmemPool_attribute = 2
 	CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES CUmemPool_attribute = 3
-	// Bytes that the pool keeps when a synchronization lets it give memory back (uint64; 0, so it keeps
-	// nothing). The largest uint64 keeps everything.
+	// Bytes of unused memory that the pool keeps at a synchronization (uint64; 0, so it keeps none).
+	// With the largest uint64 the pool keeps all memory.
 	CU_MEMPOOL_ATTR_RELEASE_THRESHOLD CUmemPool_attribute = 4
-	// Bytes that the pool has from the system now (uint64).
+	// Bytes that the pool currently has from the system (uint64).
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT CUmemPool_attribute = 5
-	// Most of it since the mark was reset (uint64; set 0 to reset).
+	// The highest value of reserved memory since the last reset (uint64; set 0 to reset).
 	CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH CUmemPool_attribute = 6
-	// Bytes that the program has allocated from it now (uint64).
+	// Bytes that are currently allocated from the pool (uint64).
 	CU_MEMPOOL_ATTR_USED_MEM_CURRENT CUmemPool_attribute = 7
-	// The most it ever had since the reset (uint64; 0 resets).
+	// The highest value of used memory since the last reset (uint64; set 0 to reset).
 	CU_MEMPOOL_ATTR_USED_MEM_HIGH CUmemPool_attribute = 8
 	// Pinned or managed.
 	CU_MEMPOOL_ATTR_ALLOCATION_TYPE CUmemPool_attribute = 9
-	// The handle types it can be exported as; none for imported ones.
+	// The handle types with which the pool can be exported; none for an imported pool.
 	CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES CUmemPool_attribute = 10
 	// Device or node number of its memory (int32).
 	CU_MEMPOOL_ATTR_LOCATION_ID CUmemPool_attribute = 11
-	// The sort of place its memory is in.
+	// Kind of location of its memory.
 	CU_MEMPOOL_ATTR_LOCATION_TYPE CUmemPool_attribute = 12
-	// Bytes it cannot grow beyond, rounded up from what was asked for; 0 is no limit (uint64).
+	// Maximum size in bytes, the given size rounded up; 0 is no limit (uint64).
 	CU_MEMPOOL_ATTR_MAX_POOL_SIZE CUmemPool_attribute = 13
 	// Whether the decompression engine can use its memory (int32).
 	CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED CUmemPool_attribute = 14
-	// The part of the device it is kept in, or -1 (int32).
+	// The locality domain of its memory, or -1 (int32).
 	CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID CUmemPool_attribute = 15
 )
 
@@ -4968,13 +4973,13 @@ func (v CUmemPool_attribute) String() string {
 	return "CUmemPool_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpyFlags is a wish about how a copy is done.
+// CUmemcpyFlags is a hint about how to make a copy.
 type CUmemcpyFlags uint32
 
 const (
-	// None.
-	CU_MEMCPY_FLAG_DEFAULT CUmemcpyFlags = 0
-	// Leave the multiprocessors to kernels and use copy engines, as far as possible.
+	// None value CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE: use copy engines rather than
+	// multiprocessors, if possible.
+	CU_MEMCPY_FLAG_DEFAULT                     CUmemcpyFlags = 0
 	CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE CUmemcpyFlags = 1
 )
 
@@ -4989,21 +4994,21 @@ func (v CUmemcpyFlags) String() string {
 	return "CUmemcpyFlags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpySrcAccessOrder is when the source of a copy may be read.
+// CUmemcpySrcAccessOrder says when the device may read the source of a copy.
 type CUmemcpySrcAccessOrder uint32
 
 const (
-	// Not set, which copies refuse.
+	// Not set; copies refuse it.
 	CU_MEMCPY_SRC_ACCESS_ORDER_INVALID CUmemcpySrcAccessOrder = 0
-	// In stream order, as every plain copy does.
+	// In stream order, as in copies without attributes.
 	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM CUmemcpySrcAccessOrder = 1
-	// Only during the call, as it is meant. Measured, sources of 128 KiB and more were read later, so
-	// do not rely on it for memory that Go frees or overwrites.
+	// During the call only. But sources of 128 KiB and more were read later (measured), so do not rely
+	// on it for memory that Go frees or overwrites.
 	CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL CUmemcpySrcAccessOrder = 2
-	// At any time up to the copy's completion, also before earlier work of the stream is done; for
-	// sources that nothing there writes.
+	// At any time until the copy completes, even before earlier work of the stream is done: use it for
+	// sources that no earlier work writes.
 	CU_MEMCPY_SRC_ACCESS_ORDER_ANY CUmemcpySrcAccessOrder = 3
-	// No order; fixes the width.
+	// Not an order; fixes the width of the enumeration.
 	CU_MEMCPY_SRC_ACCESS_ORDER_MAX CUmemcpySrcAccessOrder = 2147483647
 )
 
@@ -5024,7 +5029,7 @@ func (v CUmemcpySrcAccessOrder) String() string {
 	return "CUmemcpySrcAccessOrder(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemcpy3DOperandType is what an end of a box copy in a batch is.
+// CUmemcpy3DOperandType is the type of an operand of a box copy in a batch.
 type CUmemcpy3DOperandType uint32
 
 const (
@@ -5032,7 +5037,7 @@ const (
 	CU_MEMCPY_OPERAND_TYPE_POINTER CUmemcpy3DOperandType = 1
 	// An array.
 	CU_MEMCPY_OPERAND_TYPE_ARRAY CUmemcpy3DOperandType = 2
-	// Neither; fixes the width.
+	// Not a type; fixes the width of the enumeration.
 	CU_MEMCPY_OPERAND_TYPE_MAX CUmemcpy3DOperandType = 2147483647
 )
 
@@ -5049,19 +5054,19 @@ func (v CUmemcpy3DOperandType) String() string {
 	return "CUmemcpy3DOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphMem_attribute is a figure about the memory that graphs use on a device; each is a 64-bit
-// number of bytes.
+// CUgraphMem_attribute is an attribute of a device's graph memory; each value is a 64-bit number of
+// bytes.
 type CUgraphMem_attribute uint32
 
 const (
-	// Mapped for executables now.
+	// Memory that is mapped for executables.
 	CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT CUgraphMem_attribute = 0
-	// The most that was, since the start or the last reset; can be set to 0.
+	// The highest value of used memory since the start or the last reset; can be set to 0.
 	CU_GRAPH_MEM_ATTR_USED_MEM_HIGH CUgraphMem_attribute = 1
-	// Taken from the system for graphs now, used or cached; [CuDeviceGraphMemTrim] gives back the
+	// Memory that graphs took from the system, used or cached; [CuDeviceGraphMemTrim] releases the
 	// unused part.
 	CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT CUgraphMem_attribute = 2
-	// The most that was taken, since the start or the last reset; can be set to 0.
+	// The highest value of reserved memory since the start or the last reset; can be set to 0.
 	CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH CUgraphMem_attribute = 3
 )
 
@@ -5080,18 +5085,19 @@ func (v CUgraphMem_attribute) String() string {
 	return "CUgraphMem_attribute(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphChildGraphNodeOwnership is what happens to a graph that is added as a child.
+// CUgraphChildGraphNodeOwnership says whether a child graph node gets a copy of a graph or the
+// graph itself.
 type CUgraphChildGraphNodeOwnership int32
 
 const (
-	// The node gets a copy, the program keeps the graph; not possible with allocation, free and
+	// The node gets a copy, and the program keeps the graph; not possible with allocation, free and
 	// conditional nodes.
 	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE CUgraphChildGraphNodeOwnership = 0
-	// The graph itself becomes the node's. The handle goes on naming it, but it can no longer be
-	// destroyed, instantiated, added elsewhere, used for an update or given allocation nodes, and dies
-	// with its parent.
+	// The node owns the graph. The handle stays valid until the parent graph is destroyed, but you can
+	// no longer destroy the graph, instantiate it, add it to another graph, use it for an update, or
+	// add allocation nodes to it.
 	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE CUgraphChildGraphNodeOwnership = 1
-	// Stands in parameters that were read from a node, so that they are not added again by mistake.
+	// Marks parameters that were read from a node, so that they cannot be added again by mistake.
 	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID CUgraphChildGraphNodeOwnership = -1
 )
 
@@ -5201,44 +5207,43 @@ func (v CUflushGPUDirectRDMAWritesTarget) String() string {
 	return "CUflushGPUDirectRDMAWritesTarget(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphDebugDot_flags is what [CuGraphDebugDotPrint] prints besides nodes, edges and kernel
-// names; the values can be joined by |.
+// CUgraphDebugDot_flags says what [CuGraphDebugDotPrint] prints besides nodes, edges and kernel
+// names; join the values with |.
 type CUgraphDebugDot_flags uint32
 
 const (
 	// Everything.
 	CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE CUgraphDebugDot_flags = 1
-	// Parameters in the form of the runtime's structs.
-	CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES CUgraphDebugDot_flags = 2
-	// Shape and arguments of kernels.
-	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS CUgraphDebugDot_flags = 4
-	// Both ends and sizes of copies.
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS CUgraphDebugDot_flags = 8
-	// Address, value and size of memsets.
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS CUgraphDebugDot_flags = 16
-	// Address and argument of host functions.
-	CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS CUgraphDebugDot_flags = 32
-	// Events of record and wait nodes.
-	CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS CUgraphDebugDot_flags = 64
-	// Semaphores that are signalled.
+	// Parameters as structs of the runtime API value CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS: grid,
+	// block and arguments of kernels value CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS: source,
+	// destination and sizes of copies value CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS: address, value
+	// and size of memsets value CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS: address and argument of host
+	// functions value CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS: events of event record and wait nodes
+	// value CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_SIGNAL_NODE_PARAMS: semaphores of signal nodes value
+	// CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS: semaphores of wait nodes value
+	// CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES: launch attributes of kernels.
+	CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES                CUgraphDebugDot_flags = 2
+	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS           CUgraphDebugDot_flags = 4
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS           CUgraphDebugDot_flags = 8
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS           CUgraphDebugDot_flags = 16
+	CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS             CUgraphDebugDot_flags = 32
+	CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS            CUgraphDebugDot_flags = 64
 	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_SIGNAL_NODE_PARAMS CUgraphDebugDot_flags = 128
-	// Semaphores that are waited for.
-	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS CUgraphDebugDot_flags = 256
-	// Launch attributes of kernels.
-	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES CUgraphDebugDot_flags = 512
+	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS   CUgraphDebugDot_flags = 256
+	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES       CUgraphDebugDot_flags = 512
 	// Handles of nodes and kernel functions.
 	CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES CUgraphDebugDot_flags = 1024
-	// Size and address of allocations.
+	// Size and address of allocation nodes.
 	CU_GRAPH_DEBUG_DOT_FLAGS_MEM_ALLOC_NODE_PARAMS CUgraphDebugDot_flags = 2048
-	// Addresses that are freed.
+	// Addresses of free nodes.
 	CU_GRAPH_DEBUG_DOT_FLAGS_MEM_FREE_NODE_PARAMS CUgraphDebugDot_flags = 4096
 	// Operations of memory operation nodes.
 	CU_GRAPH_DEBUG_DOT_FLAGS_BATCH_MEM_OP_NODE_PARAMS CUgraphDebugDot_flags = 8192
-	// Numbers of the edges.
-	CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO CUgraphDebugDot_flags = 16384
-	// Kind, handle and bodies of conditional nodes.
-	CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS CUgraphDebugDot_flags = 32768
-	// The copies of batches.
+	// Numbers of the edges value CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS: type, handle and
+	// body graphs of conditional nodes value CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_BATCH_NODE_PARAMS: the
+	// copies of batches.
+	CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO          CUgraphDebugDot_flags = 16384
+	CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS  CUgraphDebugDot_flags = 32768
 	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_BATCH_NODE_PARAMS CUgraphDebugDot_flags = 65536
 	// The copies of batches over a fabric.
 	CU_GRAPH_DEBUG_DOT_FLAGS_FABRIC_CPY_BATCH_NODE_PARAMS CUgraphDebugDot_flags = 131072
@@ -5287,13 +5292,13 @@ func (v CUgraphDebugDot_flags) String() string {
 	return "CUgraphDebugDot_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUuserObject_flags is what the destructor of a user object is promised to be: so far there is one
-// value, and it must be given.
+// CUuserObject_flags is a set of flags for creating a user object. There is one flag so far, which
+// is required.
 type CUuserObject_flags uint32
 
 const (
-	// No call of CUDA waits until the destructor has run; a program that must know tells itself, from
-	// the destructor.
+	// No CUDA call waits for the destructor. If the program must know that it ran, let the destructor
+	// signal it.
 	CU_USER_OBJECT_NO_DESTRUCTOR_SYNC CUuserObject_flags = 1
 )
 
@@ -5306,11 +5311,11 @@ func (v CUuserObject_flags) String() string {
 	return "CUuserObject_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUuserObjectRetain_flags is where a graph's references to a user object come from.
+// CUuserObjectRetain_flags says where a graph's references to a user object come from.
 type CUuserObjectRetain_flags uint32
 
 const (
-	// From the caller, who then has as many fewer; without it they are new.
+	// Moves the caller's references to the graph. Without the flag the graph gets new references.
 	CU_GRAPH_USER_OBJECT_MOVE CUuserObjectRetain_flags = 1
 )
 
@@ -5323,22 +5328,22 @@ func (v CUuserObjectRetain_flags) String() string {
 	return "CUuserObjectRetain_flags(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphInstantiate_flags is how an executable is made; the values can be joined by |.
+// CUgraphInstantiate_flags is a set of flags for instantiating a graph; join the values with |.
 type CUgraphInstantiate_flags uint32
 
 const (
-	// Each launch first frees what the previous one allocated and did not free. The last launch's
-	// memory stays allocated, also when the executable is destroyed (measured).
+	// Each launch first frees memory that the previous launch allocated and nothing freed. Memory of
+	// the last launch stays allocated, even if the executable is destroyed (measured).
 	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH CUgraphInstantiate_flags = 1
-	// Uploads to the device as well, in the stream of the params struct; only
-	// [CuGraphInstantiateWithParams] takes it.
+	// Uploads the executable to the device, in the stream of the params struct; only
+	// [CuGraphInstantiateWithParams] accepts it.
 	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD CUgraphInstantiate_flags = 2
-	// May also be launched by kernels. All nodes must be of one context, and kernels, copies, memsets
-	// or child graphs; an empty graph, copies of arrays or pageable memory, and dynamic parallelism are
-	// refused. Excludes auto-free.
-	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH CUgraphInstantiate_flags = 4
-	// Kernels run with the priority attribute of their nodes, which a capture takes from the streams,
-	// and not with that of the launch stream.
+	// Kernels may launch the executable too. All nodes must be kernel, memcpy, memset or child graph
+	// nodes of one context. An empty graph, copies of arrays or pageable memory, dynamic parallelism,
+	// and the auto-free flag are refused value CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: kernels
+	// have the priority of their nodes, which a capture takes from the captured streams, instead of the
+	// priority of the launch stream.
+	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH     CUgraphInstantiate_flags = 4
 	CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY CUgraphInstantiate_flags = 8
 )
 
@@ -5443,8 +5448,8 @@ func (v CUmoduleLoadingMode) String() string {
 	return "CUmoduleLoadingMode(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUmemDecompressAlgorithm is a compression format that the decompression engine knows; a device
-// tells its formats as bits of these.
+// CUmemDecompressAlgorithm is a compression format of the decompression engine. The device
+// attribute joins the supported formats as bits.
 type CUmemDecompressAlgorithm uint32
 
 const (
@@ -5600,16 +5605,17 @@ func (v CUfabricCpyOperandType) String() string {
 	return "CUfabricCpyOperandType(" + strconv.FormatInt(int64(v), 10) + ")"
 }
 
-// CUgraphRecaptureStatus is how a node differs from what a recapture recorded in its place, as the
-// callback of [CuStreamBeginRecaptureToGraph] is told.
+// CUgraphRecaptureStatus tells the callback of [CuStreamBeginRecaptureToGraph] how a node differs
+// from the operation that the recapture captured in its place.
 type CUgraphRecaptureStatus uint32
 
 const (
-	// Parameters differ in a way that an executable can be updated with.
-	CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE CUgraphRecaptureStatus = 0
-	// Parameters differ in a way that needs a new executable.
+	// Parameters differ, and an executable can be updated with the new ones value
+	// CU_GRAPH_RECAPTURE_INELIGIBLE_FOR_UPDATE: parameters differ, and the graph must be instantiated
+	// again.
+	CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE   CUgraphRecaptureStatus = 0
 	CU_GRAPH_RECAPTURE_INELIGIBLE_FOR_UPDATE CUgraphRecaptureStatus = 1
-	// The node could not be recaptured; the recapture ends whatever the callback returns.
+	// The node could not be recaptured. The recapture ends, whatever the callback returns.
 	CU_GRAPH_RECAPTURE_ERROR CUgraphRecaptureStatus = 2
 )
 

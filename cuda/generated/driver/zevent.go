@@ -8,26 +8,27 @@ import "unsafe"
 //
 //	CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 //
-// Events that only order work or are polled should have [CU_EVENT_DISABLE_TIMING]: records and
-// waits get cheaper. [CU_EVENT_BLOCKING_SYNC] lets [CuEventSynchronize] sleep instead of spin and
-// concerns nothing else; without it the fastest queries and stream waits are had. An event can be
+// For an event that only orders work or is polled, pass [CU_EVENT_DISABLE_TIMING], which makes
+// records and waits cheaper. [CU_EVENT_BLOCKING_SYNC] makes [CuEventSynchronize] sleep instead of
+// spin and affects nothing else; queries and stream waits are fastest without it. An event can be
 // recorded any number of times.
 //
 // Parameters:
-//   - phEvent: receives the handle, not nil; give it back with [CuEventDestroy]
+//   - phEvent: receives the handle; must not be nil. Destroy the event with [CuEventDestroy]
 //   - Flags: [CU_EVENT_DEFAULT] or a union of [CU_EVENT_BLOCKING_SYNC], [CU_EVENT_DISABLE_TIMING]
-//     and [CU_EVENT_INTERPROCESS]; the last only together with the one before it
+//     and [CU_EVENT_INTERPROCESS]; an interprocess event must have timing disabled
 //
-// Ordering: synchronous; a new event counts as done until it is first recorded.
+// Ordering: synchronous. An event counts as complete until it is first recorded.
 //
-// Capture: allowed in every mode, and no node comes of it.
+// Capture: allowed in every mode; it adds no node.
 //
 // From Go: make the context current under runtime.LockOSThread; afterwards any goroutine may use
-// the handle. Creating costs more than recording: pool events rather than making one for each wait.
+// the handle. Creating an event costs more than recording it: reuse events instead of creating one
+// for each wait.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: unknown flags, an interprocess event with timing, or nil
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context: this call always needs one
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: too many events
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -57,8 +58,8 @@ func CuEventCreate(phEvent *CUevent, Flags CUevent_flags) error {
 	return status(args.ret)
 }
 
-// CuEventRecord_ptsz moves an event to the present end of a stream: it becomes done when everything
-// enqueued there so far is.
+// CuEventRecord_ptsz records an event in a stream: the event completes when all work enqueued there
+// so far has completed.
 //
 //	CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 //
@@ -80,8 +81,8 @@ func CuEventRecord_ptsz(hEvent CUevent, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuEventRecordWithFlags_ptsz records an event as [CuEventRecord] does, or, in a capture, can make
-// a node that records it at each launch of the graph.
+// CuEventRecordWithFlags_ptsz records an event like [CuEventRecord], or captures an event record
+// node, which records the event at each launch of the graph.
 //
 //	CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
 //
@@ -105,37 +106,39 @@ func CuEventRecordWithFlags_ptsz(hEvent CUevent, hStream CUstream, flags CUevent
 	return status(args.ret)
 }
 
-// CuEventQuery tells whether the work before an event's latest record is done.
+// CuEventQuery tells, without waiting, whether an event has completed: whether the work before its
+// most recent record is done.
 //
 //	CUresult cuEventQuery(CUevent hEvent)
 //
-// nil means done and [CUDA_ERROR_NOT_READY] not yet. An event that was never recorded is done. For
-// managed memory nil is as good as a synchronization.
+// The call returns nil if the event has completed or was never recorded, and [CUDA_ERROR_NOT_READY]
+// if not. For managed memory, nil has the same effect as synchronizing with the event.
 //
-// It answers for a fixed point, so unlike [CuStreamQuery] it becomes true also when others keep the
-// stream busy: the right thing to poll.
+// Poll an event rather than the stream: unlike [CuStreamQuery], the call returns nil even while
+// other threads keep the stream busy.
 //
 // Parameters:
 //   - hEvent: the event
 //
-// Ordering: waits for nothing. When it says done, the writes of the work before are visible to the
-// host.
+// Ordering: the call waits for no work. If it returns nil, the writes of the work before the record
+// are visible to the host.
 //
-// Capture: an unsafe call: it breaks captures, those of other threads in global mode included,
-// unless the thread's mode is other ([CuThreadExchangeStreamCaptureMode]: relaxed mode costs 15
-// ns). Querying an event of a running capture breaks that one in every mode.
+// Capture: unsafe: a query invalidates every capture that forbids it, including global captures of
+// other threads. Put the thread into relaxed mode first ([CuThreadExchangeStreamCaptureMode], which
+// costs 15 ns). Querying an event recorded in an open capture invalidates that capture in every
+// mode.
 //
-// From Go: 0.1 µs when not ready; a successful query takes up to 1.5 µs. No context need be
-// current. Errors of earlier asynchronous work come out here too, so a poll loop must end on every
-// code but [CUDA_ERROR_NOT_READY].
+// From Go: takes 0.1 µs if the event is not ready, up to 1.5 µs if it is. Needs no current
+// context. The call also returns errors of earlier asynchronous work, so a poll loop must end on
+// every code except [CUDA_ERROR_NOT_READY].
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_READY]: work before it is pending
-//   - [CUDA_ERROR_INVALID_HANDLE]: 0, or no event. A destroyed one crashed the process when it was
-//     tried
-//   - [CUDA_ERROR_INVALID_VALUE]: last recorded in a capture that has ended
-//   - [CUDA_ERROR_CAPTURED_EVENT]: last recorded in a capture that goes on
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: forbidden to this thread now, because of a capture
+//   - [CUDA_ERROR_NOT_READY]: work before the record is pending
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such event. A query of a destroyed event crashed the process
+//     when measured
+//   - [CUDA_ERROR_INVALID_VALUE]: the event was last recorded in a capture that has ended
+//   - [CUDA_ERROR_CAPTURED_EVENT]: the event was last recorded in a capture that has not ended
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids this thread to query events
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -161,32 +164,33 @@ func CuEventQuery(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventSynchronize waits until the work before an event's latest record is done.
+// CuEventSynchronize blocks the calling thread until the work before an event's most recent record
+// is done.
 //
 //	CUresult cuEventSynchronize(CUevent hEvent)
 //
-// With [CU_EVENT_BLOCKING_SYNC] the thread sleeps until the device interrupts; without, it spins,
-// using a whole processor. Measured, neither the context's scheduling flags nor the stream's
-// synchronization policy change that: they are for [CuStreamSynchronize]. A never recorded event
-// needs no waiting.
+// With [CU_EVENT_BLOCKING_SYNC] the thread sleeps until the device interrupts. Without it the
+// thread spins and keeps a processor busy. The context's scheduling flags and the stream's
+// synchronization policy do not change that (measured); they apply to [CuStreamSynchronize]. For an
+// event that was never recorded the call returns at once.
 //
 // Parameters:
 //   - hEvent: the event
 //
-// Ordering: on return the work has completed and its results can be read by the host. A record made
-// by another thread during the wait is not waited for.
+// Ordering: when the call returns, the work has completed and the host can read its results. The
+// call does not wait for a record that another thread makes meanwhile.
 //
-// Capture: as unsafe as [CuEventQuery]: it breaks the captures that forbid it.
+// Capture: unsafe like [CuEventQuery]: it invalidates the captures that forbid it.
 //
-// From Go: holds the OS thread until the end, without a way to stop it. For many waiters, or where
-// a context.Context must be able to end the wait, poll [CuEventQuery] and sleep in between. The
-// error may belong to other earlier work.
+// From Go: blocks the OS thread, and nothing can interrupt it. For many waiters, or where a
+// context.Context must be able to end the wait, poll [CuEventQuery] and sleep between queries. The
+// error may come from other earlier work.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: no event
-//   - [CUDA_ERROR_INVALID_VALUE]: its last record lies in a finished capture
-//   - [CUDA_ERROR_CAPTURED_EVENT]: or in one that goes on
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids this thread to wait
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such event
+//   - [CUDA_ERROR_INVALID_VALUE]: the event was last recorded in a capture that has ended
+//   - [CUDA_ERROR_CAPTURED_EVENT]: the event was last recorded in a capture that has not ended
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids this thread to wait for events
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -214,28 +218,27 @@ func CuEventSynchronize(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventDestroy gives an event back.
+// CuEventDestroy destroys an event.
 //
 //	CUresult cuEventDestroy_v2(CUevent hEvent)
 //
-// It need not be done: the call does not wait, and what the device still needs is released at
-// completion. Streams that wait for the event go on waiting for the work as if nothing had
-// happened.
+// The event may be incomplete: the call does not wait, and CUDA releases the event's resources when
+// the event completes. Streams that wait for the event still wait for the recorded work.
 //
 // Parameters:
-//   - hEvent: the event; the handle must not be used again, not even to ask: the process may crash
-//     (measured)
+//   - hEvent: the event. Never use the handle afterwards, not even for a query: the process may
+//     crash (measured)
 //
-// Ordering: asynchronous with the device, whether the event is pending or not.
+// Ordering: asynchronous with the device, whether or not the event has completed.
 //
-// Capture: allowed; also for an event recorded in the capture, once the waits for it are captured
-// (measured). External record and wait nodes of graphs need the event as long as they exist.
+// Capture: allowed, even for an event recorded in the capture, once the waits for it are captured
+// (measured). Event record and wait nodes need their event as long as they exist.
 //
-// From Go: from any goroutine and without a context. No other goroutine may be using the event at
-// that moment. After a fatal error it returns that error and there is nothing more to release.
+// From Go: any goroutine, no current context needed. No other goroutine may use the event at the
+// same time. After a fatal error the call returns that error, and nothing is left to release.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: 0, or no event
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such event
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -254,7 +257,7 @@ func CuEventDestroy(hEvent CUevent) error {
 	return CuEventDestroy_v2(hEvent)
 }
 
-// CuEventDestroy_v2 gives an event back.
+// CuEventDestroy_v2 destroys an event.
 //
 //	CUresult cuEventDestroy_v2(CUevent hEvent)
 //
@@ -274,34 +277,36 @@ func CuEventDestroy_v2(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventElapsedTime computes the time between the records of two events, by the GPU's clock.
+// CuEventElapsedTime returns the time between the records of two events, by the GPU's clock.
 //
 //	CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
-// The resolution is about half a microsecond. What is measured is the time from one record to the
-// other as the device came by them, with everything that ran in between, the work of other streams
-// included; it can be longer than the work one had in mind. Negative if the second came first, 0
-// for the same event (measured).
+// The resolution is about half a microsecond. The time includes all work that the device ran
+// between the two records, work of other streams too, so it can be longer than the work you want to
+// measure. The time is negative if the end event completed first, and 0 if both are the same event
+// (measured).
 //
-// Older forms could return the error of pending work in place of a result. The present one answers
-// for the two events; to find out whether they are done use [CuEventQuery].
+// The older forms could return the error of pending work instead of a result. Do not rely on the
+// present form to return such errors. To find out whether an event has completed, call
+// [CuEventQuery].
 //
 // Parameters:
 //   - pMilliseconds: receives the time in milliseconds
 //   - hStart: the event from which to count
 //   - hEnd: the event up to which to count, of the same context
 //
-// Ordering: neither enqueues nor waits. Synchronize with the second event before.
+// Ordering: the call waits for no work and enqueues none. Synchronize with the end event first.
 //
-// Capture: allowed for events recorded outside of captures; no mode forbids it (measured).
+// Capture: allowed in every mode, for events recorded outside a capture (measured).
 //
-// From Go: any goroutine. Put the records as close around the work as possible, in one stream that
-// no other code uses; host time around asynchronous calls measures only the enqueueing.
+// From Go: any goroutine. Record both events in one stream that no other code uses, as close to the
+// work as possible. Host time around asynchronous calls measures only how long they took to
+// enqueue.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_READY]: both are recorded but at least one is not done
-//   - [CUDA_ERROR_INVALID_HANDLE]: one was never recorded, was created without timing, or belongs
-//     to another context than the other
+//   - [CUDA_ERROR_NOT_READY]: both are recorded, but at least one has not completed
+//   - [CUDA_ERROR_INVALID_HANDLE]: one was never recorded or was created without timing, or the two
+//     belong to different contexts
 //   - [CUDA_ERROR_CAPTURED_EVENT]: one was last recorded in a capture (measured: the capture goes
 //     on)
 //
@@ -322,7 +327,7 @@ func CuEventElapsedTime(pMilliseconds *float32, hStart CUevent, hEnd CUevent) er
 	return CuEventElapsedTime_v2(pMilliseconds, hStart, hEnd)
 }
 
-// CuEventElapsedTime_v2 computes the time between the records of two events, by the GPU's clock.
+// CuEventElapsedTime_v2 returns the time between the records of two events, by the GPU's clock.
 //
 //	CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
@@ -344,7 +349,7 @@ func CuEventElapsedTime_v2(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 	return status(args.ret)
 }
 
-// CuEventDestroy_v1 gives an event back.
+// CuEventDestroy_v1 destroys an event.
 //
 //	CUresult cuEventDestroy(CUevent hEvent)
 //
@@ -364,7 +369,7 @@ func CuEventDestroy_v1(hEvent CUevent) error {
 	return status(args.ret)
 }
 
-// CuEventElapsedTime_v1 computes the time between the records of two events, by the GPU's clock.
+// CuEventElapsedTime_v1 returns the time between the records of two events, by the GPU's clock.
 //
 //	CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 //
@@ -386,37 +391,38 @@ func CuEventElapsedTime_v1(pMilliseconds *float32, hStart CUevent, hEnd CUevent)
 	return status(args.ret)
 }
 
-// CuEventRecord moves an event to the present end of a stream: it becomes done when everything
-// enqueued there so far is.
+// CuEventRecord records an event in a stream: the event completes when all work enqueued there so
+// far has completed.
 //
 //	CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 //
-// The former place is forgotten, but waits that were enqueued for it keep it. Whoever queries or
-// synchronizes after this call is answered for the new place. Work enqueued later is not included.
-// Where the event has timing, the GPU notes its clock when it gets there.
+// The new record replaces the previous one: later queries, waits and synchronizations refer to it.
+// Waits enqueued earlier still refer to the record that was the most recent then. Work enqueued
+// after the record is not included. If the event has timing, the GPU notes its clock when the event
+// completes.
 //
 // Parameters:
 //   - hEvent: the event
-//   - hStream: a stream of the same context as the event's. 0 records after everything in the
-//     legacy stream and the blocking streams, not after non-blocking ones (measured)
+//   - hStream: a stream of the event's context. 0 records after all work of the legacy stream and
+//     of blocking streams, but not of non-blocking streams (measured)
 //
-// Ordering: asynchronous: returns at once, 0.15 µs. The event holds nothing back; only waits for
-// it do.
+// Ordering: asynchronous: returns at once, after 0.15 µs. A record holds back no work; only waits
+// do.
 //
-// Capture: in a capturing stream nothing is recorded: the event then stands for the captured work,
-// for waits of other streams that are to join the capture. Querying or synchronizing it returns
-// [CUDA_ERROR_CAPTURED_EVENT] until the capture ends, and [CUDA_ERROR_INVALID_VALUE] afterwards,
-// until it is recorded in a stream that works. In other streams records are allowed in every mode.
+// Capture: in a capturing stream the event marks a point of the capture instead: a stream that
+// waits for it joins the capture. Querying or synchronizing it returns [CUDA_ERROR_CAPTURED_EVENT]
+// until the capture ends, and [CUDA_ERROR_INVALID_VALUE] afterwards, until it is recorded in a
+// stream that does not capture. Records in other streams are allowed in every mode.
 //
 // From Go: any goroutine, no current context needed unless the stream is 0. Two goroutines that
-// record the same event overwrite each other's place: give each its own.
+// record the same event replace each other's record: give each its own event.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: event and stream belong to different contexts (or devices), or
-//     one does not exist
-//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the legacy stream, while a blocking stream captures;
-//     that capture is lost
-//   - [CUDA_ERROR_INVALID_VALUE]: the stream or event cannot be used in this way
+//     one of them does not exist
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a record in the legacy stream while a blocking stream
+//     captures; it invalidates that capture
+//   - [CUDA_ERROR_INVALID_VALUE]: the stream or the event is invalid
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -445,27 +451,27 @@ func CuEventRecord(hEvent CUevent, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuEventRecordWithFlags records an event as [CuEventRecord] does, or, in a capture, can make a
-// node that records it at each launch of the graph.
+// CuEventRecordWithFlags records an event like [CuEventRecord], or captures an event record node,
+// which records the event at each launch of the graph.
 //
 //	CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 //
-// Without a flag the two are the same. The external flag lets a stream or a host thread outside of
-// the graph wait for a point inside it; a record without the flag is only a mark within the
-// capture.
+// Without a flag it is [CuEventRecord], and in a capture only marks a point of the capture. With
+// the external flag, a stream or a host thread outside the graph can wait for a point inside it.
 //
 // Parameters:
-//   - hEvent: the event. With the external flag it is still an ordinary event for the outside
+//   - hEvent: the event. With the external flag, streams and threads outside the graph use it as an
+//     ordinary event
 //   - hStream: the stream, of the event's context
 //   - flags: [CU_EVENT_RECORD_DEFAULT] or [CU_EVENT_RECORD_EXTERNAL]
 //
-// Ordering: as [CuEventRecord]; the node takes the place in the graph that the stream has reached.
+// Ordering: as [CuEventRecord]. An event record node depends on the work captured in the stream so
+// far.
 //
-// Capture: with the external flag the capture itself records nothing: until the graph is launched
-// the event keeps its former state, and can be queried after the end of the capture (measured).
+// Capture: with the external flag the capture does not record the event: it keeps its state until
+// the graph is launched, and can be queried once the capture has ended (measured).
 //
-// From Go: the event must not be destroyed before the graph and its executables are: the node
-// refers to it.
+// From Go: keep the event until the graph and its executables are destroyed: the node refers to it.
 //
 // Errors:
 //   - [CUDA_ERROR_ILLEGAL_STATE]: the external flag in a stream that does not capture (measured)

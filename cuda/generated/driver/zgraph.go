@@ -4,30 +4,29 @@ package driver
 
 import "unsafe"
 
-// CuGraphCreate makes an empty graph, to be filled with nodes by hand.
+// CuGraphCreate makes an empty graph, to which the program adds nodes.
 //
 //	CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 //
 // A graph is a plan in host memory: nodes ([CUgraphNode]) and the edges between them. Nothing runs
-// until [CuGraphInstantiateWithFlags] makes an executable of it and [CuGraphLaunch] launches that.
-// The other way to a graph is to capture a stream, [CuStreamBeginCapture], which makes the graph
-// itself; both can be mixed by [CuStreamBeginCaptureToGraph].
+// until [CuGraphInstantiateWithFlags] makes an executable of the graph and [CuGraphLaunch] launches
+// the executable. You can also make a graph by capturing a stream ([CuStreamBeginCapture]), or
+// capture into an existing graph ([CuStreamBeginCaptureToGraph]).
 //
-// A graph is bound to no device and no context; its nodes are. It is freed by [CuGraphDestroy];
-// executables that were made of it live on without it.
+// A graph belongs to no device or context, but its nodes do. Destroy it with [CuGraphDestroy];
+// executables made of it can still be launched.
 //
 // Parameters:
-//   - phGraph: receives the graph; the caller owns it
-//   - flags: 0; there are no flags
+//   - phGraph: receives the graph, which the caller owns
+//   - flags: must be 0; there are no flags
 //
-// Ordering: done when the call returns; no stream and no GPU work is involved.
+// Ordering: synchronous; no stream is involved.
 //
 // Capture: allowed in every capture mode, on every thread.
 //
-// From Go: works on any thread and needs no current context. A graph is not safe for concurrent
-// use: one goroutine at a time may build, read, clone, instantiate or destroy it, and a stream that
-// captures into it counts as a user as well. Guard it with a mutex. Different graphs are
-// independent.
+// From Go: any thread, no current context needed. A graph is not safe for concurrent use: only one
+// goroutine at a time may build, read, clone, instantiate or destroy it, or capture a stream into
+// it. Guard it with a mutex. Different graphs are independent.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: flags is not 0, or the pointer is nil
@@ -63,11 +62,11 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 //
 //	CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// The argument values are copied during the call, so the array and what it points to may go
-// afterwards; what an argument is the address of must live as long as launches use it. Grid and
-// block are checked against the limits now. Attributes such as priority or cluster size are set
-// afterwards with [CuGraphKernelNodeSetAttribute]. Texture and surface references cannot be used by
-// kernels in graphs; objects can.
+// The call copies the argument values, so the array and what it points to may be freed afterwards.
+// Memory whose address is an argument must live as long as launches use it. The call checks grid
+// and block against the limits. Set attributes such as priority or cluster size afterwards with
+// [CuGraphKernelNodeSetAttribute]. Kernels in graphs can use texture and surface objects, but not
+// texture and surface references.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -77,13 +76,13 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - nodeParams: kernel, grid, block, shared memory and arguments
 //
-// From Go: a kernel given as [CUfunction] needs a current context on the OS thread, else the
-// process crashes (measured, driver 580); with [CUkernel] and a context any thread will do. Pin the
-// Go memory with arguments until the call returns. Lock the graph.
+// From Go: a kernel given as [CUfunction] needs a current context on the OS thread: without one the
+// process crashes (measured, driver 580). With a [CUkernel] and a context any thread may call it.
+// Pin Go memory that holds arguments until the call returns. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a zero or too large grid or block, both or neither form of
-//     arguments for a kernel that has some, packed arguments for a cooperative kernel, or a bad
+//   - [CUDA_ERROR_INVALID_VALUE]: a grid or block that is 0 or too large, both forms of arguments
+//     or neither for a kernel with parameters, packed arguments for a cooperative kernel, or a bad
 //     dependency
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the kernel is given as [CUkernel], without a context, and none
 //     is current
@@ -136,24 +135,23 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeGetParams reads what a kernel node launches.
+// CuGraphKernelNodeGetParams reads the parameters of a kernel node.
 //
 //	CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// The arrays with the arguments belong to the node; they are valid until it is changed or
-// destroyed. Filled is the form that was set last, the array of pointers or the packed buffer; the
-// other is nil (measured).
+// The arrays of arguments belong to the node and are valid until it is changed or destroyed. The
+// call fills the form of arguments that was set last, the array of pointers or the packed buffer;
+// the other is nil (measured).
 //
 // Parameters:
 //   - hNode: the kernel node
-//   - nodeParams: receives the parameters; in the present form function, kernel and context are all
-//     filled
+//   - nodeParams: receives the parameters; the present form fills function, kernel and context
 //
-// From Go: the argument values lie in C memory of the driver: copy them, do not write there. Their
-// number and sizes are told by [CuFuncGetParamInfo].
+// From Go: the argument values are in C memory of the driver: copy them, and do not write to it.
+// [CuFuncGetParamInfo] returns their number and sizes.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it is not a kernel node
+//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -173,7 +171,7 @@ func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_
 	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
 }
 
-// CuGraphKernelNodeGetParams_v2 reads what a kernel node launches.
+// CuGraphKernelNodeGetParams_v2 reads the parameters of a kernel node.
 //
 //	CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -202,20 +200,20 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 //
 //	CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// Everything is replaced, so to change one argument read the node, copy the struct and set the rest
-// again. Values are copied during the call. Executables keep the old ones, see
+// To change one argument, read the parameters, copy the struct, and set all parameters again. The
+// call copies the argument values. Existing executables keep the old parameters, see
 // [CuGraphExecKernelNodeSetParams].
 //
 // Parameters:
 //   - hNode: the kernel node
-//   - nodeParams: the complete new parameters
+//   - nodeParams: all parameters of the node
 //
-// From Go: needs a current context for a kernel given as [CUfunction]: without one the process
-// crashes (measured). Pin argument memory until the call returns; lock the graph.
+// From Go: a kernel given as [CUfunction] needs a current context: without one the process crashes
+// (measured). Pin Go memory that holds arguments until the call returns. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, a shape out of range, or both forms of
-//     arguments at once; the node keeps the old ones
+//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, a grid or block out of range, or both forms of
+//     arguments; the node keeps its old parameters
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -265,9 +263,8 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 //
 //	CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 //
-// The struct is copied; the memory at both ends is touched only in launches, each time anew: host
-// memory is read when the node runs, pageable memory included. One-dimensional copies can later be
-// changed in executables, others cannot.
+// The call copies the struct. Each launch accesses source and destination when the node runs,
+// pageable host memory included. In an executable only one-dimensional copies can be changed.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -276,7 +273,8 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - copyParams: the copy: addresses or arrays, offsets, pitches in bytes, extent
-//   - ctx: the context to run in. 0 was accepted when measured, but give it: it decides the device
+//   - ctx: the context in which the node runs. 0 was accepted when measured, but pass a context: it
+//     decides the device
 //
 // From Go: host memory must be pinned host memory or C memory that lives as long as the
 // executables: Go memory is neither, for nothing pins it at launch. Lock the graph; no current
@@ -320,21 +318,21 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 	return status(args.ret)
 }
 
-// CuGraphMemcpyNodeGetParams reads the description of a copy node: both ends, the offsets and the
-// extent.
+// CuGraphMemcpyNodeGetParams reads the parameters of a memcpy node: source, destination, offsets
+// and extent.
 //
 //	CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 //
-// The memory itself is only named, so nothing in the struct belongs to the node.
+// Nothing in the struct belongs to the node.
 //
 // Parameters:
-//   - hNode: the copy node
-//   - nodeParams: receives the description
+//   - hNode: the memcpy node
+//   - nodeParams: receives the parameters
 //
-// From Go: host addresses come back as numbers or pointers to memory that is not Go's to free.
+// From Go: host addresses in the struct are those that were given; Go does not own that memory.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it is no memcpy node; batches of copies are another type
+//   - [CUDA_ERROR_INVALID_VALUE]: not a memcpy node; a batch of copies is another type
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -363,22 +361,22 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	return status(args.ret)
 }
 
-// CuGraphMemcpyNodeSetParams replaces what a copy node copies, from where and to where.
+// CuGraphMemcpyNodeSetParams replaces the parameters of a memcpy node in its graph.
 //
 //	CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 //
-// In the graph everything may change, also the number of dimensions; it is only executables that
-// are limited, see [CuGraphExecMemcpyNodeSetParams].
+// In the graph everything may change, also the number of dimensions. In an executable there are
+// limits, see [CuGraphExecMemcpyNodeSetParams].
 //
 // Parameters:
-//   - hNode: the copy node
-//   - nodeParams: the new description, copied during the call
+//   - hNode: the memcpy node
+//   - nodeParams: the new parameters, copied during the call
 //
-// From Go: host memory must be pinned host memory or C memory with a long enough life. Lock the
-// graph.
+// From Go: host memory must be pinned host memory or C memory that outlives the executables. Lock
+// the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no memcpy node, or memory that does not exist
+//   - [CUDA_ERROR_INVALID_VALUE]: not a memcpy node, or memory that does not exist
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -408,12 +406,13 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	return status(args.ret)
 }
 
-// CuGraphAddMemsetNode adds a node that fills device memory with a value of 1, 2 or 4 bytes, in one
+// CuGraphAddMemsetNode adds a node that sets device memory to a value of 1, 2 or 4 bytes, in one
 // row or several.
 //
 //	CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 //
-// Bits of the value beyond the element size are ignored (measured). The memory must exist now.
+// Bits of the value beyond the element size are ignored (measured). The memory must be allocated
+// already.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -423,14 +422,14 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - memsetParams: address, value, element size, width in elements, rows, pitch in bytes; copied
 //     during the call
-//   - ctx: the context to run in. 0 was accepted when measured, even with none current; give it, so
-//     that the device is certain
+//   - ctx: the context in which the node runs. 0 was accepted when measured, even without a current
+//     context, but pass a context: it decides the device
 //
-// From Go: nothing needs pinning. Lock the graph; no current context is needed if ctx is given.
+// From Go: nothing needs pinning. With a ctx no current context is needed. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: another element size, no width or rows, memory that is not
-//     CUDA's, or a bad dependency
+//   - [CUDA_ERROR_INVALID_VALUE]: another element size, a width or height of 0, memory that CUDA
+//     did not allocate, or a bad dependency
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -467,18 +466,18 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 	return status(args.ret)
 }
 
-// CuGraphMemsetNodeGetParams reads which memory a memset node fills, and with what.
+// CuGraphMemsetNodeGetParams reads the parameters of a memset node: address, value and sizes.
 //
 //	CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 //
 // Parameters:
 //   - hNode: the memset node
-//   - nodeParams: receives address, value and measures
+//   - nodeParams: receives the parameters
 //
-// From Go: a plain struct without pointers into Go or C memory.
+// From Go: the struct has no pointers into Go or C memory.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the node is of another type
+//   - [CUDA_ERROR_INVALID_VALUE]: not a memset node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -507,8 +506,8 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	return status(args.ret)
 }
 
-// CuGraphMemsetNodeSetParams replaces address, value and measures of a memset node, without limits
-// in the graph itself.
+// CuGraphMemsetNodeSetParams replaces the parameters of a memset node in its graph; all of them may
+// change.
 //
 //	CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 //
@@ -516,11 +515,12 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 //   - hNode: the memset node
 //   - nodeParams: the new parameters, copied during the call
 //
-// From Go: lock the graph; executables change by [CuGraphExecMemsetNodeSetParams] or an update.
+// From Go: lock the graph. To change an executable, call [CuGraphExecMemsetNodeSetParams] or
+// [CuGraphExecUpdate].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not a memset node, an element size other than 1, 2 or 4, or an
-//     empty area
+//   - [CUDA_ERROR_INVALID_VALUE]: not a memset node, an element size other than 1, 2 or 4, or a
+//     width or height of 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -550,14 +550,14 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	return status(args.ret)
 }
 
-// CuGraphAddHostNode adds a node that calls a function of the program on the host.
+// CuGraphAddHostNode adds a node that calls a host function.
 //
 //	CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 //
-// The function runs once per launch, on the driver's thread for host functions, one after another
-// with those of all streams: a slow one holds up others everywhere. Nodes after it wait until it
-// returns. It must not call CUDA. After a fatal error it is not called at all, so nothing that must
-// happen should depend on it.
+// The function runs once per launch, on the driver's thread for host functions, which runs the host
+// functions of all streams one at a time: a slow function delays all others. Dependent nodes wait
+// until it returns. It must not call CUDA. After a fatal error CUDA does not call it, so do not
+// rely on it for required cleanup.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -565,17 +565,17 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 //   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - nodeParams: function and user data, copied as two words; what the user data points to is not
-//     copied
+//   - nodeParams: function and user data. The call copies the two words, not what the user data
+//     points to
 //
-// From Go: an exported Go function is allowed, since the thread is the driver's own; it must not
-// panic or end the goroutine. As user data pass a cgo.Handle, and delete it only when the graph,
-// its clones and its executables are gone and the last launch is done; a user object
-// ([CuUserObjectCreate]) tells when.
+// From Go: the function may be an exported Go function, since it runs on a driver thread. It must
+// not panic or call runtime.Goexit. Pass a cgo.Handle as user data. Delete it only when the graph,
+// its clones and its executables are destroyed and the last launch is done; the destructor of a
+// user object ([CuUserObjectCreate]) tells when.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no function, or a bad dependency
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot do it
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not support host functions
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -609,7 +609,7 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 	return status(args.ret)
 }
 
-// CuGraphHostNodeGetParams reads which host function a node calls, and the user data it passes.
+// CuGraphHostNodeGetParams reads the host function that a host node calls, and its user data.
 //
 //	CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 //
@@ -617,10 +617,10 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 //   - hNode: the host node
 //   - nodeParams: receives the function's address and the user data
 //
-// From Go: the user data is the number that was given, for instance a cgo.Handle.
+// From Go: the user data is the value that was given, for instance a cgo.Handle.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it is not a host node
+//   - [CUDA_ERROR_INVALID_VALUE]: not a host node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -649,21 +649,23 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	return status(args.ret)
 }
 
-// CuGraphHostNodeSetParams replaces the host function of a node, and its user data, in the graph.
+// CuGraphHostNodeSetParams replaces the host function of a host node and its user data, in its
+// graph.
 //
 //	CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 //
-// Executables that exist go on calling the old one, with the old data: keep that until they are
-// updated or gone.
+// Existing executables still call the old function with the old user data: keep both until the
+// executables are updated or destroyed.
 //
 // Parameters:
 //   - hNode: the host node
-//   - nodeParams: function, not nil, and user data
+//   - nodeParams: function, which must not be nil, and user data
 //
-// From Go: an exported Go function is allowed, with a cgo.Handle as user data. Lock the graph.
+// From Go: the function may be an exported Go function, with a cgo.Handle as user data. Lock the
+// graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no function, or not a host node
+//   - [CUDA_ERROR_INVALID_VALUE]: the function is nil, or not a host node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -693,15 +695,16 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	return status(args.ret)
 }
 
-// CuGraphAddChildGraphNode adds a node that runs a whole other graph, a copy of which is made now.
+// CuGraphAddChildGraphNode adds a node that runs another graph, the child graph, which the call
+// copies.
 //
 //	CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 //
-// Later changes of the other graph do not matter, and it may be destroyed; the copy is reached by
-// [CuGraphChildGraphNodeGetGraph]. Its user objects are held by the copy too. A graph that may
-// exist only once cannot be copied into a node: move it in with [CuGraphAddNode] and
-// [CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE], which works for allocation and free nodes, not for
-// conditional ones.
+// You may change or destroy the other graph afterwards. [CuGraphChildGraphNodeGetGraph] returns the
+// copy, which takes references of its own to user objects. A graph that cannot be cloned cannot be
+// copied into a node either. Move it into the node with [CuGraphAddNode] and
+// [CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE], which works for graphs with allocation and free nodes, but
+// not with conditional nodes.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -709,15 +712,14 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 //   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - childGraph: the graph to copy. Not hGraph itself: that crashed the process (measured)
+//   - childGraph: the graph to copy. Do not pass hGraph itself: that crashed the process (measured)
 //
-// From Go: lock both graphs. In a launch the child starts and ends as one node: dependent nodes
-// wait for all of it.
+// From Go: lock both graphs. In a launch dependent nodes wait for the whole child graph.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: it contains allocation, free, conditional or device-updatable
+//   - [CUDA_ERROR_NOT_SUPPORTED]: childGraph has allocation, free, conditional or device-updatable
 //     nodes
-//   - [CUDA_ERROR_INVALID_VALUE]: no graph, or a bad dependency
+//   - [CUDA_ERROR_INVALID_VALUE]: no such graph, or a bad dependency
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -751,23 +753,22 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 	return status(args.ret)
 }
 
-// CuGraphChildGraphNodeGetGraph gives the graph inside a child graph node, the real one and not a
-// copy.
+// CuGraphChildGraphNodeGetGraph returns the graph inside a child graph node, not a copy of it.
 //
 //	CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 //
-// Changes to it are changes to the node, and count from the next instantiation. It belongs to the
-// node: it cannot be destroyed or instantiated ([CUDA_ERROR_INVALID_VALUE] and
-// [CUDA_ERROR_NOT_SUPPORTED], measured), and no allocation or free nodes can be added.
+// Changes to it change the node, and affect executables instantiated later. The graph belongs to
+// the node: destroying it returns [CUDA_ERROR_INVALID_VALUE], instantiating it
+// [CUDA_ERROR_NOT_SUPPORTED] (measured). You cannot add allocation or free nodes.
 //
 // Parameters:
 //   - hNode: the child graph node
-//   - phGraph: receives the inner graph
+//   - phGraph: receives the child graph
 //
-// From Go: the handle dies with the node. The lock of the outer graph has to guard the inner one.
+// From Go: the handle is invalid once the node is destroyed. Guard both graphs with the same lock.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it is not a child graph node
+//   - [CUDA_ERROR_INVALID_VALUE]: not a child graph node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -795,11 +796,11 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphAddEmptyNode adds a node that does nothing, for joining and fanning out.
+// CuGraphAddEmptyNode adds an empty node, which does nothing but join and fork paths.
 //
 //	CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
 //
-// If each of n nodes is to wait for each of m others, an empty node between them needs n+m edges
+// If each of n nodes depends on each of m others, an empty node between them needs n+m edges
 // instead of n times m.
 //
 // Parameters:
@@ -812,8 +813,8 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // From Go: no context needed. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a dependency of another graph, twice, or an array that is nil
-//     with a length
+//   - [CUDA_ERROR_INVALID_VALUE]: a dependency that is in another graph or given twice, or a nil
+//     array with a length above 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -845,15 +846,14 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 	return status(args.ret)
 }
 
-// CuGraphAddEventRecordNode adds a node that records an event when the launch gets there, for the
-// host and for streams outside the graph.
+// CuGraphAddEventRecordNode adds a node that records an event, for the host and for streams outside
+// the graph.
 //
 //	CUresult cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 //
-// It is a record like one in a stream: a query finds the event not done from the launch on, and
-// done when the node has run; two of them in one graph measure time in between
-// ([CuEventElapsedTime], measured). It has no meaning for order within the graph, for which edges
-// are there.
+// From the launch on the event is incomplete, and it completes when the node runs. Two record nodes
+// measure the time between them ([CuEventElapsedTime], measured). The event does not order nodes
+// within the graph; edges do.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -861,13 +861,14 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 //   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - event: the event; it stays the program's
+//   - event: the event; the node does not own it
 //
-// From Go: keep the event until the executables are gone. A graph launched twice records twice:
-// wait for the first before the second launch if it matters, or change the event between launches.
+// From Go: keep the event until the executables are destroyed. Each launch records the event again:
+// to wait for one launch, synchronize with the event before the next launch, or change the event
+// between launches.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, or a bad dependency
+//   - [CUDA_ERROR_INVALID_VALUE]: no such event, or a bad dependency
 //   - [CUDA_ERROR_INVALID_HANDLE]: the event was destroyed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
@@ -903,18 +904,18 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 	return status(args.ret)
 }
 
-// CuGraphEventRecordNodeGetEvent gives the event that a record node records.
+// CuGraphEventRecordNodeGetEvent returns the event of an event record node.
 //
 //	CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 //
 // Parameters:
-//   - hNode: the record node
+//   - hNode: the event record node
 //   - event_out: receives the event; the node does not own it
 //
-// From Go: the handle says nothing about whether the event still exists.
+// From Go: the event may have been destroyed already.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the node is no record node
+//   - [CUDA_ERROR_INVALID_VALUE]: not an event record node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -943,21 +944,21 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 	return status(args.ret)
 }
 
-// CuGraphEventRecordNodeSetEvent gives a record node of a graph another event to record.
+// CuGraphEventRecordNodeSetEvent makes an event record node of a graph record another event.
 //
 //	CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 //
-// Only instantiations and updates from now on see it; for one executable use
+// The change affects later instantiations and updates. To change an existing executable, call
 // [CuGraphExecEventRecordNodeSetEvent]. The node moves to the context of the new event's device.
 //
 // Parameters:
-//   - hNode: the record node
+//   - hNode: the event record node
 //   - event: the new event
 //
-// From Go: the old event is needed as long as executables record it. Lock the graph.
+// From Go: keep the old event as long as executables record it. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not a record node
+//   - [CUDA_ERROR_INVALID_VALUE]: no such event, or not an event record node
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -987,14 +988,13 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	return status(args.ret)
 }
 
-// CuGraphAddEventWaitNode adds a node that waits for an event which is recorded outside of the
-// graph.
+// CuGraphAddEventWaitNode adds a node that waits for an event recorded outside the graph.
 //
 //	CUresult cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 //
-// Each launch waits for the record that is the latest when it is made, as [CuStreamWaitEvent] does;
-// an event never recorded does not hold it up. So record first, then launch. The event may belong
-// to another context or device than the launch.
+// Like [CuStreamWaitEvent], each launch waits for the event's most recent record at the time of the
+// launch call: record the event first, then launch. If the event was never recorded, the node does
+// not wait. The event may belong to another context or device.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -1004,10 +1004,10 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - event: the event to wait for
 //
-// From Go: keep the event until the executables are gone. Lock the graph.
+// From Go: keep the event until the executables are destroyed. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, or a bad dependency
+//   - [CUDA_ERROR_INVALID_VALUE]: no such event, or a bad dependency
 //   - [CUDA_ERROR_INVALID_HANDLE]: the event was destroyed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the
@@ -1043,18 +1043,18 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 	return status(args.ret)
 }
 
-// CuGraphEventWaitNodeGetEvent gives the event for which a wait node waits.
+// CuGraphEventWaitNodeGetEvent returns the event of an event wait node.
 //
 //	CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 //
 // Parameters:
-//   - hNode: the wait node
-//   - event_out: receives the event, which is not the node's to free
+//   - hNode: the event wait node
+//   - event_out: receives the event; the node does not own it
 //
-// From Go: host state; needs neither context nor pinning.
+// From Go: needs neither a context nor pinning.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the node is no event wait node
+//   - [CUDA_ERROR_INVALID_VALUE]: not an event wait node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1083,20 +1083,20 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	return status(args.ret)
 }
 
-// CuGraphEventWaitNodeSetEvent makes a wait node of a graph wait for another event.
+// CuGraphEventWaitNodeSetEvent makes an event wait node of a graph wait for another event.
 //
 //	CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 //
-// Executables are changed apart, by [CuGraphExecEventWaitNodeSetEvent].
+// To change an existing executable, call [CuGraphExecEventWaitNodeSetEvent].
 //
 // Parameters:
-//   - hNode: the wait node
+//   - hNode: the event wait node
 //   - event: the new event
 //
-// From Go: lock the graph; the event must exist whenever an executable is launched.
+// From Go: lock the graph. The event must exist whenever an executable is launched.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not an event wait node
+//   - [CUDA_ERROR_INVALID_VALUE]: no such event, or not an event wait node
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -1127,13 +1127,12 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 }
 
 // CuGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from another
-// API, such as Vulkan, once all before it is done.
+// API, such as Vulkan.
 //
 //	CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 //
-// Both arrays are copied during the call. The values are fixed, while a timeline needs a new one
-// for each launch: set it by [CuGraphExecExternalSemaphoresSignalNodeSetParams] before every
-// launch.
+// The call copies both arrays. A timeline semaphore needs a new value for each launch: set it with
+// [CuGraphExecExternalSemaphoresSignalNodeSetParams] before every launch.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -1141,13 +1140,13 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 //   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - nodeParams: semaphores, and for each what to signal
+//   - nodeParams: the semaphores, and the value to signal for each
 //
-// From Go: pin Go arrays until the call returns; the semaphores stay imported until the executables
-// are gone. Lock the graph.
+// From Go: pin Go arrays until the call returns. Keep the semaphores imported until the executables
+// are destroyed. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this kind of semaphore cannot be in a graph, or not on this
+//   - [CUDA_ERROR_NOT_SUPPORTED]: graphs do not support this kind of semaphore, or not on this
 //     device
 //   - [CUDA_ERROR_INVALID_VALUE]: no semaphores, or a bad dependency
 //
@@ -1187,18 +1186,19 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresSignalNodeGetParams reads which semaphores a signal node signals, and
-// with what values.
+// CuGraphExternalSemaphoresSignalNodeGetParams reads the semaphores that a signal node signals, and
+// their values.
 //
 //	CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out)
 //
-// The arrays belong to the node: valid until it is changed or destroyed, and not to be written.
+// The arrays belong to the node: do not write to them. They are valid until the node is changed or
+// destroyed.
 //
 // Parameters:
 //   - hNode: the signal node
 //   - params_out: receives the number and pointers to the node's two arrays
 //
-// From Go: copy the arrays, they are C memory of the driver.
+// From Go: copy the arrays; they are C memory of the driver.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not a signal node
@@ -1227,17 +1227,17 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresSignalNodeSetParams replaces semaphores and values of a signal node in
-// the graph, also their number.
+// CuGraphExternalSemaphoresSignalNodeSetParams replaces the semaphores of a signal node in its
+// graph, and their values and number.
 //
 //	CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 //
 // Parameters:
 //   - hNode: the signal node
-//   - nodeParams: the new ones; both arrays are copied during the call
+//   - nodeParams: the new parameters; the call copies both arrays
 //
-// From Go: pin Go arrays until the call returns. An executable whose number differs cannot be
-// updated from this graph.
+// From Go: pin Go arrays until the call returns. An executable with another number of semaphores
+// cannot be updated from this graph.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not a signal node, or no semaphores
@@ -1271,13 +1271,13 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 	return status(args.ret)
 }
 
-// CuGraphAddExternalSemaphoresWaitNode adds a node that waits until semaphores imported from
-// another API have been signalled.
+// CuGraphAddExternalSemaphoresWaitNode adds a node that waits for semaphores imported from another
+// API.
 //
 //	CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 //
-// Nodes after it start when all the semaphores have come; the host is not involved. If one never
-// comes, the launch and its stream hang for good. Both arrays are copied during the call.
+// Dependent nodes start when all semaphores are signalled; the host does not take part. If one is
+// never signalled, the launch and its stream hang. The call copies both arrays.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -1285,13 +1285,13 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 //   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - nodeParams: semaphores, and for each what to wait for
+//   - nodeParams: the semaphores, and the value to wait for with each
 //
-// From Go: pin Go arrays until the call returns. Be sure that the other side signals, also when it
-// fails.
+// From Go: pin Go arrays until the call returns. Make sure that the other side signals even after
+// an error.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: semaphores of this kind cannot be waited for in a graph
+//   - [CUDA_ERROR_NOT_SUPPORTED]: graphs do not support this kind of semaphore
 //   - [CUDA_ERROR_INVALID_VALUE]: no semaphores, or a bad dependency
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -1330,8 +1330,8 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresWaitNodeGetParams reads for which semaphores and values a wait node
-// waits; the arrays are the node's own, for reading only.
+// CuGraphExternalSemaphoresWaitNodeGetParams reads the semaphores for which a wait node waits, and
+// their values. The arrays belong to the node: do not write to them.
 //
 //	CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out)
 //
@@ -1339,7 +1339,7 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 //   - hNode: the wait node
 //   - params_out: receives the number and pointers to the arrays, valid until the node is changed
 //
-// From Go: copy what is needed while the graph is locked.
+// From Go: copy what you need while the graph is locked.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not a semaphore wait node
@@ -1368,17 +1368,17 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 	return status(args.ret)
 }
 
-// CuGraphExternalSemaphoresWaitNodeSetParams gives a wait node of a graph other semaphores, or
-// other values to wait for.
+// CuGraphExternalSemaphoresWaitNodeSetParams replaces the semaphores of a wait node in its graph,
+// and their values.
 //
 //	CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 //
 // Parameters:
 //   - hNode: the wait node
-//   - nodeParams: the new ones; the arrays are copied during the call
+//   - nodeParams: the new parameters; the call copies the arrays
 //
-// From Go: pin Go arrays until the call returns; executables keep the old values until they are
-// updated.
+// From Go: pin Go arrays until the call returns. Existing executables keep the old values until
+// they are updated.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not a semaphore wait node, or no semaphores
@@ -1411,14 +1411,13 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 	return status(args.ret)
 }
 
-// CuGraphAddBatchMemOpNode adds a node that writes to and waits for words in device memory, as
-// [CuStreamBatchMemOp] does in a stream.
+// CuGraphAddBatchMemOpNode adds a node that executes a batch of memory operations, like
+// [CuStreamBatchMemOp] in a stream.
 //
 //	CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 //
-// The array of operations is copied. CUDA does not see the order that waits and writes make: if a
-// wait can only be satisfied by work that CUDA may run after it, everything stops. Where order is
-// meant, also express it by edges or events.
+// The call copies the array. CUDA does not know that a wait depends on a write: if CUDA runs the
+// write after the wait, both hang. Order them by edges or events too.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -1428,13 +1427,14 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - nodeParams: context, operations, their number (below 256) and flags
 //
-// From Go: the array may be Go memory pinned until the call returns. The words must be device or
-// pinned memory that lives as long as the executables.
+// From Go: pin a Go array until the call returns. The words must be in device or pinned memory that
+// outlives the executables.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not have the operation, or not in 64 bits
-//   - [CUDA_ERROR_INVALID_VALUE]: an unknown operation, too many, a bad address, or a bad
-//     dependency
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not support one of the operations, or not with 64
+//     bits
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown operation, too many operations, a bad address, or a
+//     bad dependency
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1470,20 +1470,20 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 	return status(args.ret)
 }
 
-// CuGraphBatchMemOpNodeGetParams reads the memory operations of a node: an array that the node
-// owns, with their number and flags.
+// CuGraphBatchMemOpNodeGetParams reads the operations of a batch memory operation node, their
+// number and flags.
 //
 //	CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 //
 // Parameters:
 //   - hNode: the node
-//   - nodeParams_out: receives them; the array is valid until the node is changed or destroyed and
-//     must not be written
+//   - nodeParams_out: receives them. The array belongs to the node: do not write to it. It is valid
+//     until the node is changed or destroyed
 //
-// From Go: copy the array, it is C memory.
+// From Go: copy the array; it is C memory.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a node of another type
+//   - [CUDA_ERROR_INVALID_VALUE]: not a batch memory operation node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1512,20 +1512,21 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 	return status(args.ret)
 }
 
-// CuGraphBatchMemOpNodeSetParams replaces the memory operations of a node in its graph, all of
-// them, also number and kinds.
+// CuGraphBatchMemOpNodeSetParams replaces the operations of a batch memory operation node in its
+// graph, and their number and kinds.
 //
 //	CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 //
 // Parameters:
 //   - hNode: the node
-//   - nodeParams: the new ones; the array is copied during the call
+//   - nodeParams: the new parameters; the call copies the array
 //
-// From Go: pin the array until the call returns. For executables see
+// From Go: pin a Go array until the call returns. To change an executable, call
 // [CuGraphExecBatchMemOpNodeSetParams].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a node of another type, or operations that are not allowed
+//   - [CUDA_ERROR_INVALID_VALUE]: not a batch memory operation node, or operations that are not
+//     allowed
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -1555,29 +1556,29 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 	return status(args.ret)
 }
 
-// CuGraphExecBatchMemOpNodeSetParams changes addresses and values of a node of stream memory
-// operations in an executable.
+// CuGraphExecBatchMemOpNodeSetParams changes addresses and values of a batch memory operation node
+// of an executable.
 //
 //	CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 //
-// The operations themselves are fixed: how many there are, their order, their kinds, their context.
-// In a wait and a write the address and the value may change, in a wait also the comparison, but
-// not its flush flag; barriers and other operations stay as they are.
+// Number, order, kinds and context of the operations are fixed. In waits and writes the address and
+// the value may change, and in waits also the comparison, but not the flush flag. Barriers and
+// other operations cannot change.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the node, by its handle in the original graph
-//   - nodeParams: the complete batch with the changes; its array is copied during the call
+//   - nodeParams: the complete batch with the changes; the call copies its array
 //
-// Ordering: for launches made afterwards only. A wait that is never satisfied blocks the stream of
-// its launch for good.
+// Ordering: affects later launches only. A wait that is never satisfied hangs the stream of the
+// launch.
 //
-// From Go: the array may be Go memory, pinned until the call returns. The addresses are device
-// addresses that must stay mapped.
+// From Go: pin a Go array until the call returns. The addresses are device addresses that must stay
+// mapped.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: something fixed was changed, or the node is not in the original
-//     graph
+//   - [CUDA_ERROR_INVALID_VALUE]: a change that is not allowed, or a node that is not in the
+//     original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuStreamBatchMemOp], [CuGraphAddBatchMemOpNode],
 // [CuGraphBatchMemOpNodeGetParams], [CuGraphBatchMemOpNodeSetParams], [CuGraphInstantiate].
@@ -1606,25 +1607,24 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphAddMemAllocNode adds a node that allocates device memory in each launch, at an address
-// that is known at once and never changes.
+// CuGraphAddMemAllocNode adds a node that allocates device memory in each launch. The call returns
+// the address, which is the same in every launch.
 //
 //	CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 //
-// The address may be used in the parameters of other nodes straight away. Physical memory is there
-// only while the graph runs, from this node to the node that frees it; graphs that do not run at
-// the same time can share it. Before the first launch the address cannot be used outside
-// (measured).
+// You may use the address in the parameters of other nodes at once, but outside the graph only
+// after the first launch (measured). The memory exists from the time this node runs until a node
+// frees it. Graphs that do not run at the same time can share physical memory.
 //
-// If the graph frees the memory itself, by [CuGraphAddMemFreeNode], only nodes between the two may
-// use it. If not, it stays allocated after the launch for later work, until it is freed by
-// [CuMemFreeAsync], [CuMemFree] or a free node of another graph that is launched. Until then the
-// graph cannot be launched again ([CUDA_ERROR_INVALID_VALUE]), unless it was instantiated with
-// [CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH]. Nothing frees it when executable or graph are
-// destroyed (measured).
+// If the graph frees the memory ([CuGraphAddMemFreeNode]), only nodes ordered between allocation
+// and free may use it. Otherwise the memory stays allocated after the launch until
+// [CuMemFreeAsync], [CuMemFree] or a launch of another graph with a free node frees it. Until then
+// another launch returns [CUDA_ERROR_INVALID_VALUE], unless the graph was instantiated with
+// [CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH]. Destroying the executable or the graph does
+// not free the memory (measured).
 //
-// A graph with such a node is unique: nodes and edges cannot be removed, it cannot be cloned or
-// copied into a child node, and it has one executable at a time.
+// A graph with an allocation node can have only one executable at a time. It cannot be cloned or
+// copied into a child graph node, and its nodes and edges cannot be removed.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -1633,15 +1633,15 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - nodeParams: pool properties (device and type, no export to other processes), size in bytes,
-//     who may access; receives the address
+//     and access for other devices; receives the address
 //
-// From Go: the struct is written during the call; an array of access descriptions in Go memory must
-// be pinned until it returns. No context needed. Lock the graph.
+// From Go: the call writes to the struct. Pin a Go array of access descriptions until the call
+// returns. No context needed. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no room for the address range. Physical memory is not looked at:
-//     200 GiB on a smaller device succeed here, and the launch fails (measured)
-//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, a bad location or description of access, or a bad
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no address range is free. The call does not check physical
+//     memory: 200 GiB on a smaller device succeeded, and the launch failed (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, a bad location or access description, or a bad
 //     dependency
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no memory pools, or the graph is inside a child
 //     node
@@ -1681,17 +1681,18 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 	return status(args.ret)
 }
 
-// CuGraphMemAllocNodeGetParams reads size, placement and address of an allocation node.
+// CuGraphMemAllocNodeGetParams reads the parameters of an allocation node: size, location and
+// address.
 //
 //	CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 //
-// They are fixed for the node's life; the array of access descriptions belongs to it.
+// They never change. The array of access descriptions belongs to the node.
 //
 // Parameters:
 //   - hNode: the allocation node
 //   - params_out: receives them
 //
-// From Go: copy the array of descriptions if it is needed beyond the node.
+// From Go: copy the array of access descriptions if you need it after the node is destroyed.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not an allocation node
@@ -1722,14 +1723,14 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 	return status(args.ret)
 }
 
-// CuGraphAddMemFreeNode adds a node that frees memory which an allocation node of this or another
-// graph allocated.
+// CuGraphAddMemFreeNode adds a node that frees memory of an allocation node of this or another
+// graph.
 //
 //	CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
 //
-// Within the graph it must come after the allocation and after every node that uses the memory:
-// only edges make that so. An allocation is freed in one graph only, its own or another, and once
-// in a launch. The graph becomes unique by this, as with [CuGraphAddMemAllocNode].
+// Add edges so that the node comes after the allocation node and after every node that uses the
+// memory. Only one graph may free an allocation, once per launch. The graph has the limits of a
+// graph with an allocation node, see [CuGraphAddMemAllocNode].
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -1737,13 +1738,14 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 //   - dependencies: the nodes that must be done before it starts, of the same graph, none twice;
 //     nil if there are none. Read during the call
 //   - numDependencies: length of that array; with 0 the node starts with the launch
-//   - dptr: the address that the allocation node gave
+//   - dptr: the address that the allocation node returned
 //
-// From Go: lock the graph. What was freed must not be used by streams outside after the launch.
+// From Go: lock the graph. Streams outside the graph must not use the memory after the launch.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it is not the address of an allocation node (ordinary allocations
-//     are refused), it is freed in this graph or another already, or a bad dependency
+//   - [CUDA_ERROR_INVALID_VALUE]: dptr is not the address of an allocation node, such as the
+//     address of an ordinary allocation, this or another graph frees it already, or a bad
+//     dependency
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the graph is inside a child node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -1782,7 +1784,7 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 	return status(args.ret)
 }
 
-// CuGraphMemFreeNodeGetParams tells which memory a free node frees.
+// CuGraphMemFreeNodeGetParams returns the address that a free node frees.
 //
 //	CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 //
@@ -1790,10 +1792,10 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 //   - hNode: the free node
 //   - dptr_out: receives the address
 //
-// From Go: a number, that of the allocation.
+// From Go: the address is a number.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the node is of another type
+//   - [CUDA_ERROR_INVALID_VALUE]: not a free node
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1821,26 +1823,26 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 	return status(args.ret)
 }
 
-// CuDeviceGraphMemTrim gives memory that the device keeps cached for graphs back to the system.
+// CuDeviceGraphMemTrim returns unused memory that a device caches for graphs to the system.
 //
 //	CUresult cuDeviceGraphMemTrim(CUdevice device)
 //
-// Memory of allocation nodes does not come from a memory pool of the program but from one that all
-// graphs of a device share. It stays there when graphs are done with it, so that the next launch
-// need not map memory again, and neither [CuGraphExecDestroy] nor [CuMemPoolTrimTo] shrinks it:
-// only this call does. Executables that are idle but were launched or uploaded lose their cached
-// memory as well; their next launch takes it anew and is slower.
+// Allocation nodes take memory from a pool that all graphs of a device share, not from a memory
+// pool of the program. The pool keeps the memory when graphs are done with it, so that the next
+// launch need not map it again. Only this call shrinks the pool; [CuGraphExecDestroy] and
+// [CuMemPoolTrimTo] do not. Idle executables lose their cached memory too, and their next launch is
+// slower, since it maps memory again.
 //
 // Parameters:
-//   - device: the device, an ordinal
+//   - device: the ordinal of the device
 //
-// Ordering: synchronous, and it waits for nothing: what a running or queued launch uses is simply
-// left (measured: no delay beside a running graph).
+// Ordering: synchronous; the call waits for no work and keeps memory that a running or queued
+// launch uses (measured: no delay beside a running graph).
 //
-// Capture: allowed in every mode, unlike the trim of a pool, which kills GLOBAL captures.
+// Capture: allowed in every mode, unlike [CuMemPoolTrimTo], which invalidates GLOBAL captures.
 //
-// From Go: any thread, no context needed. Call it after a phase that used large graphs, or before
-// an allocation is tried again after [CUDA_ERROR_OUT_OF_MEMORY].
+// From Go: any thread, no context needed. Call it after a phase with large graphs, or before trying
+// an allocation again after [CUDA_ERROR_OUT_OF_MEMORY].
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_DEVICE]: there is no such device
@@ -1867,29 +1869,29 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 	return status(args.ret)
 }
 
-// CuDeviceGetGraphMemAttribute reads how much memory of a device graphs use or keep reserved for
-// their allocation nodes.
+// CuDeviceGetGraphMemAttribute returns how much memory of a device graphs use or reserve for their
+// allocation nodes.
 //
 //	CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 //
-// Used is what executables have mapped; reserved is that plus what is cached for the next ones.
-// Memory that was freed after a launch still counted as used until [CuDeviceGraphMemTrim] when
-// measured, so used is no measure of live allocations. The figures cover all contexts of this
-// process on the device, and nothing but graph memory.
+// Used memory is mapped by executables; reserved memory also includes what the device caches for
+// later launches. Memory freed after a launch still counted as used until [CuDeviceGraphMemTrim]
+// when measured, so used memory does not tell how much is allocated. The figures cover graph memory
+// of all contexts of this process on the device.
 //
 // Parameters:
-//   - device: the device, an ordinal
-//   - attr: what to read, one of [CUgraphMem_attribute]
-//   - value: receives a 64-bit unsigned number of bytes; not nil
+//   - device: the ordinal of the device
+//   - attr: one of [CUgraphMem_attribute]
+//   - value: receives a 64-bit unsigned number of bytes; must not be nil
 //
-// Ordering: a snapshot of the host's books; nothing is synchronized.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: allowed in every mode.
 //
-// From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context.
+// From Go: pass unsafe.Pointer of a uint64 variable. Any thread, no context needed.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: unknown attribute, or value is nil
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown attribute, or value is nil
 //   - [CUDA_ERROR_INVALID_DEVICE]: there is no such device
 //
 // See also [CuDeviceSetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
@@ -1920,20 +1922,20 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //
 //	CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 //
-// Only the marks can be set, and only to 0: the next reading is then the highest value since this
-// call. It frees nothing and limits nothing.
+// The marks can be set only to 0: later calls of [CuDeviceGetGraphMemAttribute] then return the
+// highest value since this call. The call neither frees nor limits memory.
 //
 // Parameters:
-//   - device: the device, an ordinal
+//   - device: the ordinal of the device
 //   - attr: [CU_GRAPH_MEM_ATTR_USED_MEM_HIGH] or [CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH]
-//   - value: points to a 64-bit 0, which is read during the call
+//   - value: points to a 64-bit 0
 //
 // Ordering: takes effect at once, not ordered with any stream.
 //
 // Capture: allowed in every mode.
 //
-// From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread; the marks belong to the
-// process, so a library should leave them alone.
+// From Go: pass unsafe.Pointer of a uint64 variable that is 0. Any thread. The marks belong to the
+// whole process: a library should not reset them.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: another attribute, or a value other than 0
@@ -1968,26 +1970,26 @@ func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //
 //	CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 //
-// What nodes merely refer to is shared, not copied: device memory, events, modules, the user data
-// of host nodes. The clone takes its own references to the user objects of the original, so what
-// [CuGraphRetainUserObject] keeps alive stays alive until both are gone. Node handles of the
-// original do not work in the clone: translate them with [CuGraphNodeFindInClone].
+// The clone shares what its nodes refer to: device memory, events, modules, the user data of host
+// nodes. It takes references of its own to the original's user objects ([CuGraphRetainUserObject]),
+// so they live until both graphs are destroyed. Node handles of the original are not valid in the
+// clone: translate them with [CuGraphNodeFindInClone].
 //
 // Parameters:
-//   - phGraphClone: receives the copy; destroy it by [CuGraphDestroy]
-//   - originalGraph: what to copy; it is left as it was, and may be changed or destroyed afterwards
+//   - phGraphClone: receives the clone; destroy it with [CuGraphDestroy]
+//   - originalGraph: the graph to clone, which the call does not change
 //
-// Ordering: done when the call returns; nothing of the GPU is touched.
+// Ordering: synchronous; no stream is involved.
 //
-// Capture: allowed everywhere, but not while a stream captures into originalGraph.
+// Capture: allowed in every mode, but not while a stream captures into originalGraph.
 //
-// From Go: no context needed. No other goroutine may touch originalGraph during the call; cloning
-// is the way to hand a plan to several goroutines, each with a copy of its own.
+// From Go: no context needed. No other goroutine may use originalGraph during the call. To use one
+// graph in several goroutines, give each a clone.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the graph has an allocation, free, conditional or
-//     device-updatable node; these exist once only. Build a second graph instead
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no host memory for the copy
+//     device-updatable node, which cannot be copied. Build a second graph instead
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough host memory for the clone
 //
 // Also [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
 //
@@ -2012,24 +2014,25 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeFindInClone translates a node handle of a graph into that of its copy in a clone.
+// CuGraphNodeFindInClone finds the node of a clone that was copied from a given node of the
+// original graph.
 //
 //	CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 //
-// It works for the node of a graph passed to [CuGraphClone], or embedded in a child node, and for
-// the direct copy only, not for a clone of a clone (measured). The clone's node must not have been
-// removed, and the original must still exist.
+// It works for nodes of a graph that was copied by [CuGraphClone] or into a child graph node, but
+// not for a clone of a clone (measured). The original node must still exist, and the node of the
+// clone must not have been removed.
 //
 // Parameters:
-//   - phNode: receives the node of the clone
-//   - hOriginalNode: the node of the original graph, there when it was cloned
+//   - phNode: receives the clone's node
+//   - hOriginalNode: the node of the original graph
 //   - hClonedGraph: the clone
 //
-// From Go: translate all the handles right after cloning. Lock both graphs.
+// From Go: translate all handles right after cloning. Lock both graphs.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the clone has no such node: added to the original later, removed
-//     from the clone, or the original is gone
+//   - [CUDA_ERROR_INVALID_VALUE]: the clone has no such node: it was added to the original later or
+//     removed from the clone, or the original was destroyed
 //
 // See also [CuGraphClone].
 //
@@ -2053,22 +2056,22 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 	return status(args.ret)
 }
 
-// CuGraphNodeGetType tells what a node does: kernel, copy, host function and so on.
+// CuGraphNodeGetType returns the type of a node: kernel, memcpy, host function and so on.
 //
 //	CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 //
-// Its type decides which functions may read or change its parameters; others refuse with
+// The type decides which functions may read or change the node's parameters; others return
 // [CUDA_ERROR_INVALID_VALUE].
 //
 // Parameters:
-//   - hNode: the node; a handle that was never valid or whose node is gone is not always noticed
+//   - hNode: the node; the driver does not always detect an invalid handle
 //   - type_: receives the type
 //
-// From Go: harmless and without a context. Newer drivers may give types that this package has no
-// name for.
+// From Go: no context needed. Newer drivers may return types for which this package has no
+// constant.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the node is 0 or known to be none
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is 0, or the driver detects an invalid handle
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2096,19 +2099,19 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeGetContainingGraph tells to which graph a node belongs; for a node inside a child
-// node, the inner graph.
+// CuGraphNodeGetContainingGraph returns the graph to which a node belongs; for a node inside a
+// child graph node, the child graph.
 //
 //	CUresult cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
 //
 // Parameters:
 //   - hNode: the node
-//   - phGraph: receives the graph, which stays with its owner: do not destroy it
+//   - phGraph: receives the graph, which the caller does not own
 //
-// From Go: a look at host state; lock the graph if others may change it.
+// From Go: lock the graph if other goroutines may change it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
+//   - [CUDA_ERROR_INVALID_VALUE]: no such node, or phGraph is nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetLocalId],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
@@ -2128,22 +2131,23 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeGetLocalId gives the number of a node within its graph, the one that the files of
-// [CuGraphDebugDotPrint] show.
+// CuGraphNodeGetLocalId returns the number of a node within its graph, as the files of
+// [CuGraphDebugDotPrint] show it.
 //
 //	CUresult cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
 //
-// Together with the graph's number from [CuGraphGetId] it names the node uniquely, which makes logs
-// and pictures comparable.
+// Together with the graph's number from [CuGraphGetId] it identifies the node, so that you can
+// match logs with these files.
 //
 // Parameters:
 //   - hNode: the node
 //   - nodeId: receives the number
 //
-// From Go: the number is no handle and no index into [CuGraphGetNodes] once nodes were destroyed.
+// From Go: the number is not a handle. Once nodes were destroyed it is not an index into the list
+// of [CuGraphGetNodes] either.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
+//   - [CUDA_ERROR_INVALID_VALUE]: no such node, or nodeId is nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
@@ -2167,21 +2171,21 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphNodeGetToolsId gives the 64-bit number under which profilers and other tools report a
+// CuGraphNodeGetToolsId returns the 64-bit number under which profilers and other tools report a
 // node.
 //
 //	CUresult cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
 //
-// Use it to match a node with what CUPTI or a profiler based on it records.
+// Use it to match a node with the records of CUPTI, or of a profiler based on CUPTI.
 //
 // Parameters:
 //   - hNode: the node
 //   - toolsNodeId: receives the number
 //
-// From Go: of use beside a tool only; nothing in the driver takes the number.
+// From Go: no other function of the driver takes the number.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
+//   - [CUDA_ERROR_INVALID_VALUE]: no such node, or toolsNodeId is nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphGetId], [CuGraphExecGetId].
@@ -2205,7 +2209,7 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	return status(args.ret)
 }
 
-// CuGraphGetId gives the number of a graph, as the files of [CuGraphDebugDotPrint] show it.
+// CuGraphGetId returns the number of a graph, as the files of [CuGraphDebugDotPrint] show it.
 //
 //	CUresult cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
 //
@@ -2213,11 +2217,10 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 //   - hGraph: the graph
 //   - graphId: receives the number
 //
-// From Go: good for logs, where handles say little: a handle may be used again after the graph is
-// gone.
+// From Go: prefer the number to the handle in logs: CUDA may reuse the handle of a destroyed graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no graph, or nil
+//   - [CUDA_ERROR_INVALID_VALUE]: no such graph, or the pointer is nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphExecGetId].
@@ -2241,8 +2244,8 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphExecGetId gives the number of an executable, which tells several executables of one graph
-// apart in logs and pictures.
+// CuGraphExecGetId returns the number of an executable, which identifies it in logs beside other
+// executables of the same graph.
 //
 //	CUresult cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
 //
@@ -2250,10 +2253,10 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 //   - hGraphExec: the executable
 //   - graphId: receives the number
 //
-// From Go: needs no context; not while another goroutine destroys the executable.
+// From Go: needs no context. No other goroutine may destroy the executable meanwhile.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no executable, or nil
+//   - [CUDA_ERROR_INVALID_VALUE]: no such executable, or the pointer is nil
 //
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphGetId].
@@ -2281,21 +2284,21 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 //
 //	CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 //
-// Call it twice: first with no array, for the number, then with an array of that size. Nodes inside
-// child and conditional nodes are not listed: ask their graphs.
+// Call it twice: first without an array for the number of nodes, then with an array of that size.
+// Nodes inside child and conditional nodes are not listed: call it for their graphs.
 //
 // Parameters:
 //   - hGraph: the graph
 //   - nodes: array to fill, nil to ask for the number only
-//   - numNodes: in: places in the array, at least 1 if there is one; out: nodes written, or their
-//     number in the graph if nodes is nil. Places left over are set to 0; a small array is filled
-//     without complaint
+//   - numNodes: gives the length of the array, which must not be 0; receives the number of nodes
+//     written, or the number of nodes in the graph if nodes is nil. Unused elements are set to 0.
+//     An array that is too short is filled without an error
 //
-// From Go: the array may be a Go slice, passed as the address of its first element. No context
-// needed; do not change the graph between the two calls.
+// From Go: pass the address of the first element of a Go slice. No context needed. Lock the graph
+// across both calls.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an array with 0 places, or no graph
+//   - [CUDA_ERROR_INVALID_VALUE]: an array of length 0, or no such graph
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2322,23 +2325,23 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 	return status(args.ret)
 }
 
-// CuGraphGetRootNodes lists the nodes of a graph that depend on no other: the ones a launch starts
-// with.
+// CuGraphGetRootNodes lists the root nodes of a graph: the nodes without dependencies, with which a
+// launch starts.
 //
 //	CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 //
-// Call it with no array for the number, then with one.
+// Call it first without an array for the number of root nodes, then with an array of that size.
 //
 // Parameters:
 //   - hGraph: the graph
 //   - rootNodes: array to fill, or nil
-//   - numRootNodes: in: places in the array; out: nodes written, or how many there are if no array
-//     is given. Places left over become 0
+//   - numRootNodes: gives the length of the array; receives the number of nodes written, or the
+//     number of root nodes if there is no array. Unused elements are set to 0
 //
-// From Go: a Go slice will do for the array. Lock the graph across both calls.
+// From Go: the array may be a Go slice. Lock the graph across both calls.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an array with 0 places, or no graph
+//   - [CUDA_ERROR_INVALID_VALUE]: an array of length 0, or no such graph
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2365,31 +2368,31 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 	return status(args.ret)
 }
 
-// CuGraphGetEdges lists the edges of a graph: at each index a node, a node that waits for it, and
-// how.
+// CuGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it, and
+// the edge data.
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
-// Edge data ([CUgraphEdgeData]) says which output of a node an edge begins at and how the next node
-// depends on it, as programmatic launches need it. It is all zero for an ordinary edge, which waits
-// for the whole node. A call that has no place for edge data, or the older form of the function
-// without that parameter, fails if any edge carries some; it leaves no edge out. Asking for the
-// number always works.
+// Edge data ([CUgraphEdgeData]) says at which output port of a node an edge begins and how the next
+// node depends on it; programmatic launches use it. All bytes are zero for an ordinary edge, which
+// waits for the whole node. If an edge has data, a call without edgeData fails, and so does the
+// older form of the function. A call for the number of edges always works.
 //
 // Parameters:
 //   - hGraph: the graph
-//   - from: receives the nodes that come first; nil together with to to ask for the number
-//   - to: receives the nodes that wait
-//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Needs from and to
-//   - numEdges: in: the length of each array; out: the number of edges written, or of all edges if
-//     from and to are nil. Entries of from and to past the last edge become 0
+//   - from: receives the nodes that come first; nil, with to nil too, for the number of edges only
+//   - to: receives the nodes that depend on them
+//   - edgeData: receives the data of each edge; nil if all edges are ordinary. Must be nil if from
+//     and to are nil
+//   - numEdges: gives the length of each array; receives the number of edges written, or the number
+//     of edges in the graph if from and to are nil. Unused elements of from and to are set to 0
 //
-// From Go: pass the first elements of Go slices of equal length. The order of the edges is no
-// promise. Lock the graph across both calls.
+// From Go: pass the addresses of the first elements of Go slices of equal length. Do not rely on
+// the order of the edges. Lock the graph across both calls.
 //
 // Errors:
-//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil and an edge carries data: pass edgeData
-//   - [CUDA_ERROR_INVALID_VALUE]: from without to, or a length of 0 with arrays
+//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil, and an edge has data
+//   - [CUDA_ERROR_INVALID_VALUE]: only one of from and to is given, or arrays of length 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2406,8 +2409,8 @@ func CuGraphGetEdges(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edgeDat
 	return CuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges)
 }
 
-// CuGraphGetEdges_v2 lists the edges of a graph: at each index a node, a node that waits for it,
-// and how.
+// CuGraphGetEdges_v2 lists the edges of a graph: at each index a node, a node that depends on it,
+// and the edge data.
 //
 //	CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 //
@@ -2431,25 +2434,26 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependencies lists what a node waits for: the nodes from which an edge leads to it.
+// CuGraphNodeGetDependencies lists the dependencies of a node: the nodes from which an edge leads
+// to it.
 //
 //	CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 //
-// The form without edge data fails for a node that has a programmatic edge.
+// The form without edge data fails if one of these edges has data.
 //
 // Parameters:
 //   - hNode: the node
-//   - dependencies: receives the nodes before it; nil to ask for the number
-//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
-//   - numDependencies: in: places in each array; out: nodes written, or how many there are. Places
-//     left over become 0
+//   - dependencies: receives the nodes on which it depends; nil for their number only
+//   - edgeData: receives the data of each of these edges; nil if they are ordinary
+//   - numDependencies: gives the length of each array; receives the number of nodes written, or the
+//     number of dependencies if there are no arrays. Unused elements are set to 0
 //
-// From Go: Go slices will do. The node must exist: the driver does not check node handles, and one
-// of a destroyed node can crash the process (measured).
+// From Go: the arrays may be Go slices. The driver does not check node handles: the handle of a
+// destroyed node can crash the process (measured).
 //
 // Errors:
-//   - [CUDA_ERROR_LOSSY_QUERY]: an edge carries data and edgeData is nil
-//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or 0 places
+//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil, and an edge has data
+//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or arrays of length 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2466,8 +2470,8 @@ func CuGraphNodeGetDependencies(hNode CUgraphNode, dependencies *CUgraphNode, ed
 	return CuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies)
 }
 
-// CuGraphNodeGetDependencies_v2 lists what a node waits for: the nodes from which an edge leads to
-// it.
+// CuGraphNodeGetDependencies_v2 lists the dependencies of a node: the nodes from which an edge
+// leads to it.
 //
 //	CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 //
@@ -2490,26 +2494,26 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependentNodes lists the nodes that wait for a node: those to which an edge leads
-// from it.
+// CuGraphNodeGetDependentNodes lists the nodes that depend on a node: the nodes to which an edge
+// leads from it.
 //
 //	CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 //
-// A node without any is an exit of the graph; the launch is done when all exits are. The form
-// without edge data fails where programmatic edges are.
+// A launch is done when all nodes without dependent nodes are done. The form without edge data
+// fails if one of these edges has data.
 //
 // Parameters:
 //   - hNode: the node
-//   - dependentNodes: receives the nodes that depend on it; nil to ask for the number
-//   - edgeData: receives what each of these edges carries; nil if they are ordinary ones
-//   - numDependentNodes: in: places in each array; out: nodes written, or how many there are.
-//     Places left over become 0
+//   - dependentNodes: receives the nodes that depend on it; nil for their number only
+//   - edgeData: receives the data of each of these edges; nil if they are ordinary
+//   - numDependentNodes: gives the length of each array; receives the number of nodes written, or
+//     the number of dependent nodes if there are no arrays. Unused elements are set to 0
 //
-// From Go: Go slices will do; lock the graph.
+// From Go: the arrays may be Go slices. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_LOSSY_QUERY]: an edge carries data and edgeData is nil
-//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or 0 places
+//   - [CUDA_ERROR_LOSSY_QUERY]: edgeData is nil, and an edge has data
+//   - [CUDA_ERROR_INVALID_VALUE]: edgeData without the array of nodes, or arrays of length 0
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2526,7 +2530,7 @@ func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode
 	return CuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes)
 }
 
-// CuGraphNodeGetDependentNodes_v2 lists the nodes that wait for a node: those to which an edge
+// CuGraphNodeGetDependentNodes_v2 lists the nodes that depend on a node: the nodes to which an edge
 // leads from it.
 //
 //	CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
@@ -2550,28 +2554,28 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 	return status(args.ret)
 }
 
-// CuGraphAddDependencies adds edges to a graph: each node of one array must then be done before the
-// node at the same index of the other starts.
+// CuGraphAddDependencies adds edges to a graph: each node of to then depends on the node at the
+// same index of from.
 //
 //	CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
-// All are added or none (measured with a bad second one). An edge that exists already is an error,
-// also with other edge data, and so is one from a node to itself. A longer cycle is not noticed
-// here but when the graph is instantiated. Executables do not change.
+// The call adds all edges or none (measured with a bad second edge). It refuses an edge that exists
+// already, even with other edge data, and an edge from a node to itself. It does not detect longer
+// cycles; instantiation does. Existing executables do not change.
 //
 // Parameters:
 //   - hGraph: the graph that contains all the nodes
 //   - from: the nodes that come first
-//   - to: the nodes that wait, as many
-//   - edgeData: what each edge carries, for programmatic launches between kernels; nil for ordinary
+//   - to: the nodes that depend on them, as many
+//   - edgeData: the data of each edge, for programmatic launches between kernels; nil for ordinary
 //     edges
 //   - numDependencies: length of the arrays; 0 does nothing
 //
-// From Go: the arrays are read during the call only; Go slices will do. Lock the graph.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an edge that exists, one to the node itself, a node of another
-//     graph, or edge data on nodes that have no such port
+//   - [CUDA_ERROR_INVALID_VALUE]: an edge that exists already, an edge from a node to itself, a
+//     node of another graph, or edge data for nodes without such a port
 //
 // See also [CuGraphRemoveDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
 // [CuGraphNodeGetDependentNodes].
@@ -2586,8 +2590,8 @@ func CuGraphAddDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, 
 	return CuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies)
 }
 
-// CuGraphAddDependencies_v2 adds edges to a graph: each node of one array must then be done before
-// the node at the same index of the other starts.
+// CuGraphAddDependencies_v2 adds edges to a graph: each node of to then depends on the node at the
+// same index of from.
 //
 //	CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -2611,27 +2615,26 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphRemoveDependencies removes edges from a graph; the nodes stay, and without another path
-// between them may run at the same time.
+// CuGraphRemoveDependencies removes edges from a graph. The nodes stay; without another path
+// between them they may run at the same time.
 //
 //	CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
-// The edge data should match what the edge carries. When measured, nil data removed a programmatic
-// edge all the same; do not rely on that. Graphs with allocation or free nodes keep their edges for
-// ever.
+// The edge data should match the data of the edge. When measured, nil removed a programmatic edge
+// too; do not rely on it. Edges of a graph with allocation or free nodes cannot be removed.
 //
 // Parameters:
 //   - hGraph: the graph that contains all the nodes
 //   - from: the nodes that come first
-//   - to: the nodes that wait, as many
-//   - edgeData: what each edge carries; nil for ordinary edges
+//   - to: the nodes that depend on them, as many
+//   - edgeData: the data of each edge; nil for ordinary edges
 //   - numDependencies: length of the arrays; 0 does nothing
 //
-// From Go: the arrays are read during the call only. Lock the graph; executables made earlier keep
+// From Go: the call reads the arrays before it returns. Lock the graph. Existing executables keep
 // the edges.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an edge that is not there, or not with this data
+//   - [CUDA_ERROR_INVALID_VALUE]: there is no such edge, or its data differs
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the graph has allocation or free nodes (measured)
 //
 // See also [CuGraphAddDependencies], [CuGraphGetEdges], [CuGraphNodeGetDependencies],
@@ -2647,8 +2650,8 @@ func CuGraphRemoveDependencies(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 	return CuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies)
 }
 
-// CuGraphRemoveDependencies_v2 removes edges from a graph; the nodes stay, and without another path
-// between them may run at the same time.
+// CuGraphRemoveDependencies_v2 removes edges from a graph. The nodes stay; without another path
+// between them they may run at the same time.
 //
 //	CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 //
@@ -2676,22 +2679,23 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 //
 //	CUresult cuGraphDestroyNode(CUgraphNode hNode)
 //
-// Nodes before it and after it are not joined: add the edges that should replace it. Executables
-// are not affected, except that the node can no longer be named to change them.
+// CUDA does not connect the nodes before it with the nodes after it: add the edges yourself.
+// Existing executables still run the node, but you can no longer change it there.
 //
 // Parameters:
-//   - hNode: the node. The handle is dead afterwards and is not checked: a second destroy crashed
-//     the process (measured)
+//   - hNode: the node. Never use the handle afterwards: the driver does not check it, and
+//     destroying a node twice crashed the process (measured)
 //
-// Ordering: host state only; launches go on.
+// Ordering: synchronous; launches are not affected.
 //
-// From Go: forget every copy of the handle. A child graph goes with its node; the destructor of a
-// user object that only it held runs in this call, on this thread. Lock the graph.
+// From Go: drop every copy of the handle. The child graph of a node is destroyed with it. If the
+// child graph holds the last reference to a user object, the destructor runs on the calling thread
+// inside this call. Lock the graph.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the graph has allocation or free nodes, or the node is a
 //     device-updatable kernel (measured)
-//   - [CUDA_ERROR_INVALID_VALUE]: no node
+//   - [CUDA_ERROR_INVALID_VALUE]: no such node
 //
 // See also [CuGraphAddChildGraphNode], [CuGraphAddEmptyNode], [CuGraphAddKernelNode],
 // [CuGraphAddHostNode], [CuGraphAddMemcpyNode], [CuGraphAddMemsetNode].
@@ -2720,24 +2724,25 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 //	CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 //
 // The plain name means [CuGraphInstantiateWithFlags], whose comment has the details: its last
-// parameter, flags, is 0 or values of [CUgraphInstantiate_flags] other than
-// [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD], joined by |.
+// parameter, flags, is 0 or values of [CUgraphInstantiate_flags] joined by |, except
+// [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD].
 //
 // Two older symbols have this name, one without a number and one with _v2. Instead of flags they
-// take a place for the node at fault, a buffer for a message and the buffer's size in bytes.
-// Current drivers fill neither, even for a graph with a cycle (measured), so
-// [CuGraphInstantiateWithParams] is the form that says what is wrong.
+// take an address for the node at fault, a buffer for a message, and the buffer's size in bytes.
+// Current drivers fill neither, even for a graph with a cycle (measured). To learn what is wrong,
+// call [CuGraphInstantiateWithParams].
 //
 // Parameters:
-//   - phGraphExec: receives the executable, to be destroyed by [CuGraphExecDestroy]
-//   - hGraph: the graph, which may change or go afterwards without effect on the executable
+//   - phGraphExec: receives the executable; destroy it with [CuGraphExecDestroy]
+//   - hGraph: the graph, which may be changed or destroyed afterwards without effect on the
+//     executable
 //   - flags: 0, or values of [CUgraphInstantiate_flags] joined by |
 //
-// Ordering: host work only; running GPU work neither delays it nor is delayed.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: unsafe: fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture
-// while a capture in GLOBAL mode is open anywhere, or one in THREAD_LOCAL mode on this thread,
-// unless the thread is in RELAXED mode.
+// Capture: unsafe. While any thread captures in GLOBAL mode, or this thread in THREAD_LOCAL mode,
+// the call fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture, unless
+// the thread is in RELAXED mode.
 //
 // From Go: needs runtime.LockOSThread and a current context; no other goroutine may use hGraph
 // meanwhile.
@@ -2745,8 +2750,8 @@ func CuGraphDestroyNode(hNode CUgraphNode) error {
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a cycle, an unknown flag, or a conditional handle that no node
 //     uses
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph allows one executable at a time and has one, or it
-//     belongs to a node of another graph
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph can have only one executable and has one, or it is
+//     inside a child or conditional node
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the OS thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -2763,64 +2768,66 @@ func CuGraphInstantiate(phGraphExec *CUgraphExec, hGraph CUgraph, flags CUgraphI
 	return CuGraphInstantiateWithFlags(phGraphExec, hGraph, flags)
 }
 
-// CuGraphInstantiateWithFlags makes an executable of a graph: checks it, and prepares everything so
-// that a launch costs next to nothing.
+// CuGraphInstantiateWithFlags makes an executable of a graph: checks the graph and prepares it for
+// cheap launches.
 //
 //	CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 //
-// The executable is a snapshot. Later changes of the graph do not reach it until
-// [CuGraphExecUpdate]; the graph may be instantiated again, and the executables run independently
-// of each other, also at the same time. A graph that has allocation, free, conditional or
-// device-updatable nodes allows one executable at a time.
+// The executable is a snapshot: later changes of the graph do not affect it until
+// [CuGraphExecUpdate]. The graph may be instantiated again; executables are independent and may run
+// at the same time. A graph with allocation, free, conditional or device-updatable nodes can have
+// only one executable at a time.
 //
-// [CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH] makes an executable that kernels can launch too. It
-// needs unified addressing, excludes the auto-free flag, and asks this of the graph:
+// [CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH] makes an executable that kernels can launch too. The
+// flag needs unified addressing, cannot be combined with the auto-free flag, and has these
+// requirements:
 //
-//   - All nodes belong to one context, which is current.
-//   - There are only kernel, memcpy, memset and child graph nodes, and at least one of the first
-//     three.
-//   - Kernels do not launch kernels themselves; cooperative ones are not run under MPS.
+//   - All nodes belong to the current context.
+//   - The graph has no nodes but kernel, memcpy, memset and child graph nodes; child graph nodes
+//     alone are not enough.
+//   - Kernels do not launch kernels. Under MPS there are no cooperative kernels.
 //   - Copies are between device memory and pinned, mapped host memory, without arrays.
 //
-// Kernels of one graph that launch graphs from the device must share a context, with or without
-// that flag.
+// With or without the flag, all kernels of a graph that launch graphs from the device must belong
+// to one context.
 //
-// It costs about 3 to 4 microseconds a node (measured with kernels in a row), mostly on the host.
-// The upload to the device happens at the first launch unless [CuGraphUpload] does it earlier.
-// [CuGraphInstantiateWithParams] does the same and says which node is at fault when it fails.
+// Instantiation takes about 3 to 4 microseconds a node, mostly on the host (measured with a chain
+// of kernels). The first launch uploads the executable to the device, unless [CuGraphUpload] did so
+// before. [CuGraphInstantiateWithParams] does the same and reports which node is at fault if it
+// fails.
 //
-// [CuGraphInstantiate] is the same function under the header's present name.
+// [CuGraphInstantiate] is the same function.
 //
 // Parameters:
-//   - phGraphExec: receives the executable; destroy it by [CuGraphExecDestroy]
-//   - hGraph: what to instantiate. An empty graph is allowed, and launching it is a no-op. A graph
-//     inside a child or conditional node cannot be instantiated by itself
+//   - phGraphExec: receives the executable; destroy it with [CuGraphExecDestroy]
+//   - hGraph: the graph to instantiate. It may be empty; its launch then does nothing. A graph
+//     inside a child or conditional node cannot be instantiated
 //   - flags: 0, or values of [CUgraphInstantiate_flags] joined by |, except
-//     [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD], which needs the stream that only the form with params
-//     has
+//     [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD], which only [CuGraphInstantiateWithParams] accepts,
+//     since it needs a stream
 //
-// Ordering: synchronous on the host, does not wait for GPU work (measured beside running kernels
-// and graphs: no delay).
+// Ordering: synchronous; the call waits for no work (measured beside running kernels and graphs).
 //
-// Capture: counts as unsafe. While any thread captures in GLOBAL mode, or this one captures in
-// THREAD_LOCAL mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and that capture is
-// lost. Put the thread in RELAXED mode with [CuThreadExchangeStreamCaptureMode] around the call, or
-// end the capture first.
+// Capture: unsafe. While any thread captures in GLOBAL mode, or this thread in THREAD_LOCAL mode,
+// the call fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture. Put the
+// thread into RELAXED mode with [CuThreadExchangeStreamCaptureMode] around the call, or end the
+// capture first.
 //
 // From Go: needs a current context on the OS thread: runtime.LockOSThread, [CuCtxSetCurrent], then
-// this. It may take milliseconds for large graphs and holds the thread that long. One goroutine at
-// a time may use the graph. The executable takes references of its own to the graph's user objects,
-// but nothing keeps Go memory alive for it.
+// this. For large graphs the call blocks the thread for milliseconds. One goroutine at a time may
+// use the graph. The executable takes references of its own to the graph's user objects, but it
+// does not keep Go memory alive.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the edges form a cycle (nothing finds one earlier), an unknown or
-//     forbidden flag, a graph that breaks the rules of device launches, a conditional handle
-//     without a node, or a conditional body with a node type that is not allowed there
-//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable where only one may exist, or a graph owned by
-//     a node
+//   - [CUDA_ERROR_INVALID_VALUE]: the edges form a cycle (which no earlier call detects), an
+//     unknown or forbidden flag, a graph that does not meet the requirements for device launches, a
+//     conditional handle without a node, or a conditional body with a node type that is not allowed
+//     there
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable of a graph that can have only one, or a graph
+//     inside a child or conditional node
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device or host memory for the prepared form. Memory of
-//     allocation nodes is not taken yet: its lack shows at upload or launch
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device or host memory for the executable. Allocation
+//     nodes take their memory later: if it is missing, the upload or the launch fails
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2848,8 +2855,9 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 	return status(args.ret)
 }
 
-// CuGraphInstantiateWithParams_ptsz makes an executable of a graph as [CuGraphInstantiateWithFlags]
-// does, reports why it failed, and can upload the result to the device at once.
+// CuGraphInstantiateWithParams_ptsz makes an executable of a graph like
+// [CuGraphInstantiateWithFlags], reports why it failed, and can upload the executable to the
+// device.
 //
 //	CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 //
@@ -2872,25 +2880,26 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 	return status(args.ret)
 }
 
-// CuGraphExecGetFlags tells with which flags an executable was instantiated, as far as the driver
-// keeps them.
+// CuGraphExecGetFlags returns the flags with which an executable was instantiated, as far as the
+// driver keeps them.
 //
 //	CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 //
-// The auto-free and device-launch flags are told. [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD] is never
-// told, since it changes nothing in the executable. [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY]
-// was not told either when measured, although it had been given: do not conclude from its absence.
+// The result includes the auto-free and device-launch flags. [CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD]
+// is never included, since it does not change the executable.
+// [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY] was missing too when measured, although it had
+// been given.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - flags: receives values of [CUgraphInstantiate_flags] joined by |; not nil
 //
-// Ordering: reads host state, involves no stream.
+// Ordering: synchronous; no stream is involved.
 //
-// Capture: harmless in every capture mode.
+// Capture: allowed in every mode.
 //
-// From Go: any thread, no context; not beside another goroutine that updates or destroys the
-// executable.
+// From Go: any thread, no context needed. No other goroutine may update or destroy the executable
+// meanwhile.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: flags is nil or the executable was destroyed
@@ -2917,32 +2926,31 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 }
 
 // CuGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
-// dynamic shared memory, even the kernel.
+// dynamic shared memory, and the kernel itself.
 //
 //	CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
-// The usual way to launch the same graph with other arguments. Argument values are copied during
-// the call, all of them: there is no way to set only one. The new kernel must belong to the same
-// context as the old; it may have another number of parameters (measured). A kernel that launches
-// other kernels or graphs from the device, or updates device-updatable nodes, cannot take the place
-// of one that does not.
+// Use it to launch a graph again with other arguments. The call copies the values of all arguments;
+// you cannot set only one. The new kernel must belong to the same context as the old kernel, but
+// may have another number of parameters (measured). A kernel that launches kernels or graphs from
+// the device, or updates device-updatable nodes, cannot replace a kernel that does not.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the kernel node, by its handle in the graph that the executable was made of
-//   - nodeParams: the complete new description; read during the call
+//   - nodeParams: all parameters of the node; read during the call
 //
-// Ordering: launches made afterwards use it; those queued or running do not. A device-updatable
-// node loses what the device changed, at the next upload or launch; changing it from the host while
-// the device changes it is undefined.
+// Ordering: affects later launches only, not queued or running ones. At the next upload or launch a
+// device-updatable node loses the changes made by the device. Changing it from host and device at
+// the same time is undefined.
 //
-// From Go: as for [CuGraphAddKernelNode]: a node given by function crashes the process when no
-// context is current on the thread (measured), so lock the thread and set one. Pin the argument
-// values until the call returns; lock the executable.
+// From Go: as in [CuGraphAddKernelNode], a [CUfunction] crashes the process if the thread has no
+// current context (measured): lock the thread and make a context current. Pin the argument values
+// until the call returns. Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a change that is not allowed, a node of another graph, or one
-//     whose graph is gone
+//   - [CUDA_ERROR_INVALID_VALUE]: the change is not allowed, the node belongs to another graph, or
+//     its graph was destroyed
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddKernelNode], [CuGraphKernelNodeSetParams],
 // [CuGraphExecMemcpyNodeSetParams], [CuGraphExecMemsetNodeSetParams],
@@ -2966,7 +2974,7 @@ func CuGraphExecKernelNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, n
 }
 
 // CuGraphExecKernelNodeSetParams_v2 changes a kernel node of an executable: arguments, grid, block,
-// dynamic shared memory, even the kernel.
+// dynamic shared memory, and the kernel itself.
 //
 //	CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 //
@@ -2991,31 +2999,32 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 	return status(args.ret)
 }
 
-// CuGraphExecMemcpyNodeSetParams changes the addresses and the length of a copy in an executable.
+// CuGraphExecMemcpyNodeSetParams changes the addresses and the length of a memcpy node of an
+// executable.
 //
 //	CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 //
-// Only one-dimensional copies (one row, one layer) can be changed, to one-dimensional ones that are
-// not empty. Each end must stay the same kind of memory, allocated from the same context: from one
-// device address to another, or from one host address to another. Between pinned and pageable host
-// memory it worked when measured; from host to device memory at the same end it does not.
+// Before and after the change the copy must be one-dimensional (one row, one layer) and not empty.
+// Source and destination must each stay the same kind of memory, allocated in the same context: a
+// device address cannot become a host address. Changing pinned to pageable host memory worked when
+// measured.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - hNode: the copy node, by its handle in the original graph
-//   - copyParams: the complete new description, copied during the call; the memory it names is used
-//     at launch
-//   - ctx: the context that the node runs in, as it was given to [CuGraphAddMemcpyNode]
+//   - hNode: the memcpy node, by its handle in the original graph
+//   - copyParams: all parameters of the copy, copied during the call. Its memory is accessed at
+//     launch
+//   - ctx: the context in which the node runs, as in [CuGraphAddMemcpyNode]
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: host memory named here must be pinned host memory or C memory that lives until the last
-// launch that uses it is done; Go memory will not do, for it would have to stay pinned across all
-// launches. Lock the executable.
+// From Go: host memory must be pinned host memory or C memory that you keep until the last launch
+// that uses it is done. Do not pass Go memory, which would have to stay pinned across all launches.
+// Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: length 0, more than one dimension before or after, another kind
-//     of memory, or a node that is not in the original graph
+//   - [CUDA_ERROR_INVALID_VALUE]: a length of 0, more than one dimension before or after, another
+//     kind of memory, or a node that is not in the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddMemcpyNode], [CuGraphMemcpyNodeSetParams],
 // [CuGraphExecKernelNodeSetParams], [CuGraphExecMemsetNodeSetParams],
@@ -3049,29 +3058,29 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 	return status(args.ret)
 }
 
-// CuGraphExecMemsetNodeSetParams changes address and value of a memset in an executable, and within
-// limits its size.
+// CuGraphExecMemsetNodeSetParams changes address and value of a memset node of an executable, and
+// within limits its size.
 //
 //	CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 //
-// For a single row the width and the element size may change as well if the result fits what was
-// prepared (much wider rows did when measured; check the error and instantiate anew if it says no).
-// The number of rows cannot change, nor any size of a memset with several rows. The new address
-// must be of the same kind of allocation on the same device and context.
+// For a single row the width and the element size may change too, within limits of the driver (much
+// wider rows worked when measured). If the call fails, instantiate the graph again. The number of
+// rows cannot change, nor any size of a memset with several rows. The new address must belong to
+// the same kind of allocation, in the same context and on the same device.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the memset node, by its handle in the original graph
-//   - memsetParams: the complete new description, copied during the call
-//   - ctx: the context that the node runs in
+//   - memsetParams: all parameters of the memset, copied during the call
+//   - ctx: the context in which the node runs
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
 // From Go: nothing needs pinning. Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a size that may not change or is 0, other memory, or a node that
-//     the original graph no longer has
+//   - [CUDA_ERROR_INVALID_VALUE]: a size that is 0 or cannot change, other memory, or a node that
+//     is not in the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddMemsetNode], [CuGraphMemsetNodeSetParams],
 // [CuGraphExecKernelNodeSetParams], [CuGraphExecMemcpyNodeSetParams],
@@ -3105,24 +3114,24 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 	return status(args.ret)
 }
 
-// CuGraphExecHostNodeSetParams changes which host function an executable calls at a node, and what
-// it hands to it.
+// CuGraphExecHostNodeSetParams changes the host function that a host node of an executable calls,
+// and its user data.
 //
 //	CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 //
-// Only the two words are stored; what the user data stands for is not copied. Launches that are
-// queued or running still call the old function with the old data.
+// The call copies the two words, not what the user data points to. Queued and running launches
+// still call the old function with the old user data.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the host node, by its handle in the original graph
-//   - nodeParams: function and user data; the function must not be nil
+//   - nodeParams: function, which must not be nil, and user data
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: the function may be an exported Go function: it runs on a driver thread. Give a
-// cgo.Handle as user data, and delete the old one only when the last launch from before the change
-// is done: only an event or a synchronization after that launch tells you.
+// From Go: the function may be an exported Go function: it runs on a driver thread. Pass a
+// cgo.Handle as user data. Delete the old handle only when the last launch made before the change
+// is done: synchronize with its stream, or with an event recorded after it.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no function, or a node that is not in the original graph
@@ -3158,28 +3167,28 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 	return status(args.ret)
 }
 
-// CuGraphExecChildGraphNodeSetParams replaces the parameters of all nodes inside a child graph node
+// CuGraphExecChildGraphNodeSetParams updates the parameters of all nodes inside a child graph node
 // of an executable.
 //
 //	CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
 //
-// It is [CuGraphExecUpdate] for one child: the given graph must have the child's shape, with nodes
-// added in the same order, and what may change in each node is the same; deeper children are
-// treated likewise. The graph is only read.
+// It is [CuGraphExecUpdate] for one child graph, with the same limits: the given graph must have
+// the topology of the child graph, with nodes added in the same order. Child graphs inside the
+// child are updated in the same way. The call only reads the given graph.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the child graph node, by its handle in the original graph
-//   - childGraph: where the parameters come from; not needed afterwards
+//   - childGraph: the graph with the new parameters; not needed afterwards
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: lock the executable and both graphs. What the new parameters point to must live as long
-// as the executable is launched.
+// From Go: lock the executable and both graphs. Keep what the new parameters refer to as long as
+// the executable is launched.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: another shape, another order, or a change that some node does not
-//     allow; no detail is given, so use [CuGraphExecUpdate] on the whole to learn which
+//   - [CUDA_ERROR_INVALID_VALUE]: another topology, another order, or a change that a node does not
+//     allow. To learn which node, call [CuGraphExecUpdate] for the whole graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddChildGraphNode], [CuGraphChildGraphNodeGetGraph],
 // [CuGraphExecKernelNodeSetParams], [CuGraphExecMemcpyNodeSetParams],
@@ -3212,26 +3221,25 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphExecEventRecordNodeSetEvent makes an event record node of an executable record another
-// event in its later launches.
+// CuGraphExecEventRecordNodeSetEvent changes the event that an event record node of an executable
+// records.
 //
 //	CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 //
-// With one event per launch, say from a ring, the program can wait for each of several launches of
-// the same executable.
+// Set a different event before each launch to wait for each of several launches of one executable.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - hNode: the record node, by its handle in the original graph
-//   - event: the event to record, of the same context as before; it stays the program's
+//   - hNode: the event record node, by its handle in the original graph
+//   - event: the event to record, of the same context as before; the node does not own it
 //
-// Ordering: for launches made afterwards only; the old event is recorded by those before.
+// Ordering: affects later launches only; earlier launches record the old event.
 //
 // From Go: keep the event until the last launch that records it is done. Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, another context's, or not a record node of the original
-//     graph
+//   - [CUDA_ERROR_INVALID_VALUE]: no such event, an event of another context, or not an event
+//     record node of the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddEventRecordNode],
 // [CuGraphEventRecordNodeGetEvent], [CuGraphEventWaitNodeSetEvent], [CuEventRecordWithFlags],
@@ -3265,25 +3273,24 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphExecEventWaitNodeSetEvent makes an event wait node of an executable wait for another event
-// in its later launches.
+// CuGraphExecEventWaitNodeSetEvent changes the event for which an event wait node of an executable
+// waits.
 //
 //	CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 //
-// Which record of the event counts is decided when a launch is made: the latest at that time.
+// Each launch waits for the event's most recent record at the time of the launch call.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - hNode: the wait node, by its handle in the original graph
-//   - event: the event to wait for; one that was never recorded lets the node pass at once
+//   - hNode: the event wait node, by its handle in the original graph
+//   - event: the event to wait for; if it was never recorded the node does not wait
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: the event may be destroyed when the launches that wait for it have been made and are
-// done. Lock the executable.
+// From Go: keep the event until the last launch that waits for it is done. Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no event, or not a wait node of the original graph
+//   - [CUDA_ERROR_INVALID_VALUE]: no such event, or not an event wait node of the original graph
 //
 // See also [CuGraphExecNodeSetParams], [CuGraphAddEventWaitNode], [CuGraphEventWaitNodeGetEvent],
 // [CuGraphEventRecordNodeSetEvent], [CuEventRecordWithFlags], [CuStreamWaitEvent],
@@ -3317,23 +3324,23 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 	return status(args.ret)
 }
 
-// CuGraphExecExternalSemaphoresSignalNodeSetParams gives a signal node of an executable other
-// semaphores or other values to signal, the same number of them.
+// CuGraphExecExternalSemaphoresSignalNodeSetParams changes the semaphores that a signal node of an
+// executable signals, and their values, but not their number.
 //
 //	CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 //
-// Timeline semaphores and fences need a new value for every launch, so a graph that signals one is
-// launched like this: set the value, launch, set the next.
+// Timeline semaphores and fences need a new value for every launch: set the value before each
+// launch.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the signal node, by its handle in the original graph
-//   - nodeParams: semaphores and their parameters; both arrays are copied during the call
+//   - nodeParams: semaphores and their parameters; the call copies both arrays
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: the arrays may be Go memory, pinned until the call returns. The semaphores stay imported
-// until the launches are done.
+// From Go: pin Go arrays until the call returns. Keep the semaphores imported until the launches
+// are done.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: another number of semaphores, or a node that is not in the
@@ -3371,20 +3378,20 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 	return status(args.ret)
 }
 
-// CuGraphExecExternalSemaphoresWaitNodeSetParams gives a wait node of an executable other
-// semaphores or other values to wait for; their number stays.
+// CuGraphExecExternalSemaphoresWaitNodeSetParams changes the semaphores for which a wait node of an
+// executable waits, and their values, but not their number.
 //
 //	CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 //
-// A launch whose awaited value never comes blocks its stream for good, and with it every later
-// launch of the executable.
+// If a semaphore never reaches its value, the launch hangs its stream, and every later launch of
+// the executable.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the wait node, by its handle in the original graph
-//   - nodeParams: semaphores and the values to wait for; both arrays are copied during the call
+//   - nodeParams: semaphores and the values to wait for; the call copies both arrays
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
 // From Go: pin Go arrays until the call returns. Lock the executable.
 //
@@ -3424,28 +3431,29 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 	return status(args.ret)
 }
 
-// CuGraphNodeSetEnabled switches a node of an executable off or on.
+// CuGraphNodeSetEnabled enables or disables a node of an executable.
 //
 //	CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 //
-// A node that is off does nothing, but keeps its place in the order, as an empty node would; its
-// parameters are kept and may be changed meanwhile. The state outlives [CuGraphExecUpdate] and
-// changes of the parameters (measured). Only kernel, memcpy and memset nodes, batches of copies and
-// copies over the fabric can be switched. What the device changed in a device-updatable node is
-// lost at the next upload or launch.
+// A disabled node acts as an empty node: it does nothing, but its edges still order other nodes. It
+// keeps its parameters, which may be changed. It stays disabled when [CuGraphExecUpdate] or another
+// call changes its parameters (measured). Only kernel, memcpy and memset nodes, batches of copies
+// and copies over the fabric can be disabled. At the next upload or launch a device-updatable node
+// loses the changes made by the device.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the node, by its handle in the graph that the executable was made of
-//   - isEnabled: 0 is off, anything else on; new executables start with all on
+//   - isEnabled: 0 disables the node, any other value enables it. All nodes of a new executable are
+//     enabled
 //
-// Ordering: for launches made afterwards only.
+// Ordering: affects later launches only.
 //
-// From Go: cheaper than building a second graph for optional steps. Lock the executable.
+// From Go: to skip optional steps, this is cheaper than a second graph. Lock the executable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a host, event, empty or other node that cannot be switched, or a
-//     node that its graph no longer has
+//   - [CUDA_ERROR_INVALID_VALUE]: a host, event, empty or other node that cannot be disabled, or a
+//     node that is not in the original graph
 //
 // See also [CuGraphNodeGetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
@@ -3470,23 +3478,23 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 	return status(args.ret)
 }
 
-// CuGraphNodeGetEnabled tells whether a node of an executable is switched on.
+// CuGraphNodeGetEnabled tells whether a node of an executable is enabled.
 //
 //	CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 //
-// It is the state set from the host; what a kernel did to a device-updatable node is not seen.
+// The call returns the state set from the host, not changes that a kernel made to a
+// device-updatable node.
 //
 // Parameters:
 //   - hGraphExec: the executable
 //   - hNode: the node, by its handle in the original graph
-//   - isEnabled: receives 1 for on, 0 for off
+//   - isEnabled: receives 1 if the node is enabled, 0 if not
 //
-// From Go: reads host state, without a context; not beside a change of the executable on another
-// goroutine.
+// From Go: no context needed. No other goroutine may change the executable meanwhile.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the node's type cannot be switched at all, or the node is not in
-//     the original graph
+//   - [CUDA_ERROR_INVALID_VALUE]: nodes of this type cannot be disabled, or the node is not in the
+//     original graph
 //
 // See also [CuGraphNodeSetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
@@ -3510,7 +3518,7 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 	return status(args.ret)
 }
 
-// CuGraphUpload_ptsz brings an executable to the device without running it, so that its first
+// CuGraphUpload_ptsz uploads an executable to the device without launching it, so that its first
 // launch is as fast as later ones.
 //
 //	CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
@@ -3533,7 +3541,7 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuGraphLaunch_ptsz enqueues one run of an executable in a stream.
+// CuGraphLaunch_ptsz launches an executable: enqueues one run of it in a stream.
 //
 //	CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 //
@@ -3555,37 +3563,37 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuGraphExecDestroy gives up an executable; what runs of it runs to its end.
+// CuGraphExecDestroy destroys an executable; its running and queued launches still run to
+// completion.
 //
 //	CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 //
-// The call does not wait, also not for a launch that is running or queued (measured: 40
-// microseconds while one ran): the driver frees the parts when the last launch is done. So it
-// cancels nothing, and the memory, events and callbacks that the launch uses must stay valid until
-// then: wait for the stream or an event if they are to be freed.
+// The call does not wait (measured: 40 microseconds while a launch ran) and cancels nothing. The
+// driver frees the executable when its last launch is done. Until then keep the memory, events and
+// callbacks that the launch uses: synchronize with the stream or an event before freeing them.
 //
-// Memory that its allocation nodes took and that was not freed stays allocated, even with the
-// auto-free flag: free it by [CuMemFree] or [CuMemFreeAsync], or it is lost.
+// Memory that its allocation nodes allocated and nothing freed stays allocated, even with the
+// auto-free flag: free it with [CuMemFree] or [CuMemFreeAsync], or it leaks.
 //
 // Parameters:
-//   - hGraphExec: the executable; not used again afterwards
+//   - hGraphExec: the executable; do not use the handle afterwards
 //
-// Ordering: not ordered with any stream, and it does not synchronize.
+// Ordering: not ordered with any stream; the call waits for no work.
 //
-// Capture: unsafe like a free: while a thread captures in GLOBAL mode, or this one in THREAD_LOCAL
-// mode, it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], invalidates that capture and
-// destroys nothing. Cleanup code should run with the thread in RELAXED mode
-// ([CuThreadExchangeStreamCaptureMode]).
+// Capture: unsafe. While any thread captures in GLOBAL mode, or this thread in THREAD_LOCAL mode,
+// the call fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], invalidates that capture and
+// destroys nothing. Run cleanup code in RELAXED mode ([CuThreadExchangeStreamCaptureMode]).
 //
-// From Go: no context needed, succeeds after a fatal error too. Not while another goroutine
-// launches or updates the executable. User objects that it alone holds are released: if it was
-// never launched their destructors run inside this call on the calling thread, otherwise a little
-// later on a thread of the driver. Both must be prepared for, see [CuUserObjectCreate].
+// From Go: no context needed; succeeds after a fatal error too. No other goroutine may launch or
+// update the executable meanwhile. The call releases its references to user objects. Destructors
+// for last references run on the calling thread inside this call if the executable was never
+// launched, and otherwise a little later on a driver thread: prepare for both, see
+// [CuUserObjectCreate].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: nil, or destroyed before; the handle is checked
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids it, see Capture. The executable
-//     still exists: destroy it again later
+//   - [CUDA_ERROR_INVALID_VALUE]: nil, or destroyed before; CUDA checks the handle
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: a capture forbids the call. The executable still
+//     exists: destroy it later
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -3609,36 +3617,35 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 	return status(args.ret)
 }
 
-// CuGraphDestroy frees a graph and all its nodes, child graphs included.
+// CuGraphDestroy destroys a graph and all its nodes, child graphs included.
 //
 //	CUresult cuGraphDestroy(CUgraph hGraph)
 //
-// Executables made of the graph are not affected: they can still be launched and, by
-// [CuGraphExecUpdate], updated from another graph. What goes is the way to name their nodes:
-// afterwards [CuGraphExecKernelNodeSetParams] and its relatives fail with
-// [CUDA_ERROR_INVALID_VALUE] since the old node handles mean nothing. Keep the graph for as long as
-// its executables are to be changed node by node.
+// Executables made of the graph are not affected: they can still be launched, and updated from
+// another graph with [CuGraphExecUpdate]. Their nodes can no longer be changed one by one: the node
+// handles are invalid, and [CuGraphExecKernelNodeSetParams] and its like return
+// [CUDA_ERROR_INVALID_VALUE]. Keep the graph as long as you change nodes of its executables.
 //
-// Memory that an allocation node of a launched executable left allocated is not freed by this; see
-// [CuGraphAddMemAllocNode]. Handles of graphs, unlike those of nodes, are checked: a second destroy
-// gives an error and does no harm, unless the address was used again for a new graph meanwhile.
+// The call does not free memory that an allocation node left allocated after a launch; see
+// [CuGraphAddMemAllocNode]. CUDA checks graph handles, unlike node handles: destroying a graph
+// twice returns an error and does no harm, unless a new graph has the same address.
 //
 // Parameters:
-//   - hGraph: the graph; neither a graph inside a child or conditional node nor one that a stream
+//   - hGraph: the graph; not a graph inside a child or conditional node, nor a graph that a stream
 //     captures into
 //
-// Ordering: does not wait for the GPU; launches of its executables go on.
+// Ordering: does not wait for the device; launches of its executables still run to completion.
 //
-// Capture: allowed in every mode on every thread.
+// Capture: allowed in every mode, on every thread.
 //
-// From Go: needs no context, and succeeds even after a fatal error of the process. If the graph
-// holds the last reference of a user object, the destructor runs inside this call, on the calling
-// thread: it must be a C function, see [CuUserObjectCreate].
+// From Go: needs no context, and succeeds even after a fatal error. If the graph holds the last
+// reference to a user object, its destructor runs on the calling thread inside this call: it must
+// be a C function, see [CuUserObjectCreate].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: nil, destroyed already, or owned by a node of another graph,
-//     which also owns what [CuGraphChildGraphNodeGetGraph] returns. After a capture into the graph
-//     was invalidated CUDA has destroyed it itself, and this comes too
+//   - [CUDA_ERROR_INVALID_VALUE]: nil, destroyed already, or a graph inside a child or conditional
+//     node. Also after a capture into the graph was invalidated, since CUDA has then destroyed the
+//     graph
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -3662,65 +3669,66 @@ func CuGraphDestroy(hGraph CUgraph) error {
 	return status(args.ret)
 }
 
-// CuGraphExecUpdate puts the node parameters of a graph into an existing executable, without a new
+// CuGraphExecUpdate updates the node parameters of an executable from a graph, without a new
 // instantiation.
 //
 //	CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 //
-// The graph must look like the one that the executable was made of: the same number of nodes of the
-// same types, joined in the same way, and added or captured in the same order (nodes without edges
-// are paired by that order: swapping two of different types was refused). Capturing the same code
-// again and updating is the common use. It takes a tenth of the time of an instantiation (measured,
-// kernel nodes).
+// The graph must have the topology of the graph that the executable was made of: the same number of
+// nodes, of the same types, with the same edges, added or captured in the same order (the update
+// pairs nodes without edges by that order, and refused two swapped nodes of different types).
+// Typically a program captures the same code again and updates the executable. That takes a tenth
+// of the time of an instantiation (measured with kernel nodes).
 //
-// Either all changes are made or none (measured with a bad second node): after a failure the
-// executable runs as before, so the usual reaction is to instantiate the new graph and to destroy
-// the old executable.
+// The update makes all changes or none (measured with a bad second node). After a failure the
+// executable runs as before; usually the program then instantiates the new graph and destroys the
+// old executable.
 //
 // What may change, by node type:
 //
 //   - Kernel: arguments, grid, block, shared memory, and the function, if it belongs to the same
-//     context. Not: to a function that launches kernels or graphs on the device or updates nodes
-//     there when the old one did not; cooperative or not; with node priorities the priority
+//     context. Not: from a function that launches no kernels or graphs and updates no nodes on the
+//     device to a function that does; whether the launch is cooperative; with node priorities, the
+//     priority
 //   - Memcpy: addresses and lengths of one-dimensional copies. Not: the kind of memory at either
-//     end, or the device or context it belongs to
-//   - Memset: address and value; for one row the width as well, within what was prepared. Not: the
-//     number of rows
-//   - Host function, event, external semaphores: freely, but not the number of semaphores
-//   - Child and conditional nodes: what lies in their graphs, by the same rules; for a condition
-//     also the default value and flags of the handle
+//     end, nor its device or context
+//   - Memset: address and value; for a single row also the width, within limits. Not: the number of
+//     rows
+//   - Host function, event, external semaphores: everything except the number of semaphores
+//   - Child and conditional nodes: the nodes of their graphs, by these rules; for a conditional
+//     node also the default value and flags of the handle
 //
-// The enabled state set by [CuGraphNodeSetEnabled] survives. The executable drops its references to
-// user objects and takes those of the new graph, so what the old parameters needed may be freed:
-// their destructors run on a thread of the driver, after the launches that are still running.
+// Nodes stay enabled or disabled ([CuGraphNodeSetEnabled]). The executable releases its references
+// to user objects and takes references to those of the new graph. Destructors for last references
+// run on a driver thread, after the launches that are still running.
 //
-// The first form of the function gives the reason and the node through two pointers of their own
-// instead of the struct. The executable does not become one of the new graph: for
-// [CuGraphExecKernelNodeSetParams] and its relatives the nodes of the original graph remain the
-// names.
+// The first form of the function returns the reason and the node through two pointers instead of
+// the struct. The executable still belongs to the original graph: [CuGraphExecKernelNodeSetParams]
+// and its like still take nodes of that graph.
 //
 // Parameters:
-//   - hGraphExec: the executable to change
-//   - hGraph: supplies the parameters; it is only read, and not needed afterwards. It may be the
-//     original graph after changes to its nodes. A graph with device-updatable nodes is refused, as
-//     is one that was moved into a child node
-//   - resultInfo: receives the reason and the node at fault; nil is accepted by current drivers
+//   - hGraphExec: the executable to update
+//   - hGraph: the graph with the new parameters, which the call only reads. It may be the original
+//     graph with changed nodes. A graph with device-updatable nodes, or one that was moved into a
+//     child node, is refused
+//   - resultInfo: receives the reason and the node at fault; current drivers accept nil
 //
-// Ordering: does not wait for anything (measured: 20 microseconds while a launch ran). It affects
-// launches made after it; queued and running ones keep what they had. If the executable is launched
-// from the device, upload it again.
+// Ordering: the call waits for no work (measured: 20 microseconds while a launch ran). It affects
+// later launches; queued and running launches keep the old parameters. If the executable is
+// launched from the device, upload it again.
 //
-// Capture: allowed in every capture mode, on any thread; hGraph must not be a graph that a stream
-// is still capturing into.
+// Capture: allowed in every mode, on any thread, but not with a graph that a stream is capturing
+// into.
 //
-// From Go: no context is needed for an update from a graph that is there. Lock both the executable
-// and the graph against other goroutines. The old parameters' Go-side companions (pinned buffers,
-// cgo.Handles) may go only when the last launch from before the update is done.
+// From Go: no context is needed for an update from an existing graph. No other goroutine may use
+// the executable or the graph meanwhile. Release what the old parameters refer to (pinned buffers,
+// cgo.Handles) only when the last launch made before the update is done.
 //
 // Errors:
-//   - [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE]: the graph differs in something that cannot be
-//     updated; read the result, then instantiate anew
-//   - [CUDA_ERROR_NOT_SUPPORTED]: device-updatable nodes; the result struct is not meaningful
+//   - [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE]: the graph differs in a way that cannot be updated;
+//     read the result, then instantiate the graph
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph has device-updatable nodes; the result struct is
+//     meaningless
 //   - [CUDA_ERROR_INVALID_VALUE]: a handle is nil or was destroyed
 //
 // See also [CuGraphInstantiate].
@@ -3735,8 +3743,8 @@ func CuGraphExecUpdate(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CUgra
 	return CuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo)
 }
 
-// CuGraphExecUpdate_v2 puts the node parameters of a graph into an existing executable, without a
-// new instantiation.
+// CuGraphExecUpdate_v2 updates the node parameters of an executable from a graph, without a new
+// instantiation.
 //
 //	CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 //
@@ -3758,22 +3766,22 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeCopyAttributes copies all launch attributes (priority, access window, cluster
-// size and so on) from one kernel node to another of the same context.
+// CuGraphKernelNodeCopyAttributes copies all launch attributes (priority, access policy window,
+// cluster size and so on) from one kernel node to another of the same context.
 //
 //	CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 //
-// The destination comes first.
+// The destination is the first parameter.
 //
 // Parameters:
-//   - dst: the node that changes
-//   - src: the node that is read
+//   - dst: the node to change
+//   - src: the node to copy from
 //
-// From Go: both graphs, if they are two, must be locked.
+// From Go: lock the graphs of both nodes.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no kernel nodes, another context, or one of them is
-//     device-updatable
+//   - [CUDA_ERROR_INVALID_VALUE]: a node that is not a kernel node, nodes of different contexts, or
+//     a device-updatable node
 //
 // See also [CUaccessPolicyWindow].
 //
@@ -3796,19 +3804,19 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 //
 //	CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
 //
-// Only attributes that make sense in a graph are answered: cooperative, priority, cluster size,
-// access policy window, memory synchronization domain and their kin; synchronization policy and
-// programmatic stream serialization are not (measured).
+// Kernel nodes have attributes such as cooperative, priority, cluster size, access policy window
+// and memory synchronization domain, but not synchronization policy and programmatic stream
+// serialization (measured).
 //
 // Parameters:
 //   - hNode: the kernel node
-//   - attr: which attribute
-//   - value_out: receives the value in the member of the union that belongs to attr
+//   - attr: the attribute
+//   - value_out: receives the value, in the union's member for attr
 //
-// From Go: host state, no context needed.
+// From Go: no context needed.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, or an attribute that nodes do not have
+//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, or not an attribute of kernel nodes
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
@@ -3835,23 +3843,23 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 //
 //	CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
 //
-// Executables made earlier keep theirs. A priority outside the device's range is clamped: -100 read
-// back as -5 when measured. A node that was made device-updatable stays so: it then can no longer
-// be removed, its graph no longer cloned, updated or instantiated twice, and the handle for device
-// code comes back in the value.
+// Existing executables keep their attributes. CUDA clamps a priority to the device's range: -100
+// read back as -5 when measured. If you make a node device-updatable, the call writes the node's
+// handle for device code into value. The node stays device-updatable and cannot be removed. Its
+// graph can then not be cloned, used for updates or instantiated twice.
 //
 // Parameters:
 //   - hNode: the kernel node
-//   - attr: which attribute
-//   - value: the value in the union's member for attr; for a device-updatable node it is written as
-//     well
+//   - attr: the attribute
+//   - value: the value, in the union's member for attr; receives the handle of a device-updatable
+//     node
 //
-// From Go: make the value from a zero union. For priorities to count, instantiate with
+// From Go: start from a zero union. Priorities take effect only if you instantiate the graph with
 // [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY]. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, an attribute that nodes do not have, or a
-//     value it does not take
+//   - [CUDA_ERROR_INVALID_VALUE]: not a kernel node, not an attribute of kernel nodes, or a bad
+//     value
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
@@ -3878,32 +3886,32 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	return status(args.ret)
 }
 
-// CuGraphDebugDotPrint writes a picture of a graph to a file, in the DOT language of Graphviz.
+// CuGraphDebugDotPrint writes a description of a graph to a file, in Graphviz's DOT language.
 //
 //	CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
 //
-// Turn it into an image with a tool such as dot -Tsvg. Each graph becomes a cluster with its
-// number, each node a box with its number and type, kernels with their names; flags add parameters.
-// An existing file is overwritten. The text is for people: its form changes between drivers, so do
-// not parse it. An executable cannot be printed, but its graph can.
+// Turn the file into an image with a tool such as dot -Tsvg. Each graph becomes a cluster with its
+// number, each node a box with its number and type, and for kernels the name; flags add parameters.
+// The call overwrites an existing file. The format changes between drivers: do not parse it. The
+// call takes a graph, not an executable.
 //
 // Parameters:
 //   - hGraph: the graph
-//   - path: name of the file, a C string that ends in a zero byte; not nil
+//   - path: name of the file, a C string that ends in a zero byte; must not be nil
 //   - flags: 0, or values of [CUgraphDebugDot_flags] joined by |; unknown bits are ignored
 //
-// Ordering: the file is complete when the call returns; the GPU has no part in it.
+// Ordering: synchronous; the file is complete when the call returns.
 //
-// Capture: allowed in every mode, also for looking at a graph between captures.
+// Capture: allowed in every mode.
 //
 // From Go: path is a *byte: append a zero byte to the string's bytes and pass the address of the
-// first. A relative path is taken from the process's working directory. Lock the graph. The call
-// writes a file and may block its thread for a while.
+// first byte. A relative path starts at the process's working directory. Lock the graph. Writing
+// the file may block the thread for a while.
 //
 // Errors:
-//   - [CUDA_ERROR_OPERATING_SYSTEM]: the file could not be written: no such folder, a folder
-//     itself, no permission
-//   - [CUDA_ERROR_INVALID_VALUE]: path is nil, or the graph is none
+//   - [CUDA_ERROR_OPERATING_SYSTEM]: the file could not be written: no such folder, the name of a
+//     folder, or no permission
+//   - [CUDA_ERROR_INVALID_VALUE]: path is nil, or there is no such graph
 //
 // Safe counterpart: [safe.Graph.DOT].
 //
@@ -3926,41 +3934,40 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags CUgraphDebugDot_flag
 	return status(args.ret)
 }
 
-// CuUserObjectCreate makes a reference-counted object around a resource of the program, to be freed
-// by a callback when no graph needs it any more.
+// CuUserObjectCreate creates a user object: a reference count for a resource of the program, with a
+// destructor that runs when no graph needs the resource any more.
 //
 //	CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags)
 //
-// A graph's kernels and host nodes refer to things that CUDA does not own: buffers, tables,
-// modules. A user object ties such a thing to the graph: after [CuGraphRetainUserObject] the graph
-// holds references, clones and executables take references of their own, and an executable that is
-// destroyed while it runs gives its up only after the run. When the count reaches 0 the callback
-// runs, once.
+// A graph's nodes refer to resources that CUDA does not own: buffers, tables, modules. A user
+// object ties a resource to the graph. [CuGraphRetainUserObject] gives the graph references; its
+// clones and executables take references of their own. An executable that is destroyed while it
+// runs releases its references after the run. When the count reaches 0 the destructor runs, once.
 //
-// The usual sequence: create with one reference, hand that to the graph with
-// [CU_GRAPH_USER_OBJECT_MOVE], and forget the handle.
+// Usually you create the object with one reference, move the reference to the graph with
+// [CU_GRAPH_USER_OBJECT_MOVE], and drop the handle.
 //
 // Parameters:
 //   - object_out: receives the object
-//   - ptr: what the callback is handed; CUDA does not look at it, 0 is allowed
-//   - destroy: the callback; not nil. It must not call CUDA and should not block
+//   - ptr: the argument of the destructor, which CUDA does not use; 0 is allowed
+//   - destroy: the destructor; must not be nil. It must not call CUDA and should not block
 //   - initialRefcount: references that the caller owns at the start, at least 1
-//   - flags: [CU_USER_OBJECT_NO_DESTRUCTOR_SYNC], which must be given: no CUDA call waits for the
-//     callback
+//   - flags: [CU_USER_OBJECT_NO_DESTRUCTOR_SYNC], which is required: no CUDA call waits for the
+//     destructor
 //
-// Ordering: takes effect at once. The callback is not ordered with any stream; it runs when the
-// last holder is gone.
+// Ordering: takes effect at once. The destructor is not ordered with any stream; it runs when the
+// last reference is released.
 //
 // Capture: allowed in every mode; attach it to the graph after the capture, or to the graph that
 // [CuStreamGetCaptureInfo] gives.
 //
-// From Go: destroy must be the address of a C function that calls no Go code, for it may run on the
+// From Go: destroy must be the address of a C function that calls no Go code. It may run on the
 // calling thread inside [CuUserObjectRelease], [CuGraphDestroy], [CuGraphDestroyNode] or
-// [CuGraphExecDestroy] (measured; older texts promise a thread of CUDA's own), and a Go function
-// called there ends the process. Let it put ptr, for instance a cgo.Handle, into a queue that a
-// goroutine drains, as the goroutine may then call CUDA as well. At other times it runs on a driver
-// thread, after the call that gave up the last reference has returned: never wait for it in that
-// call. An object that is still referenced when the process or context ends is never destroyed
+// [CuGraphExecDestroy] (measured; older documentation promises a thread of CUDA), where a Go
+// function would end the process. Let it put ptr, for instance a cgo.Handle, into a queue that a
+// goroutine drains; the goroutine may call CUDA. The destructor may also run on a driver thread,
+// after the call that released the last reference has returned, so never wait for it in that call.
+// If the process or the context ends while references are left, the destructor never runs
 // (measured).
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread whose call drops
@@ -3968,7 +3975,7 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags CUgraphDebugDot_flag
 // call one, or the process dies.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no or other flags, a count of 0, or no callback
+//   - [CUDA_ERROR_INVALID_VALUE]: no flag or another flag, a count of 0, or no destructor
 //
 // See also [CuUserObjectRetain], [CuUserObjectRelease], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -3993,26 +4000,26 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 	return status(args.ret)
 }
 
-// CuUserObjectRetain adds references to a user object that the caller will own.
+// CuUserObjectRetain adds references to a user object; the caller owns them.
 //
 //	CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
 //
-// Needed when several owners in the program are to release it independently of each other; graphs
-// take their references with [CuGraphRetainUserObject].
+// Use it when several parts of the program release the object independently. Give references to
+// graphs with [CuGraphRetainUserObject].
 //
 // Parameters:
-//   - object: the object; the caller must own a reference already, or know that a graph does
-//   - count: how many, at least 1 and below 2 to the power of 31
+//   - object: the object; the caller, or a graph, must own a reference already
+//   - count: number of references, at least 1 and below 2 to the power of 31
 //
-// Ordering: immediate, involves no stream.
+// Ordering: takes effect at once; no stream is involved.
 //
 // Capture: allowed in every mode.
 //
-// From Go: safe from several goroutines at once, the count is kept by the driver; each needs a
-// reference that cannot go away meanwhile. No context is needed.
+// From Go: several goroutines may call it at once, since the driver keeps the count. Each needs a
+// reference that is not released meanwhile. No context is needed.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0 or too many, or no object
+//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0 or too large a count, or no such object
 //
 // See also [CuUserObjectCreate], [CuUserObjectRelease], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -4033,31 +4040,31 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 	return status(args.ret)
 }
 
-// CuUserObjectRelease gives up references to a user object that the caller owns, and runs its
-// callback if they were the last.
+// CuUserObjectRelease releases references to a user object that the caller owns, and runs its
+// destructor if they were the last.
 //
 //	CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 //
-// Only references from the creation and from [CuUserObjectRetain] may be given up here; those of a
-// graph go with the graph or by [CuGraphReleaseUserObject]. Nothing is checked: releasing too many
-// destroys the object under the graphs that use it, and a handle that is used after that crashes
-// the process.
+// Release only references from [CuUserObjectCreate] and [CuUserObjectRetain] here. A graph's
+// references are released with the graph or by [CuGraphReleaseUserObject]. CUDA does not check the
+// count: releasing too many references destroys an object that graphs still use, and using its
+// handle afterwards crashes the process.
 //
 // Parameters:
-//   - object: the object; the handle is dead once no reference is left anywhere
-//   - count: how many, at least 1 and no more than the caller owns
+//   - object: the object; the handle is invalid once no reference is left
+//   - count: number of references, at least 1 and no more than the caller owns
 //
-// Ordering: immediate: does not wait for launches that may use the resource. References of a
-// running executable are separate and hold until it is done.
+// Ordering: takes effect at once and does not wait for launches that use the resource. A running
+// executable keeps its own references until the run is done.
 //
 // Capture: allowed in every mode.
 //
-// From Go: when the last reference goes, the callback runs before this call returns, on the same
-// thread (measured): it must be C that calls no Go, see [CuUserObjectCreate]. Locks that the
-// callback needs must not be held.
+// From Go: the destructor for the last reference runs on the calling thread before this call
+// returns (measured): it must be C that calls no Go, see [CuUserObjectCreate]. Hold no lock that
+// the destructor needs.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0; too large a count is not noticed
+//   - [CUDA_ERROR_INVALID_VALUE]: a count of 0; CUDA does not detect too large a count
 //
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuGraphRetainUserObject],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -4078,33 +4085,33 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 	return status(args.ret)
 }
 
-// CuGraphRetainUserObject gives a graph references to a user object, so that its resource lives as
-// long as the graph, its clones and its executables.
+// CuGraphRetainUserObject gives a graph references to a user object, which keep the resource alive
+// as long as the graph, its clones and its executables.
 //
 //	CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 //
-// Clones and executables made afterwards take references too, as does a parent graph that copies
-// the graph into a child node; ones made before do not, and there is no call that adds an object to
-// an executable. To do that update the executable by [CuGraphExecUpdate] from a graph that holds
-// the object: it then swaps its references for that graph's.
+// Clones and executables made afterwards take references too, and so does a child graph node that
+// copies the graph. Clones and executables made before do not. To give an executable references,
+// update it with [CuGraphExecUpdate] from a graph that holds the object: the executable takes that
+// graph's references in place of its own.
 //
 // Parameters:
-//   - graph: who holds the references
+//   - graph: the graph that will hold the references
 //   - object: the user object
-//   - count: how many, at least 1 and below 2 to the power of 31; 1 is enough for any use
-//   - flags: [CU_GRAPH_USER_OBJECT_MOVE] to move references from the caller to the graph; 0 to make
-//     new ones beside the caller's
+//   - count: number of references, at least 1 and below 2 to the power of 31; 1 is always enough
+//   - flags: [CU_GRAPH_USER_OBJECT_MOVE] to move the caller's references to the graph; 0 to add new
+//     references
 //
-// Ordering: immediate; launches that run are not affected.
+// Ordering: takes effect at once; running launches are not affected.
 //
-// Capture: allowed in every mode, also on the graph that is being captured, from the thread that
+// Capture: allowed in every mode. The capturing thread may also call it for the graph that it
 // captures.
 //
-// From Go: one goroutine at a time per graph. After a move the caller must not release.
-// [CuStreamBeginRecaptureToGraph] drops a graph's objects before it records.
+// From Go: one goroutine at a time per graph. After a move the caller must not release the
+// references. [CuStreamBeginRecaptureToGraph] releases a graph's user objects before it captures.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: other flags, a count of 0, no graph or no object
+//   - [CUDA_ERROR_INVALID_VALUE]: other flags, a count of 0, no such graph or no such object
 //
 // See also [CuUserObjectCreate], [CuUserObjectRetain], [CuUserObjectRelease],
 // [CuGraphReleaseUserObject], [CuGraphCreate].
@@ -4132,25 +4139,27 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 	return status(args.ret)
 }
 
-// CuGraphReleaseUserObject takes references to a user object away from a graph before its end.
+// CuGraphReleaseUserObject releases references to a user object that a graph holds.
 //
 //	CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 //
-// Executables and clones that exist keep theirs, so the resource lives until they are gone too. The
-// count is not checked: releasing what the graph does not hold succeeded when measured, and the
-// process crashed later, when the object was destroyed a second time.
+// Existing executables and clones keep their references, so the resource lives until they are
+// destroyed too. CUDA does not check the count: releasing references that the graph does not hold
+// succeeded when measured, and the process crashed later, when the object was destroyed a second
+// time.
 //
 // Parameters:
-//   - graph: the graph that gives them up
+//   - graph: the graph that holds the references
 //   - object: the user object
-//   - count: how many, at least 1, at most what this graph holds, and below 2 to the power of 31
+//   - count: number of references, at least 1, at most what this graph holds, and below 2 to the
+//     power of 31
 //
-// Ordering: immediate, does not wait for the graph's launches.
+// Ordering: takes effect at once and does not wait for the graph's launches.
 //
-// Capture: allowed in every mode; not on a graph that a stream captures into from another thread.
+// Capture: allowed in every mode, but not for a graph into which another thread captures a stream.
 //
-// From Go: if these were the last references the callback runs inside the call on this thread
-// (measured): C only, see [CuUserObjectCreate]. Lock the graph.
+// From Go: the destructor for the last reference runs on the calling thread inside this call
+// (measured): it must be C that calls no Go, see [CuUserObjectCreate]. Lock the graph.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a count of 0 or above 2147483647, or an invalid handle
@@ -4175,26 +4184,26 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 	return status(args.ret)
 }
 
-// CuGraphAddNode adds a node of any type to a graph; the one function for all types, and the only
-// one for conditional nodes and batches of copies.
+// CuGraphAddNode adds a node of any type to a graph. Conditional nodes and batches of copies can be
+// added only with this function.
 //
 //	CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
-// The params struct says by its type which member counts. All bytes that this member does not use
-// must be 0, reserved ones included, else the call fails (measured): start from a zero struct for
-// every call. The member is copied, and so is what it points to (kernel arguments, arrays of
-// operations); what it refers to by address or handle (device memory, events, the user data of a
-// host node) is not, and must live as long as the graph and its executables use it.
+// The type in the params struct selects the member that counts. All other bytes must be 0, reserved
+// bytes included, or the call fails (measured): start from a zero struct for every call. The call
+// copies the member and what it points to (kernel arguments, arrays of operations). It does not
+// copy what an address or a handle refers to (device memory, events, the user data of a host node):
+// keep that as long as the graph and its executables use it.
 //
-// Some members are also filled: the address of an allocation node, the body graphs of a conditional
-// node. The oldest form has no edge data. [CuGraphAddNode_v3] checks more: a kernel's function and
-// context that do not fit each other give [CUDA_ERROR_INVALID_CONTEXT].
+// The call writes the address of an allocation node and the body graphs of a conditional node into
+// the struct. The oldest form has no edge data. [CuGraphAddNode_v3] also returns
+// [CUDA_ERROR_INVALID_CONTEXT] if a kernel's function and context do not match.
 //
-// A conditional node gives an array of empty graphs, which belong to the node: fill them like any
-// graph, by hand or by [CuStreamBeginCaptureToGraph], never destroy or instantiate them. They may
-// hold kernels, copies, memsets, empty, child and conditional nodes; anything else makes
-// instantiation fail. Graphs with such a node exist once: one executable, no clone, no use as a
-// child.
+// The body graphs of a conditional node are empty and belong to the node. Add nodes to them
+// directly or with [CuStreamBeginCaptureToGraph]; never destroy or instantiate them. They may
+// contain kernel, memcpy, memset, empty, child graph and conditional nodes; other types make
+// instantiation fail. A graph with a conditional node can have only one executable and cannot be
+// cloned or used as a child graph.
 //
 // Parameters:
 //   - phGraphNode: receives the node; its graph owns it
@@ -4206,22 +4215,22 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 //   - numDependencies: length of that array; with 0 the node starts with the launch
 //   - nodeParams: type and parameters; read and partly written during the call
 //
-// Ordering: done when the call returns. In a launch the node starts when all its dependencies are
-// done, and not before; without a path between them nodes may overlap.
+// Ordering: synchronous. In a launch the node starts when all its dependencies are done. Nodes
+// without a path between them may run at the same time.
 //
-// Capture: allowed in every mode. A node may be added to the graph that a stream is capturing, from
-// the capturing thread: make the stream depend on it with [CuStreamUpdateCaptureDependencies].
+// Capture: allowed in every mode. The capturing thread may add a node to the graph that it
+// captures: make the stream depend on the node with [CuStreamUpdateCaptureDependencies].
 //
-// From Go: the struct may be Go memory; Go memory that it points to must be pinned (runtime.Pinner)
-// until the call returns, no longer. For a kernel given by [CUfunction] a context must be current
-// on the OS thread: without one driver 580 crashes the process instead of failing (measured). Lock
-// the thread, or give [CUkernel] and context. One goroutine at a time per graph.
+// From Go: the struct may be a Go variable. Pin Go memory that it points to (runtime.Pinner) until
+// the call returns. A kernel given as [CUfunction] needs a current context on the OS thread:
+// without one driver 580 crashes the process (measured). Lock the thread, or give a [CUkernel] and
+// a context. One goroutine at a time per graph.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: bytes that should be 0 are not, the type is unknown, a dependency
-//     is in another graph or given twice, or a parameter is out of range; nothing was added
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the node cannot be in this graph, such as an allocation node in a
-//     child graph, or the driver or device lacks the type
+//     is in another graph or given twice, or a parameter is out of range; no node was added
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the graph cannot contain the node, such as an allocation node in
+//     a child graph, or the driver or device does not support the type
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current, for a kernel given by [CUkernel] without
 //     one
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: no address range for an allocation node, or no host memory
@@ -4242,8 +4251,8 @@ func CuGraphAddNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgr
 	return CuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams)
 }
 
-// CuGraphAddNode_v2 adds a node of any type to a graph; the one function for all types, and the
-// only one for conditional nodes and batches of copies.
+// CuGraphAddNode_v2 adds a node of any type to a graph. Conditional nodes and batches of copies can
+// be added only with this function.
 //
 //	CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
@@ -4268,8 +4277,8 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 	return status(args.ret)
 }
 
-// CuGraphAddNode_v3 adds a node of any type to a graph; the one function for all types, and the
-// only one for conditional nodes and batches of copies.
+// CuGraphAddNode_v3 adds a node of any type to a graph. Conditional nodes and batches of copies can
+// be added only with this function.
 //
 //	CUresult cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //
@@ -4298,24 +4307,24 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 //
 //	CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
-// Executables made earlier do not change: instantiate again, or call [CuGraphExecUpdate] with the
-// graph, or [CuGraphExecNodeSetParams]. As in [CuGraphAddNode] unused bytes must be 0, and what the
-// struct points to is copied. [CuGraphNodeSetParams_v2] also refuses a kernel whose function and
-// context do not fit each other.
+// Existing executables do not change: instantiate the graph again, or call [CuGraphExecUpdate] or
+// [CuGraphExecNodeSetParams]. As in [CuGraphAddNode], unused bytes must be 0, and the call copies
+// what the struct points to. [CuGraphNodeSetParams_v2] also refuses a kernel whose function and
+// context do not match.
 //
 // Parameters:
 //   - hNode: the node; allocation, free and conditional nodes cannot be changed
-//   - nodeParams: the complete new parameters
+//   - nodeParams: all parameters of the node, with its type
 //
-// Ordering: host state only; no launch is affected.
+// Ordering: synchronous; no launch is affected.
 //
-// From Go: pin Go memory that the struct points to until the call returns. A current context is
-// needed for a kernel given by [CUfunction]. Lock the graph.
+// From Go: pin Go memory that the struct points to until the call returns. A kernel given as
+// [CUfunction] needs a current context. Lock the graph.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: another type than the node's, bytes not 0, or values out of
-//     range; the node keeps the old parameters
-//   - [CUDA_ERROR_NOT_SUPPORTED]: a node type that cannot be changed
+//   - [CUDA_ERROR_INVALID_VALUE]: another type than the node's, unused bytes that are not 0, or
+//     values out of range; the node keeps its old parameters
+//   - [CUDA_ERROR_NOT_SUPPORTED]: nodes of this type cannot be changed
 //
 // See also [CuGraphAddNode], [CuGraphNodeGetParams], [CuGraphExecNodeSetParams].
 //
@@ -4366,20 +4375,20 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 //
 //	CUresult cuGraphNodeGetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
-// Pointers in the struct lead to memory that belongs to the node: read it, do not change it, and
-// not after the node was changed or destroyed. The struct describes the node but need not be what
-// was given when it was added: defaults are filled in, and a child graph is marked as not to be
-// added again, so it cannot always be passed to [CuGraphAddNode].
+// Pointers in the struct point to memory of the node: do not write to it, and do not read it after
+// the node was changed or destroyed. The struct may differ from the struct that added the node:
+// CUDA fills in defaults and marks a child graph so that it cannot be added again. You therefore
+// cannot always pass the struct to [CuGraphAddNode].
 //
 // Parameters:
 //   - hNode: the node
 //   - nodeParams: receives type and parameters
 //
-// From Go: copy what the pointers lead to before the graph is unlocked; it is C memory, which Go
+// From Go: copy what the pointers point to before you unlock the graph; it is C memory, which Go
 // neither moves nor frees.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no node, or nil
+//   - [CUDA_ERROR_INVALID_VALUE]: no such node, or nodeParams is nil
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4404,15 +4413,15 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	return status(args.ret)
 }
 
-// CuGraphExecNodeSetParams changes the parameters of one node in an executable, for any node type
+// CuGraphExecNodeSetParams changes the parameters of one node of an executable, for any node type
 // that allows it.
 //
 //	CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 //
-// The node is named by its handle in the graph that the executable was made of; that graph must
-// still exist and still contain it. The graph's node keeps its own parameters, and launches that
-// are queued or running keep the old ones. Several calls may follow each other before a launch; to
-// change many nodes, [CuGraphExecUpdate] is simpler and all-or-nothing.
+// Pass the node's handle in the graph that the executable was made of. That graph must still exist
+// and contain the node; its node keeps its own parameters. Queued and running launches keep the old
+// parameters. You may change several nodes before a launch; to change many nodes,
+// [CuGraphExecUpdate] is simpler and changes all or none.
 //
 // What may change depends on the type:
 //
@@ -4422,31 +4431,31 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 //   - host function: function and user data, not the context
 //   - event wait: the event
 //   - event record: the event, not the context
-//   - external semaphores: everything but their number and the context
-//   - child graph: the parameters inside, with the same shape
+//   - external semaphores: everything except their number and the context
+//   - child graph: the parameters of its nodes, with the same topology
 //   - batch of memory operations: addresses and values, and the kind of comparison of a wait
 //   - batch of copies: addresses and sizes
 //   - allocation, free, conditional, empty: nothing
 //
 // Parameters:
 //   - hGraphExec: the executable to change
-//   - hNode: the node, by its handle in the original graph; a handle of a clone is refused
-//   - nodeParams: the new parameters with the node's own type; bytes not used must be zero. What it
-//     points to is copied during the call
+//   - hNode: the node, by its handle in the original graph, not in a clone
+//   - nodeParams: the new parameters, with the node's own type; unused bytes must be zero. The call
+//     copies what it points to
 //
-// Ordering: does not wait; takes effect for launches made afterwards.
+// Ordering: the call waits for no work. It affects later launches only.
 //
 // Capture: allowed in every mode.
 //
-// From Go: lock the executable against launches and other changes, and the graph too. For a kernel
-// given as CUfunction have the right context current on a locked thread. Memory that nodeParams
-// points to may be Go memory pinned until the call returns.
+// From Go: no other goroutine may launch or change the executable, or use the graph, meanwhile. A
+// kernel given as CUfunction needs its context to be current on a locked thread. nodeParams may
+// point to Go memory that is pinned until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the node is not, or no longer, in the original graph, that graph
-//     was destroyed, the type does not match, or the change is not allowed
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this node type cannot be changed at all (allocation, free and
-//     conditional nodes, measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: the node is not in the original graph, that graph was destroyed,
+//     the type does not match, or the change is not allowed
+//   - [CUDA_ERROR_NOT_SUPPORTED]: nodes of this type cannot be changed (measured for allocation,
+//     free and conditional nodes)
 //
 // See also [CuGraphAddNode], [CuGraphNodeSetParams], [CuGraphExecUpdate], [CuGraphInstantiate].
 //
@@ -4470,41 +4479,41 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 	return status(args.ret)
 }
 
-// CuGraphConditionalHandleCreate makes the variable that a conditional node of a graph will read:
-// an unsigned 32-bit number on the device.
+// CuGraphConditionalHandleCreate creates a conditional handle: an unsigned 32-bit variable on the
+// device that a conditional node of a graph reads.
 //
 //	CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags)
 //
-// Create the handle first, then the node with [CuGraphAddNode]; each node needs a handle of its
-// own. A kernel changes the value: it takes the handle as an argument and calls the device function
-// cudaGraphSetConditional. The kernel must run before the node reads the value, so put it upstream
-// of the node, or at the end of a loop's body. Two kernels that set the same handle at the same
-// time race.
+// Create the handle first, then the node with [CuGraphAddNode]; each conditional node needs a
+// handle of its own. A kernel sets the value: it takes the handle as an argument and calls the
+// device function cudaGraphSetConditional. The kernel must run before the node reads the value: let
+// the node depend on it, or put it at the end of a loop's body. Two kernels that set one handle at
+// the same time race.
 //
-// There is no call to destroy a handle, it goes with the graph. One that no conditional node uses
-// makes instantiation fail.
+// A handle is destroyed with its graph. A handle that no conditional node uses makes instantiation
+// fail.
 //
 // Parameters:
-//   - pHandle_out: receives the handle, a plain 64-bit number
-//   - hGraph: the graph that holds the node, or a graph around it
-//   - ctx: the context of the node and of the kernels that set the value. It must be given: 0 gave
-//     [CUDA_ERROR_INVALID_CONTEXT] even with a context current (measured)
-//   - defaultLaunchValue: the value at the start of each launch, if flags say so
-//   - flags: [CU_GRAPH_COND_ASSIGN_DEFAULT] to set the default at each launch; with 0 the value at
-//     the start of a launch is not defined, so a kernel has to set it
+//   - pHandle_out: receives the handle, a 64-bit number
+//   - hGraph: the graph with the node, or a graph that contains that graph
+//   - ctx: the context of the node and of the kernels that set the value; must not be 0, even with
+//     a current context (measured)
+//   - defaultLaunchValue: the value at the start of each launch, if flags is
+//     [CU_GRAPH_COND_ASSIGN_DEFAULT]
+//   - flags: [CU_GRAPH_COND_ASSIGN_DEFAULT] to set defaultLaunchValue at each launch. With 0 the
+//     value is undefined until a kernel sets it
 //
-// Ordering: done when the call returns. On the device, the value is set at the start of a launch
-// before any node runs, and read by the conditional node after everything that it depends on.
+// Ordering: synchronous. In each launch the device sets the default value before any node runs. The
+// conditional node reads the value when all its dependencies are done.
 //
-// Capture: allowed in every mode; to use it with a capture, take the capturing graph from
-// [CuStreamGetCaptureInfo].
+// Capture: allowed in every mode. In a capture, get the graph from [CuStreamGetCaptureInfo].
 //
-// From Go: no current context is needed, ctx is an argument. To hand it to the setting kernel, let
-// a kernel argument point to the handle variable. One goroutine at a time per graph.
+// From Go: no current context is needed. Pass the handle to the kernel as an argument, by the
+// address of the Go variable. One goroutine at a time per graph.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: other flags, or no such graph
-//   - [CUDA_ERROR_NOT_SUPPORTED]: driver or device cannot do conditional nodes
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the driver or the device does not support conditional nodes
 //   - [CUDA_ERROR_INVALID_CONTEXT]: ctx is 0
 //
 // See also [CuGraphAddNode].
@@ -4560,7 +4569,7 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 	return status(args.ret)
 }
 
-// CuGraphKernelNodeGetParams_v1 reads what a kernel node launches.
+// CuGraphKernelNodeGetParams_v1 reads the parameters of a kernel node.
 //
 //	CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
@@ -4610,7 +4619,7 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 }
 
 // CuGraphExecKernelNodeSetParams_v1 changes a kernel node of an executable: arguments, grid, block,
-// dynamic shared memory, even the kernel.
+// dynamic shared memory, and the kernel itself.
 //
 //	CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 //
@@ -4635,42 +4644,43 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 	return status(args.ret)
 }
 
-// CuGraphInstantiateWithParams makes an executable of a graph as [CuGraphInstantiateWithFlags]
-// does, reports why it failed, and can upload the result to the device at once.
+// CuGraphInstantiateWithParams makes an executable of a graph like [CuGraphInstantiateWithFlags],
+// reports why it failed, and can upload the executable to the device.
 //
 //	CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 //
-// The params struct goes in and out: set the flags, and the upload stream if wanted; read result
-// and node after a failure. They are filled on success too (success and no node).
+// Set the flags in the params struct, and the upload stream if you want an upload. After a failure
+// read the result and the node from the struct. After a success the result is success and the node
+// is 0.
 //
 // Parameters:
 //   - phGraphExec: receives the executable; unchanged or 0 after a failure
-//   - hGraph: the graph; the same limits as without params, among them one executable at a time for
-//     graphs with allocation, free, conditional or device-updatable nodes
-//   - instantiateParams: flags and upload stream in, result and offending node out; not nil. The
-//     node is a handle of hGraph, so look at it before the graph goes
+//   - hGraph: the graph, with the limits of [CuGraphInstantiateWithFlags]: a graph with allocation,
+//     free, conditional or device-updatable nodes can have only one executable at a time
+//   - instantiateParams: gives flags and upload stream, and receives the result and the node at
+//     fault; must not be nil. The node is valid only until hGraph is destroyed
 //
-// Ordering: the instantiation is done when the call returns. An upload is only enqueued: into the
-// upload stream, after its earlier work, 0 being the legacy default stream, or in the _ptsz variant
-// the thread's own. A launch in any stream waits for it by itself.
+// Ordering: the executable is complete when the call returns. An upload is only enqueued, in the
+// upload stream; 0 is the legacy default stream, or in the _ptsz variant the per-thread default
+// stream. A launch in any stream waits for the upload.
 //
-// Capture: as unsafe as without params: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and a lost capture,
-// except for threads in RELAXED mode. The upload stream must not be capturing.
+// Capture: unsafe like [CuGraphInstantiateWithFlags]: the call fails with
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture, unless the thread is in
+// RELAXED mode. The upload stream must not be capturing.
 //
-// From Go: the struct is read and written during the call only, so it may lie in Go memory. Lock
-// the OS thread, a current context is needed. Do not touch the graph from another goroutine
-// meanwhile.
+// From Go: the struct is used only during the call and may be a Go variable. The call needs a
+// current context: lock the OS thread. No other goroutine may use the graph meanwhile.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: read the result: [CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE] is a
-//     cycle, [CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED] a node that a device launch or a
-//     conditional body does not allow, [CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED] a handle
-//     that no conditional node uses, [CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED] a node of
-//     another context than the rest, for a device launch or with kernels that launch graphs,
-//     [CUDA_GRAPH_INSTANTIATE_ERROR] with no node a bad argument, such as unknown flags or the two
-//     flags that exclude each other
-//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable of a graph that allows one
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context; the result tells nothing then
+//   - [CUDA_ERROR_INVALID_VALUE]: the result says why: [CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE]
+//     means a cycle, [CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED] a node that a device
+//     launch or a conditional body does not allow,
+//     [CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED] a conditional handle that no node uses,
+//     [CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED] a node of another context than the rest,
+//     for a device launch or with kernels that launch graphs, [CUDA_GRAPH_INSTANTIATE_ERROR] with
+//     no node a bad argument, such as unknown flags or the two flags that exclude each other
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a second executable of a graph that can have only one
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context; the result is then meaningless
 //
 // See also [CuGraphCreate], [CuGraphInstantiate], [CuGraphExecDestroy].
 //
@@ -4694,8 +4704,8 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 	return status(args.ret)
 }
 
-// CuGraphExecUpdate_v1 puts the node parameters of a graph into an existing executable, without a
-// new instantiation.
+// CuGraphExecUpdate_v1 updates the node parameters of an executable from a graph, without a new
+// instantiation.
 //
 //	CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 //
@@ -4718,40 +4728,42 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 	return status(args.ret)
 }
 
-// CuGraphUpload brings an executable to the device without running it, so that its first launch is
-// as fast as later ones.
+// CuGraphUpload uploads an executable to the device without launching it, so that its first launch
+// is as fast as later ones.
 //
 //	CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 //
-// Instantiation prepares host data; the device's part is written at the first launch, or here. It
-// pays for large graphs: with 10,000 kernel nodes the first launch kept the host busy for 9.5 ms,
-// later ones and the first one after an upload for 0.06 ms (measured). Memory for allocation nodes
-// is taken now, from what the device caches for graphs.
+// Instantiation prepares host data; the first launch, or this call, writes the device's data. An
+// upload pays for large graphs: with 10,000 kernel nodes, the first launch took the host 9.5 ms
+// without an upload and 0.06 ms after one, like later launches (measured). The upload also takes
+// the memory for allocation nodes, from the memory that the device caches for graphs.
 //
 // For an executable that is launched from the device ([CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH])
-// the upload is required: before the first such launch, and again after every update from the host.
-// The same goes for graphs that update their own device-updatable nodes.
+// the upload is required before the first launch from the device, and again after every update from
+// the host. It is also required for graphs that update their own device-updatable nodes.
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - hStream: the stream in which the upload happens; any stream of the device, it need not be the
-//     one of the launch
+//   - hStream: the stream in which to enqueue the upload; any stream of the device, not necessarily
+//     that of the launch
 //
-// Ordering: asynchronous: after the stream's earlier work and after earlier launches and uploads of
-// the same executable, in whatever stream these are. 0 is the legacy default stream, in the _ptsz
-// variant the calling thread's own; 1 and 2 name them explicitly.
+// Ordering: asynchronous: the upload runs after the stream's earlier work, and after earlier
+// launches and uploads of the same executable in any stream. 0 is the legacy default stream, or in
+// the _ptsz variant the per-thread default stream; 1 is always the legacy stream, and 2 the
+// per-thread one.
 //
-// Capture: refused on a capturing stream in every mode: [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED],
-// and the capture is lost. On another stream it is harmless, whoever captures.
+// Capture: not allowed on a capturing stream: in every mode the call fails with
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture. On other streams it is
+// allowed in every mode.
 //
-// From Go: returns at once; no memory of the program is used. With a stream that the program
-// created any thread will do, the default streams need a current context and runtime.LockOSThread.
-// The executable needs a lock of its own: no launch, update or destroy from another goroutine at
-// the same moment.
+// From Go: returns at once and uses no memory of the program. Any thread may call it with a stream
+// that the program created; the default streams need a current context and runtime.LockOSThread. No
+// other goroutine may launch, update or destroy the executable at the same time: guard it with a
+// mutex.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory for the graph or for its allocation
-//     nodes; trim with [CuDeviceGraphMemTrim] and try again
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory for the graph or its allocation nodes;
+//     call [CuDeviceGraphMemTrim] and try again
 //   - [CUDA_ERROR_INVALID_VALUE]: the executable was destroyed, or is nil
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0, 1 or 2 and no context is current
 //
@@ -4778,55 +4790,54 @@ func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuGraphLaunch enqueues one run of an executable in a stream.
+// CuGraphLaunch launches an executable: enqueues one run of it in a stream.
 //
 //	CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 //
-// For the stream the run is one piece of work: it starts when everything before it is done, and
-// what is enqueued later waits until all its nodes are done. Inside, only the edges order: nodes
-// without a path between them may run at the same time, on hardware queues of the driver's
-// choosing. The stream does not lend its identity otherwise: nodes run in the context they were
-// made for, and host nodes run on the driver's thread for host functions.
+// In the stream a launch is one piece of work: it starts when all earlier work is done, and later
+// work waits until all its nodes are done. Inside the graph only the edges order nodes: nodes
+// without a path between them may run at the same time. Nodes run in the context they were made
+// for, whatever the stream, and host nodes run on the driver's thread for host functions.
 //
-// Runs of the same executable never overlap: a launch waits for the previous launch also when that
-// one is in another stream (measured). For overlap instantiate the graph several times. The
-// priority is the stream's, unless [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY] was given.
+// Launches of one executable never overlap: each waits for the previous launch, even in another
+// stream (measured). For overlap, instantiate the graph several times. Nodes have the stream's
+// priority, unless [CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY] was given.
 //
-// A launch costs the host a few microseconds, and hardly more for a thousand nodes; the first one
-// uploads as well, see [CuGraphUpload].
+// A launch takes the host a few microseconds, and hardly more for a thousand nodes. The first
+// launch also uploads the executable, see [CuGraphUpload].
 //
 // Parameters:
 //   - hGraphExec: the executable
-//   - hStream: where to enqueue it
+//   - hStream: the stream in which to enqueue the launch
 //
-// Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the thread's own;
-// 1 is the legacy stream, 2 the thread's own. A graph on the legacy stream waits for earlier work
-// of all blocking streams of the context, and they wait for it (measured), just as with a kernel.
-// Each run also waits for the executable's previous run, wherever that is.
+// Ordering: asynchronous. 0 is the legacy default stream, or in the _ptsz variant the per-thread
+// default stream; 1 is always the legacy stream, and 2 the per-thread one. A launch in the legacy
+// stream waits for earlier work of all blocking streams of the context, and their later work waits
+// for it (measured), as with a kernel.
 //
-// Capture: a launch into a capturing stream is not recorded as a child graph, as is often believed:
-// it fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] in every mode and the capture is lost; add
-// a child graph node with [CuGraphAddChildGraphNode] instead. On a stream that does not capture it
-// is allowed even while others capture in GLOBAL mode, except on the legacy stream while a blocking
-// stream captures: [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and a lost capture.
+// Capture: a launch in a capturing stream does not become a child graph node. In every mode it
+// fails with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture; add a child graph
+// node with [CuGraphAddChildGraphNode] instead. In other streams a launch is allowed in every mode.
+// Only a launch in the legacy stream while a blocking stream captures fails, with
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT], and invalidates the capture.
 //
 // From Go: returns before the work runs, but blocks its OS thread when about a thousand launches
-// are queued (measured: the 1022nd waited for a place). Everything that nodes point to (device and
-// pinned memory, the cgo.Handle of a host node) must live until the run is done: the call keeps
-// nothing alive. Two goroutines must not launch the same executable at the same moment: lock it.
-// With streams of the program no current context is needed.
+// are queued (measured: the 1022nd launch blocked). Keep everything that nodes refer to (device and
+// pinned memory, the cgo.Handle of a host node) until the launch is done. Two goroutines must not
+// launch one executable at the same time: guard it with a mutex. Streams that the program created
+// need no current context.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the executable is nil or was destroyed; or it has allocation
-//     nodes, the memory of its previous run has not been freed, and it was made without
-//     [CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH]. In the latter case free the memory, then
+//   - [CUDA_ERROR_INVALID_VALUE]: the executable is nil or was destroyed. Also, memory that its
+//     allocation nodes allocated in the previous launch has not been freed, and the executable was
+//     instantiated without [CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH]. Free the memory, then
 //     launch again
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the allocation nodes or the upload do not fit; nothing was
-//     enqueued
-//   - [CUDA_ERROR_INVALID_CONTEXT]: one of the default streams and no current context
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory for the allocation nodes or the upload; nothing
+//     was enqueued
+//   - [CUDA_ERROR_INVALID_CONTEXT]: a default stream, and no context is current
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
 //   - [CUDA_ERROR_LAUNCH_FAILED]: or another sticky code: earlier work failed, not this launch.
-//     Errors of the graph's own nodes come from later calls too
+//     Later calls return the errors of this launch
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4851,8 +4862,8 @@ func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuGraphGetEdges_v1 lists the edges of a graph: at each index a node, a node that waits for it,
-// and how.
+// CuGraphGetEdges_v1 lists the edges of a graph: at each index a node, a node that depends on it,
+// and the edge data.
 //
 //	CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 //
@@ -4875,8 +4886,8 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependencies_v1 lists what a node waits for: the nodes from which an edge leads to
-// it.
+// CuGraphNodeGetDependencies_v1 lists the dependencies of a node: the nodes from which an edge
+// leads to it.
 //
 //	CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 //
@@ -4898,7 +4909,7 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 	return status(args.ret)
 }
 
-// CuGraphNodeGetDependentNodes_v1 lists the nodes that wait for a node: those to which an edge
+// CuGraphNodeGetDependentNodes_v1 lists the nodes that depend on a node: the nodes to which an edge
 // leads from it.
 //
 //	CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
@@ -4921,8 +4932,8 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 	return status(args.ret)
 }
 
-// CuGraphAddDependencies_v1 adds edges to a graph: each node of one array must then be done before
-// the node at the same index of the other starts.
+// CuGraphAddDependencies_v1 adds edges to a graph: each node of to then depends on the node at the
+// same index of from.
 //
 //	CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 //
@@ -4945,8 +4956,8 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 	return status(args.ret)
 }
 
-// CuGraphRemoveDependencies_v1 removes edges from a graph; the nodes stay, and without another path
-// between them may run at the same time.
+// CuGraphRemoveDependencies_v1 removes edges from a graph. The nodes stay; without another path
+// between them they may run at the same time.
 //
 //	CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 //
@@ -4969,8 +4980,8 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 	return status(args.ret)
 }
 
-// CuGraphAddNode_v1 adds a node of any type to a graph; the one function for all types, and the
-// only one for conditional nodes and batches of copies.
+// CuGraphAddNode_v1 adds a node of any type to a graph. Conditional nodes and batches of copies can
+// be added only with this function.
 //
 //	CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 //

@@ -4,7 +4,7 @@ package driver
 
 import "unsafe"
 
-// CuMemFreeAsync_ptsz frees memory as an operation of a stream: when the stream gets there.
+// CuMemFreeAsync_ptsz frees memory in stream order.
 //
 //	CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 //
@@ -26,8 +26,8 @@ func CuMemFreeAsync_ptsz(dptr CUdeviceptr, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemAllocAsync_ptsz allocates memory from the current pool of the stream's device, as an
-// operation of the stream.
+// CuMemAllocAsync_ptsz allocates memory from the current pool of the stream's device, in stream
+// order.
 //
 //	CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 //
@@ -50,25 +50,25 @@ func CuMemAllocAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) 
 	return status(args.ret)
 }
 
-// CuMemPoolTrimTo gives reserved memory of a pool back to the system, down to an amount.
+// CuMemPoolTrimTo releases unused memory of a pool to the system, down to a given amount.
 //
 //	CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 //
-// Only what no allocation uses can go, in whole pieces, so more than the amount may remain. Memory
-// whose free has not been noticed by a synchronization counts as used. For a program that goes from
-// one phase to another, and for making room for libraries that do not use pools; the driver's own
-// allocations do it by themselves when memory is short (measured for [CuMemAlloc]).
+// The pool releases only whole pieces that no allocation uses, so more than the given amount may
+// remain. Freed memory counts as used until a synchronization shows that the free is done. Use the
+// call between phases of a program, and before calls of libraries that do not use pools.
+// Allocations by the driver take back unused pool memory themselves (measured for [CuMemAlloc]).
 //
 // Parameters:
 //   - pool: the pool
-//   - minBytesToKeep: bytes of reserve to keep; 0 gives back all that can be
+//   - minBytesToKeep: bytes to keep; 0 releases as much as possible
 //
-// Ordering: synchronous, but it does not wait for work that is enqueued (measured): synchronize
-// first.
+// Ordering: synchronous; the call waits for no work (measured): synchronize first.
 //
-// Capture: fails beside a capture in GLOBAL mode and destroys that.
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call fails and invalidates
+// that capture.
 //
-// From Go: usable on any thread. How much is left tells [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT].
+// From Go: any thread. [CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT] tells how much memory is left.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no such pool
@@ -98,27 +98,27 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 	return status(args.ret)
 }
 
-// CuMemPoolSetAttribute changes a pool's release threshold, its rules of reuse, or resets a
-// high-water mark.
+// CuMemPoolSetAttribute sets a pool's release threshold or a rule of reuse, or resets a high-water
+// mark.
 //
 //	CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 //
 // Parameters:
-//   - pool: the pool; the default one may be changed as well, for the whole process
-//   - attr: what to set
-//   - value: address of an int32 for the rules of reuse, 0 or 1, and of a uint64 for all else; the
-//     marks can be set to 0 only
+//   - pool: the pool; a change of a default pool affects the whole process
+//   - attr: the attribute
+//   - value: address of an int32 (0 or 1) for a rule of reuse, and of a uint64 for the other
+//     attributes; a mark can be set only to 0
 //
-// Ordering: takes effect at once, for allocations made later.
+// Ordering: applies to later allocations.
 //
-// Capture: not while others capture in GLOBAL mode: it ends their capture (measured).
+// Capture: unsafe: it invalidates GLOBAL captures of other threads (measured).
 //
-// From Go: value is untyped, and a variable of the wrong size is read past its end: use exactly
-// int32 or uint64.
+// From Go: value is untyped: pass the address of an int32 or a uint64, or the call reads past the
+// end of the variable.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an attribute that cannot be set, or a mark with another value
-//     than 0 (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: an attribute that cannot be set, or a value other than 0 for a
+//     mark (measured)
 //
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
@@ -147,26 +147,26 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	return status(args.ret)
 }
 
-// CuMemPoolGetAttribute tells a property or a statistic of a pool.
+// CuMemPoolGetAttribute returns an attribute of a pool: a property or a statistic.
 //
 //	CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 //
 // Parameters:
 //   - pool: the pool
-//   - attr: what to tell
-//   - value: receives it: a uint64 for sizes, an int32 for the rest
+//   - attr: the attribute
+//   - value: receives the value: a uint64 for sizes, an int32 for the others
 //
-// Ordering: none; a moment's view. Used memory is what was asked for and not freed yet as seen by
-// the host, reserved memory what the system has given.
+// Ordering: not ordered with any stream. Used memory is allocated and, as far as the host knows,
+// not freed; reserved memory is all memory that the pool took from the system.
 //
-// Capture: harmless.
+// Capture: allowed in every mode.
 //
-// From Go: pass the address of a variable of the right size; for a 32-bit answer a uint64 must be
-// cleared first.
+// From Go: pass the address of a variable of the right size. If you pass a uint64 for a 32-bit
+// value, set it to 0 first.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the driver does not know the attribute yet: one of CUDA 13.0
-//     refuses all above [CU_MEMPOOL_ATTR_USED_MEM_HIGH] (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: the driver does not know the attribute. A driver for CUDA 13.0
+//     refuses all attributes above [CU_MEMPOOL_ATTR_USED_MEM_HIGH] (measured)
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -196,28 +196,30 @@ func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 	return status(args.ret)
 }
 
-// CuMemPoolSetAccess lets other devices read and write a pool's memory, or stops them.
+// CuMemPoolSetAccess gives other devices access to a pool's memory, or takes it away.
 //
 //	CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 //
-// It holds for all memory of the pool, what is allocated already included. Unlike peer access
-// between contexts it concerns this pool only and needs no enabling elsewhere.
+// The change applies to all memory of the pool, also to existing allocations. Unlike peer access
+// between contexts it applies to this pool only, and you need not enable peer access.
 //
 // Parameters:
 //   - pool: the pool
-//   - map_: location and rights, an entry for each device
+//   - map_: location and access rights, an entry for each device
 //   - count: number of entries
 //
-// Ordering: at once. Taking rights away while work of that device still runs makes it fault.
+// Ordering: takes effect at once: running work of a device that loses access faults.
 //
-// Capture: not recorded, and graph allocations keep the access that they were captured with.
+// Capture: never captured. Allocation nodes keep the access rights with which they were captured.
 //
-// From Go: the array is read during the call. A []CUmemAccessDesc may be passed by its first
-// element.
+// From Go: the call reads the array before it returns. Pass the address of the first element of a
+// []CUmemAccessDesc.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: taking the own device's access away, or an unknown location
-//   - [CUDA_ERROR_INVALID_DEVICE]: the devices cannot be peers; ask [CuDeviceCanAccessPeer]
+//   - [CUDA_ERROR_INVALID_VALUE]: an entry that takes access away from the pool's own device, or an
+//     unknown location
+//   - [CUDA_ERROR_INVALID_DEVICE]: the device cannot access the pool's device, see
+//     [CuDeviceCanAccessPeer]
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
@@ -244,20 +246,20 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 	return status(args.ret)
 }
 
-// CuMemPoolGetAccess tells whether a device, or the host, may use a pool's memory.
+// CuMemPoolGetAccess returns the access rights of a device, or of the host, to a pool's memory.
 //
 //	CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 //
 // Parameters:
-//   - flags: receives none, or read and write
+//   - flags: receives the rights: none, or read and write
 //   - memPool: the pool
-//   - location: who would use it
+//   - location: the device or the host
 //
-// Ordering: none.
+// Ordering: not ordered with any stream.
 //
-// Capture: harmless.
+// Capture: allowed in every mode.
 //
-// From Go: both variables may be ordinary Go ones, used only during the call.
+// From Go: both pointers may point to Go variables, which the call uses only until it returns.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a location that is neither a device nor the host
@@ -285,38 +287,40 @@ func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location
 	return status(args.ret)
 }
 
-// CuMemPoolCreate creates a memory pool of a program's own.
+// CuMemPoolCreate creates a memory pool.
 //
 //	CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 //
-// Own pools separate parts of a program: each with its threshold, limit, access rights, and, if
-// handle types are asked for, its memory can be shared with other processes. For most programs the
-// device's default pool with a higher release threshold is enough.
+// Each pool has its own release threshold, maximum size and access rights. If it is created with
+// handle types, other processes can import its memory. For most programs the device's default pool
+// with a higher release threshold is enough.
 //
-// The pool's device can use its memory; other devices need [CuMemPoolSetAccess]. Pools of host
-// memory and of managed memory exist too, where the driver knows them (13.0 does):
+// The pool's device can access its memory; other devices need [CuMemPoolSetAccess]. Newer drivers
+// (13.0 for instance) also have pools of host memory and of managed memory:
 //
-//   - Memory of a host pool can at first be used by the CPU alone: give devices access. A pool of
-//     the host without a NUMA node cannot be shared with other processes.
-//   - Managed memory: the location is the preferred one, or none; no handle types, no greatest
-//     size, no usage. All devices must have [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS].
+//   - Host memory: at first only the CPU can access it; give devices access with
+//     [CuMemPoolSetAccess]. A host pool without a NUMA node cannot be shared with other processes.
+//   - Managed memory: the location is the preferred location, or none. Handle types, maximum size
+//     and usage must not be set. All devices must have
+//     [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS].
 //
 // Parameters:
 //   - pool: receives the pool
-//   - poolProps: what it is to be; clear it first, unused bytes must be 0
+//   - poolProps: properties of the pool; unused bytes must be 0
 //
-// Ordering: none; synchronous. Nothing is allocated yet.
+// Ordering: synchronous; the call allocates no memory yet.
 //
-// Capture: refused during another thread's capture in GLOBAL mode, which it ends (measured).
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call fails and invalidates
+// that capture (measured).
 //
-// From Go: needs no current context (measured) and may be used from every goroutine. It lives until
+// From Go: needs no current context (measured). Every goroutine may use the pool, until
 // [CuMemPoolDestroy].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a location or a handle type that such a pool cannot have, such as
-//     a host pool with handle types, or a NUMA node "of the current thread"
-//   - [CUDA_ERROR_NOT_SUPPORTED]: no pools of this kind on this system
-//   - [CUDA_ERROR_NOT_PERMITTED]: fabric handles were asked for without access to an IMEX channel
+//   - [CUDA_ERROR_INVALID_VALUE]: a location or a handle type that is not allowed, such as a host
+//     pool with handle types, or a NUMA node "of the current thread"
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system does not support pools of this kind
+//   - [CUDA_ERROR_NOT_PERMITTED]: fabric handles without access to an IMEX channel
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -342,26 +346,25 @@ func CuMemPoolCreate(pool *CUmemoryPool, poolProps *CUmemPoolProps) error {
 	return status(args.ret)
 }
 
-// CuMemPoolDestroy destroys a pool as soon as its last memory is freed.
+// CuMemPoolDestroy destroys a pool, once the last of its memory is freed.
 //
 //	CUresult cuMemPoolDestroy(CUmemoryPool pool)
 //
-// It returns at once. Memory that was allocated stays valid; when the last of it is freed the rest
-// goes. If the pool was current for its device, the default pool becomes current again.
+// The call returns at once. Allocated memory stays valid; the pool is destroyed when all of it is
+// freed. If the pool was current for its device, the default pool becomes current again.
 //
 // Parameters:
 //   - pool: the pool, not a default one
 //
-// Ordering: with no stream; allocations and frees that are enqueued are not disturbed.
+// Ordering: not ordered with any stream; enqueued allocations and frees are not affected.
 //
-// Capture: nothing of it is recorded. Graphs keep nothing of the pool, whose properties were
-// copied.
+// Capture: never captured. Graphs do not need the pool, since allocation nodes have a copy of its
+// properties.
 //
-// From Go: the handle is dead afterwards, for all goroutines; nothing checks that none still
-// allocates.
+// From Go: no goroutine may use the handle afterwards. CUDA does not check that.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a device's default pool (measured), or no pool
+//   - [CUDA_ERROR_INVALID_VALUE]: a device's default pool (measured), or no such pool
 //
 // See also [CuMemFreeAsync], [CuDeviceSetMemPool], [CuDeviceGetMemPool],
 // [CuDeviceGetDefaultMemPool], [CuMemPoolCreate].
@@ -384,31 +387,31 @@ func CuMemPoolDestroy(pool CUmemoryPool) error {
 	return status(args.ret)
 }
 
-// CuMemGetDefaultMemPool gives the default pool of a location and kind of memory.
+// CuMemGetDefaultMemPool returns the default pool of a location and kind of memory.
 //
 //	CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 //
-// Default pools exist by themselves and are shared by all code of the process. For a device's own
-// memory it is the pool of [CuDeviceGetDefaultMemPool]; the host, NUMA nodes, locality domains of a
-// device and managed memory have theirs.
+// CUDA creates the default pools, and all code of the process shares them. For device memory it is
+// the pool of [CuDeviceGetDefaultMemPool]. The host, NUMA nodes, locality domains of a device and
+// managed memory have default pools too.
 //
 // Parameters:
 //   - pool_out: receives the pool, which cannot be destroyed
-//   - location: where the memory is: a device, the host, a NUMA node, or a locality domain of a
-//     device; for managed memory "none" means no preference
-//   - type_: pinned, which is all memory that stays where it is, or managed, which a locality
-//     domain has not
+//   - location: a device, the host, a NUMA node, or a locality domain of a device; for managed
+//     memory also "none", which means no preferred location
+//   - type_: pinned, for all memory that does not migrate, or managed, which a locality domain does
+//     not have
 //
-// Ordering: none; nothing is allocated.
+// Ordering: not ordered with any stream; the call allocates nothing.
 //
-// Capture: harmless.
+// Capture: allowed in every mode.
 //
-// From Go: libraries in the same process may have changed its attributes; make an own pool to be
-// sure.
+// From Go: libraries in the process may have changed the pool's attributes; create a pool of your
+// own to be sure.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: kind and location do not go together
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this system has no such pool
+//   - [CUDA_ERROR_INVALID_VALUE]: kind and location do not match
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system does not support such a pool
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
 // the error of earlier work.
@@ -433,25 +436,25 @@ func CuMemGetDefaultMemPool(pool_out *CUmemoryPool, location *CUmemLocation, typ
 	return status(args.ret)
 }
 
-// CuMemGetMemPool gives the pool that is current for a location and kind of memory.
+// CuMemGetMemPool returns the current pool of a location and kind of memory.
 //
 //	CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 //
-// It is the default pool until [CuMemSetMemPool] or [CuDeviceSetMemPool] names another.
+// It is the default pool until [CuMemSetMemPool] or [CuDeviceSetMemPool] sets another pool.
 //
 // Parameters:
 //   - pool: receives the pool
-//   - location: where the memory is
+//   - location: the location, as in [CuMemGetDefaultMemPool]
 //   - type_: pinned or managed
 //
-// Ordering: none.
+// Ordering: not ordered with any stream.
 //
-// Capture: harmless: the pool is looked up, not used.
+// Capture: allowed in every mode.
 //
-// From Go: current for the process, not for the thread: goroutines need no care, but share it.
+// From Go: the pool is current for the whole process, not for a thread: all goroutines share it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no pool can exist for that pair
+//   - [CUDA_ERROR_INVALID_VALUE]: kind and location do not match
 //
 // Also [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
 //
@@ -474,24 +477,24 @@ func CuMemGetMemPool(pool *CUmemoryPool, location *CUmemLocation, type_ CUmemAll
 	return status(args.ret)
 }
 
-// CuMemSetMemPool makes a pool current for a location and kind of memory.
+// CuMemSetMemPool makes a pool the current pool of a location and kind of memory.
 //
 //	CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 //
-// Later [CuMemAllocAsync] calls for that device draw from it; memory already allocated is freed to
-// the pool that it came from.
+// Later [CuMemAllocAsync] calls for that device allocate from the pool. Existing allocations are
+// still freed to the pool that they came from.
 //
 // Parameters:
-//   - location: where; must be the pool's own location
+//   - location: must be the pool's location
 //   - type_: must be the pool's kind
 //   - pool: the pool
 //
-// Ordering: at once, for calls that are made afterwards; nothing enqueued changes.
+// Ordering: applies to later calls; enqueued work is not affected.
 //
-// Capture: graph allocations made later copy the properties of the new pool.
+// Capture: allocation nodes captured later copy the properties of the new pool.
 //
-// From Go: it changes the whole process, libraries included. [CuMemAllocFromPoolAsync] needs no
-// such global change.
+// From Go: the call affects the whole process, libraries included. To allocate from a pool without
+// changing the current pool, call [CuMemAllocFromPoolAsync].
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: pool, location and kind do not match, or the pool is imported
@@ -518,7 +521,7 @@ func CuMemSetMemPool(location *CUmemLocation, type_ CUmemAllocationType, pool CU
 	return status(args.ret)
 }
 
-// CuMemAllocFromPoolAsync_ptsz allocates memory from a given pool, as an operation of a stream.
+// CuMemAllocFromPoolAsync_ptsz allocates memory from a given pool, in stream order.
 //
 //	CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 //
@@ -542,29 +545,30 @@ func CuMemAllocFromPoolAsync_ptsz(dptr *CUdeviceptr, bytesize uint64, pool CUmem
 	return status(args.ret)
 }
 
-// CuMemPoolExportToShareableHandle makes a handle by which another process can import a pool.
+// CuMemPoolExportToShareableHandle exports a pool as a handle, with which another process can
+// import it.
 //
 //	CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags)
 //
-// The importer gets no memory by that, only the right to import single allocations, whose
-// descriptions [CuMemPoolExportPointer] makes.
+// The importer gets no memory yet, but can import single allocations that [CuMemPoolExportPointer]
+// exports.
 //
 // Parameters:
-//   - handle_out: receives the handle: an int32 file descriptor, or the 64 bytes of a fabric
-//     handle, as the type says
+//   - handle_out: receives the handle: depending on handleType, an int32 file descriptor or the 64
+//     bytes of a fabric handle
 //   - pool: the pool, created with that handle type
-//   - handleType: exactly one type
+//   - handleType: exactly one handle type
 //   - flags: 0
 //
-// Ordering: none.
+// Ordering: not ordered with any stream.
 //
-// Capture: not recorded.
+// Capture: never captured.
 //
-// From Go: a file descriptor is sent over a Unix socket (syscall.UnixRights) and closed by the
-// program once sent; it is not known to os.File.
+// From Go: send a file descriptor over a Unix socket (syscall.UnixRights), then close it. No
+// os.File owns it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the pool was not created for sharing, or not with this type
+//   - [CUDA_ERROR_INVALID_VALUE]: the pool was not created with this handle type
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -598,25 +602,25 @@ func CuMemPoolExportToShareableHandle(handle_out unsafe.Pointer, pool CUmemoryPo
 //
 //	CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 //
-// Nothing can be allocated from it here, and it cannot be made current; it is the place where
-// [CuMemPoolImportPointer] finds what the exporter allocated.
+// You cannot allocate from an imported pool or make it current. Pass it to [CuMemPoolImportPointer]
+// to import allocations of the exporter.
 //
 // Parameters:
 //   - pool_out: receives the pool
 //   - handle: the file descriptor itself as a pointer-sized number, not its address; or the address
 //     of a fabric handle
-//   - handleType: the type it was exported with
+//   - handleType: the handle type with which the pool was exported
 //   - flags: 0
 //
-// Ordering: none.
+// Ordering: not ordered with any stream.
 //
-// Capture: not recorded.
+// Capture: never captured.
 //
-// From Go: unsafe.Pointer(uintptr(fd)) is what is asked for, which go vet dislikes and which works.
-// The descriptor may be closed afterwards.
+// From Go: pass a file descriptor as unsafe.Pointer(uintptr(fd)); go vet complains, but it works.
+// You may close the descriptor afterwards.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no such handle
+//   - [CUDA_ERROR_INVALID_VALUE]: an invalid handle
 //   - [CUDA_ERROR_NOT_PERMITTED]: a fabric handle, and this process has no access to the exporter's
 //     IMEX channel
 //
@@ -646,23 +650,24 @@ func CuMemPoolImportFromShareableHandle(pool_out *CUmemoryPool, handle unsafe.Po
 	return status(args.ret)
 }
 
-// CuMemPoolExportPointer describes one allocation of a shared pool in 64 bytes for another process.
+// CuMemPoolExportPointer exports one allocation of a shared pool as 64 bytes of data, for another
+// process.
 //
 //	CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 //
 // Parameters:
-//   - shareData_out: receives the description, which is plain data and may be sent anyhow
-//   - ptr: the address that the allocation gave
+//   - shareData_out: receives the data, which may be sent in any way
+//   - ptr: the address that the allocation returned
 //
-// Ordering: the allocation need not have been reached by its stream; the importer must not use the
-// memory before it has, so send an interprocess event along.
+// Ordering: the allocation may still be pending. The importer must not use the memory before the
+// allocation is done: send an interprocess event too.
 //
-// Capture: not for memory that belongs to a graph.
+// Capture: not possible for memory that belongs to a graph.
 //
-// From Go: the description is worth something only in processes that have imported the pool.
+// From Go: only a process that imported the pool can use the data.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: memory of a pool that is not shared, or of no pool
+//   - [CUDA_ERROR_INVALID_VALUE]: the memory is not from a shared pool
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -688,27 +693,26 @@ func CuMemPoolExportPointer(shareData_out *CUmemPoolPtrExportData, ptr CUdevicep
 	return status(args.ret)
 }
 
-// CuMemPoolImportPointer makes an allocation of another process's pool addressable here.
+// CuMemPoolImportPointer imports an allocation of another process's pool.
 //
 //	CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 //
 // Parameters:
 //   - ptr_out: receives the address in this process
 //   - pool: the imported pool
-//   - shareData: the description from the exporter
+//   - shareData: the data from the exporter
 //
-// Ordering: the memory must not be used before the exporter's allocation is done. It is freed here
-// first, by [CuMemFree] or [CuMemFreeAsync], and after that, ordered by an event or a message, by
-// the exporter.
+// Ordering: do not use the memory before the exporter's allocation is done. Free it here first,
+// with [CuMemFree] or [CuMemFreeAsync]. The exporter frees it afterwards, ordered by an event or a
+// message.
 //
-// Capture: not recorded.
+// Capture: never captured.
 //
-// From Go: freeing here frees only this process's share; forgetting it keeps the exporter's memory
-// alive.
+// From Go: the free here releases only the import. Without it the exporter's memory stays
+// allocated.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: pool and description do not belong together, or the memory was
-//     freed
+//   - [CUDA_ERROR_INVALID_VALUE]: pool and data do not match, or the memory was freed
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
 //
@@ -735,31 +739,32 @@ func CuMemPoolImportPointer(ptr_out *CUdeviceptr, pool CUmemoryPool, shareData *
 	return status(args.ret)
 }
 
-// CuMemFreeAsync frees memory as an operation of a stream: when the stream gets there.
+// CuMemFreeAsync frees memory in stream order.
 //
 //	CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 //
-// From the call on the address must not be given to new work. Uses in other streams have to be
-// ordered before it by events, or the memory is handed out while they still run, and nothing
-// reports it. Memory of [CuMemAlloc] is taken as well, and is given back when the stream gets there
-// (measured), managed memory is not. The memory goes to its pool, not to the system.
+// Work enqueued later must not use the memory. Order work of other streams that uses it before the
+// free, by events; otherwise the pool may hand out the memory while that work runs, and nothing
+// reports it. The memory returns to its pool, not to the system. The call also frees memory of
+// [CuMemAlloc] in stream order (measured), but not managed memory.
 //
 // Parameters:
-//   - dptr: the address that the allocation gave; 0 does nothing
-//   - hStream: any stream, not necessarily the one of the allocation
+//   - dptr: the address that the allocation returned; 0 does nothing
+//   - hStream: any stream, not necessarily that of the allocation
 //
-// Ordering: after the stream's earlier work. It makes later work of the stream wait for nothing.
+// Ordering: after the stream's earlier work. Later work of the stream does not wait for the free.
 //
-// Capture: becomes a free node and takes only memory that a captured allocation of a graph gave;
-// anything else is [CUDA_ERROR_INVALID_VALUE] and makes no node (measured). While another thread
-// captures in GLOBAL mode it fails on other streams too, and that capture with it.
+// Capture: becomes a free node, for memory of a captured allocation only; for other memory the call
+// returns [CUDA_ERROR_INVALID_VALUE] and adds no node (measured). In other streams it is unsafe:
+// while another thread captures in GLOBAL mode, the call fails and invalidates that capture.
 //
-// From Go: works on every thread with a stream other than 0. It never blocks, so it is the right
-// call for releasing memory from Go, but not from a finalizer: by then the stream may be gone.
+// From Go: any thread may call it with a stream other than 0. The call never blocks, so prefer it
+// in Go. Do not call it in a finalizer: the stream may be destroyed by then.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not a beginning of an allocation, or freed before: two frees are
-//     told apart only by luck, and were seen to crash the process when [CuMemFree] was one of them
+//   - [CUDA_ERROR_INVALID_VALUE]: not the start of an allocation, or memory freed before. The
+//     driver does not reliably detect a second free, and two frees crashed the process when one of
+//     them was [CuMemFree] (measured)
 //   - [CUDA_ERROR_NOT_SUPPORTED]: managed memory (measured)
 //   - [CUDA_ERROR_INVALID_CONTEXT]: stream 0 without a current context
 //
@@ -784,42 +789,41 @@ func CuMemFreeAsync(dptr CUdeviceptr, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemAllocAsync allocates memory from the current pool of the stream's device, as an operation of
-// the stream.
+// CuMemAllocAsync allocates memory from the current pool of the stream's device, in stream order.
 //
 //	CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 //
-// The address is there at once; the memory may be used by all work that is ordered after the
-// allocation: later work of the same stream, other streams after an event, the host after a
-// synchronization. Allocation and release together cost less than a microsecond when the pool has
-// room, the first ones some milliseconds. The pool takes memory in large pieces (32 MiB for the
-// first 1000 bytes) and returns them at the next synchronization unless its release threshold is
-// raised: set [CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] once, or every synchronization makes the next
-// allocation slow.
+// The call returns the address at once. All work ordered after the allocation may use the memory:
+// later work of the stream, work of other streams after an event, and the host after a
+// synchronization. If the pool has free memory, allocation and free together take less than a
+// microsecond; the first allocations take some milliseconds. The pool reserves memory in large
+// pieces (32 MiB for the first 1000 bytes) and releases unused pieces at the next synchronization,
+// unless you raise its release threshold: set [CU_MEMPOOL_ATTR_RELEASE_THRESHOLD] once, or the next
+// allocation after every synchronization is slow.
 //
 // Parameters:
 //   - dptr: receives the address
 //   - bytesize: bytes; 0 succeeds and gives 0
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the stream's earlier work. Memory that was freed in another stream may be reused
-// where an order between the two exists, or the pool makes one by letting this stream wait, see the
-// pool's attributes. On the default stream it is ordered as all work there.
+// Ordering: in stream order. The pool reuses memory freed in another stream only if the allocation
+// is ordered after the free. The pool's attributes may let it insert such a dependency.
 //
-// Capture: becomes an allocation node: the memory belongs to the graph, has the same address at
-// each replay, and exists from that node to its free. If nothing in the graph frees it, it has to
-// be freed before the next replay, which else fails with [CUDA_ERROR_INVALID_VALUE] (measured). On
-// a stream that does not capture, it ends a capture in GLOBAL mode, and in the capturing thread one
-// in THREAD_LOCAL mode.
+// Capture: becomes an allocation node: the memory belongs to the graph, has the same address in
+// each launch, and exists from that node until it is freed. If the graph does not free it, free it
+// before the next launch, which otherwise returns [CUDA_ERROR_INVALID_VALUE] (measured). In a
+// stream that does not capture the call is unsafe: it invalidates GLOBAL captures, and THREAD_LOCAL
+// captures of its thread.
 //
-// From Go: needs no current context unless the stream is 0 (measured). Free it by [CuMemFreeAsync],
-// ordered after its last use; several goroutines may allocate in one stream, and each free then is
-// ordered after everything enqueued until then.
+// From Go: needs no current context unless the stream is 0 (measured). Free it with
+// [CuMemFreeAsync], ordered after its last use. If several goroutines allocate in one stream, each
+// free waits for everything enqueued there before.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no room; the stream itself stays good (measured). Frees that are
-//     enqueued but not reached yet may not count: wait for their streams and try again
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no pools
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory; the stream can still be used (measured).
+//     Memory whose free is enqueued but not done may not count: synchronize with its stream and try
+//     again
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not support memory pools
 //     ([CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED])
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
 //
@@ -849,30 +853,29 @@ func CuMemAllocAsync(dptr *CUdeviceptr, bytesize uint64, hStream CUstream) error
 	return status(args.ret)
 }
 
-// CuMemAllocFromPoolAsync allocates memory from a given pool, as an operation of a stream.
+// CuMemAllocFromPoolAsync allocates memory from a given pool, in stream order.
 //
 //	CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 //
-// The pool may be of another device than the stream, or of the host. The stream's device can use
-// the memory only if the pool gives it access ([CuMemPoolSetAccess]); otherwise kernels fault.
+// The pool may belong to another device than the stream, or to the host. The stream's device can
+// use the memory only if it has access to the pool ([CuMemPoolSetAccess]); otherwise kernels fault.
 //
 // Parameters:
 //   - dptr: receives the address
 //   - bytesize: bytes
-//   - pool: the pool; an imported one cannot allocate
+//   - pool: the pool; must not be an imported pool
 //   - hStream: the stream
 //
-// Ordering: as [CuMemAllocAsync]: usable by work that is ordered after it, on the default stream
-// too.
+// Ordering: in stream order, like [CuMemAllocAsync].
 //
-// Capture: makes an allocation node with the pool's properties; the memory is the graph's, not the
-// pool's.
+// Capture: becomes an allocation node with the pool's properties; the memory belongs to the graph,
+// not to the pool.
 //
-// From Go: nothing is kept from Go. The pool must outlive the call only: memory that was taken
-// survives [CuMemPoolDestroy].
+// From Go: the pool must exist only during the call: its memory stays allocated after
+// [CuMemPoolDestroy].
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no memory left, or the pool's greatest size is reached
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory, or the pool has reached its maximum size
 //   - [CUDA_ERROR_INVALID_VALUE]: the pool is imported or was destroyed
 //   - [CUDA_ERROR_INVALID_CONTEXT]: stream 0 and no current context (measured)
 //

@@ -4,29 +4,26 @@ package driver
 
 import "unsafe"
 
-// CuMemGetInfo tells how much memory of the current context's device is free, and how much it has.
+// CuMemGetInfo returns the free and the total memory of the current context's device.
 //
 //	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 //
-// Both numbers are bytes of the whole device, shared by all processes, so the free amount changes
-// without this program doing anything, and an allocation of that size may still fail: memory is
-// handed out in large pages, and one request needs room of its own. What a memory pool keeps in
-// reserve counts as used here although the pool would give it up. On a GPU with multi-instance
-// partitions the numbers are those of the partition.
+// Both numbers are bytes of the whole device. All processes share its memory, so the free amount
+// changes at any time. An allocation of that size may still fail, since memory is allocated in
+// large pages. Memory that a pool reserves counts as used, although the pool would release it. On a
+// GPU with multi-instance partitions the numbers are those of the partition.
 //
 // Parameters:
 //   - free: receives the free bytes. The driver accepts nil
-//   - total: receives the bytes that there are; what the driver itself needs is taken off
+//   - total: receives the total bytes, without the memory that the driver itself needs
 //
-// Ordering: waits for nothing that runs on the device and is not ordered with any stream; the
-// answer describes the moment of the call.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: harmless: measured, it does not disturb a capture of another thread, GLOBAL mode
-// included.
+// Capture: allowed in every mode (measured).
 //
-// From Go: the answer is about the context that is current on the OS thread, so call it on a
-// goroutine that is locked to its thread and has set the context there. Do not use it to decide how
-// much may be allocated; allocate and look at the error.
+// From Go: the call uses the OS thread's current context: lock the goroutine to its thread and make
+// the context current first. Do not use the result to decide how much to allocate: allocate, and
+// check the error.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
@@ -54,8 +51,7 @@ func CuMemGetInfo(free *uint64, total *uint64) error {
 	return CuMemGetInfo_v2(free, total)
 }
 
-// CuMemGetInfo_v2 tells how much memory of the current context's device is free, and how much it
-// has.
+// CuMemGetInfo_v2 returns the free and the total memory of the current context's device.
 //
 //	CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 //
@@ -76,42 +72,41 @@ func CuMemGetInfo_v2(free *uint64, total *uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAlloc allocates device memory on the current context's device and gives its address.
+// CuMemAlloc allocates device memory on the current context's device.
 //
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
-// The address begins at a multiple of 256 bytes at least and is unique among the GPUs and the host
-// of the process, so a pointer alone tells where it leads ([CuPointerGetAttribute]). The content is
-// whatever was there before; nothing is cleared. Large blocks are made of 2 MiB pages, small ones
-// share a page, and reading past the end of a small block is therefore rarely caught. The memory
-// lives until it is freed, or its context is destroyed.
+// The address is a multiple of at least 256 bytes. It is unique among all GPUs and the host of the
+// process, so the address alone identifies the memory ([CuPointerGetAttribute]). The memory is not
+// cleared. Large blocks consist of 2 MiB pages; small blocks share a page, so a read past the end
+// of a small block rarely faults. The memory stays allocated until it is freed, or its context is
+// destroyed.
 //
-// If there is not enough room, the driver first takes back what memory pools of the device hold
-// without using it (measured). It does not move or evict other memory.
+// If memory is short, the driver first takes back the unused memory of the device's pools
+// (measured). It does not move or evict other memory.
 //
 // Parameters:
-//   - dptr: receives the address, which the host cannot follow
+//   - dptr: receives the address, which the host cannot dereference
 //   - bytesize: bytes; 0 is refused
 //
-// Ordering: usable by every stream as soon as the call returns. It does not wait for running work
-// (measured with 4 GiB beside a busy stream), but it may have to wait for the driver's locks:
-// during a slow host function, an allocation and its release took 350 ms. [CuMemAllocAsync] is far
-// cheaper for memory that is needed for a short time.
+// Ordering: every stream may use the memory as soon as the call returns. The call does not wait for
+// work (measured with 4 GiB beside a busy stream), but it may wait for locks of the driver: during
+// a slow host function, an allocation and its free took 350 ms. For short-lived memory
+// [CuMemAllocAsync] is far cheaper.
 //
-// Capture: not part of a graph. The thread that captures in any mode but RELAXED, and every other
-// thread of default mode while a capture in GLOBAL mode is open anywhere, gets
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the capture is lost.
+// Capture: unsafe, and never captured. In a thread that captures in a mode other than RELAXED, and
+// in every thread of default mode while a GLOBAL capture is open, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture.
 //
-// From Go: the current context belongs to the OS thread; use a locked goroutine, or another one may
-// find the thread with a context that it does not expect. A CUdeviceptr is a number: hold it as
-// long as it is needed and free it exactly once. No finalizer does so, and memory that is only
-// forgotten is lost until the process ends.
+// From Go: the current context belongs to the OS thread: lock the goroutine to it. Free the memory
+// exactly once. No finalizer frees it: memory whose CUdeviceptr you drop leaks until the process
+// ends.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory in one piece. The call may be made again once
-//     something was freed; Go's garbage collector knows nothing of device memory and frees none
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory in one piece. Free some memory and call it
+//     again; Go's garbage collector frees no device memory
 //   - [CUDA_ERROR_INVALID_VALUE]: dptr is nil, or bytesize is 0
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_EXTERNAL_DEVICE], or
 // the error of earlier work.
@@ -137,7 +132,7 @@ func CuMemAlloc(dptr *CUdeviceptr, bytesize uint64) error {
 	return CuMemAlloc_v2(dptr, bytesize)
 }
 
-// CuMemAlloc_v2 allocates device memory on the current context's device and gives its address.
+// CuMemAlloc_v2 allocates device memory on the current context's device.
 //
 //	CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 //
@@ -158,34 +153,34 @@ func CuMemAlloc_v2(dptr *CUdeviceptr, bytesize uint64) error {
 	return status(args.ret)
 }
 
-// CuMemAllocPitch allocates device memory for rows of equal length, each beginning where the
-// hardware likes it.
+// CuMemAllocPitch allocates device memory for rows of equal length, padded so that each row is well
+// aligned.
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
-// The driver rounds the width up to a pitch, the distance from one row's beginning to the next. All
-// address arithmetic uses it: row y begins at y times the pitch. On an H200 the pitch is a multiple
-// of 512 bytes. It makes each row start aligned for coalesced loads and fit as the linear memory of
-// a 2D texture. For data without a row structure it only costs memory.
+// The driver rounds the width up to the pitch, the distance between the starts of two rows: row y
+// begins at y times the pitch. On an H200 the pitch is a multiple of 512 bytes. Each row is then
+// aligned for coalesced loads, and the memory can be bound to a 2D texture. For data without rows
+// the padding only wastes memory.
 //
 // Parameters:
 //   - dptr: receives the address of row 0
 //   - pPitch: receives the pitch in bytes, at least WidthInBytes
-//   - WidthInBytes: used bytes of a row
+//   - WidthInBytes: bytes of a row that are used
 //   - Height: number of rows, not 0
-//   - ElementSizeBytes: the largest size that kernels load at once: 4, 8 or 16 bytes, nothing else
+//   - ElementSizeBytes: the largest size that a kernel loads at once: 4, 8 or 16 bytes
 //
-// Ordering: usable by all streams when it returns, as memory of [CuMemAlloc] is.
+// Ordering: every stream may use the memory as soon as the call returns.
 //
-// Capture: refused like [CuMemAlloc], and like it the end of a capture in GLOBAL mode elsewhere.
+// Capture: unsafe like [CuMemAlloc].
 //
-// From Go: needs a locked goroutine whose thread has the context current. Do not compute the pitch
-// yourself, it differs among GPUs. [CuMemFree] gives the memory back.
+// From Go: lock the goroutine to its thread and make the context current. Do not compute the pitch
+// yourself: it differs among GPUs. Free the memory with [CuMemFree].
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, or an element size that is not 4, 8 or 16
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: pitch times rows is more than is free in one piece
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: pitch times height is more than is free in one piece
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -209,8 +204,8 @@ func CuMemAllocPitch(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, Hei
 	return CuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)
 }
 
-// CuMemAllocPitch_v2 allocates device memory for rows of equal length, each beginning where the
-// hardware likes it.
+// CuMemAllocPitch_v2 allocates device memory for rows of equal length, padded so that each row is
+// well aligned.
 //
 //	CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 //
@@ -235,39 +230,37 @@ func CuMemAllocPitch_v2(dptr *CUdeviceptr, pPitch *uint64, WidthInBytes uint64, 
 	return status(args.ret)
 }
 
-// CuMemFree gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
-// pool.
+// CuMemFree frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
 //
 //	CUresult cuMemFree_v2(CUdeviceptr dptr)
 //
-// For ordinary and managed memory the call first waits until the context's work is done, also work
-// of streams that have nothing to do with the memory and of non-blocking ones (measured). A busy
-// program that frees this way serialises itself; [CuMemFreeAsync] does not.
+// For ordinary and managed memory the call first waits for all work of the context, in non-blocking
+// streams and in streams that never use the memory too (measured). Frequent calls therefore
+// serialize a program; [CuMemFreeAsync] does not.
 //
-// Memory of a pool ([CuMemAllocAsync]) is taken at its word: measured, the call returns at once
-// while kernels are still running, and the block may be handed out again. Synchronize with its
-// users first, or free it in stream order.
+// For memory of a pool ([CuMemAllocAsync]) the call returns at once, even while kernels run, and
+// the pool may hand out the block again (measured). First synchronize with the work that uses the
+// memory, or call [CuMemFreeAsync].
 //
 // Parameters:
-//   - dptr: the address that the allocation gave, not one inside the block; 0 is accepted and does
-//     nothing
+//   - dptr: the address that the allocation returned; 0 does nothing
 //
-// Ordering: synchronous. When it returns, no work of the context still uses the memory, pools
-// excepted.
+// Ordering: synchronous. Except for memory of pools, all work of the context has completed when the
+// call returns.
 //
-// Capture: never recorded. It breaks a capture that another thread has open in GLOBAL mode, with
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]. Freeing what a captured graph uses is not noticed: the
-// next replay faults.
+// Capture: unsafe, and never captured. While another thread captures in GLOBAL mode, the call
+// returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture. CUDA does not
+// detect that you free memory of a captured graph: its next launch faults.
 //
-// From Go: works on every thread, also without a current context (measured). It can block for as
-// long as the device is busy, and the OS thread with it: do not call it from a finalizer or a
-// cleanup, of which Go runs one at a time.
+// From Go: any thread, no current context needed (measured). The call blocks its OS thread as long
+// as the device is busy: do not call it from a finalizer or a cleanup, since Go runs them one at a
+// time.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not the beginning of a live allocation of this kind: an inner
-//     address, one that was freed already, or host memory, for which there is [CuMemFreeHost]
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work crashed, and this call only reports it. The
-//     process cannot use CUDA any more; the memory is gone with it
+//   - [CUDA_ERROR_INVALID_VALUE]: not the start of such an allocation: an address inside the block,
+//     memory freed before, or host memory, which [CuMemFreeHost] frees
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work faulted, and this call only reports it. The
+//     process cannot use CUDA any more
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -293,8 +286,7 @@ func CuMemFree(dptr CUdeviceptr) error {
 	return CuMemFree_v2(dptr)
 }
 
-// CuMemFree_v2 gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
-// pool.
+// CuMemFree_v2 frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
 //
 //	CUresult cuMemFree_v2(CUdeviceptr dptr)
 //
@@ -314,26 +306,24 @@ func CuMemFree_v2(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemGetAddressRange finds the allocation that an address lies in: where it begins and how long
-// it is.
+// CuMemGetAddressRange returns start and size of the allocation that contains an address.
 //
 //	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 //
-// It knows device memory, pinned and managed host memory and stream-ordered allocations, whose size
-// it gives as it was asked for. Of reserved address space it tells the mapped piece around the
-// address. Useful when a library hands out a pointer and nothing else.
+// The address may be in device memory, pinned host memory, managed memory or a stream-ordered
+// allocation. In reserved address space the call returns the mapping that contains the address.
 //
 // Parameters:
-//   - pbase: receives the first address; nil if that is not wanted
-//   - psize: receives the bytes of the allocation; nil if that is not wanted
-//   - dptr: any address inside
+//   - pbase: receives the start; nil if not wanted
+//   - psize: receives the size in bytes; nil if not wanted
+//   - dptr: any address inside the allocation
 //
-// From Go: a snapshot. Nothing stops another goroutine from freeing the block meanwhile.
+// From Go: another goroutine may free the block at any time.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_FOUND]: the address belongs to nothing that CUDA allocated (measured for
-//     malloc's memory, and Go's is no different)
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current; measured, it insists on one
+//   - [CUDA_ERROR_NOT_FOUND]: CUDA did not allocate the memory (measured for memory of malloc;
+//     memory of Go is the same)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -353,8 +343,7 @@ func CuMemGetAddressRange(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr) e
 	return CuMemGetAddressRange_v2(pbase, psize, dptr)
 }
 
-// CuMemGetAddressRange_v2 finds the allocation that an address lies in: where it begins and how
-// long it is.
+// CuMemGetAddressRange_v2 returns start and size of the allocation that contains an address.
 //
 //	CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 //
@@ -376,35 +365,36 @@ func CuMemGetAddressRange_v2(pbase *CUdeviceptr, psize *uint64, dptr CUdeviceptr
 	return status(args.ret)
 }
 
-// CuMemAllocHost allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CuMemAllocHost allocates pinned (page-locked) host memory, which the device's copy engines read
+// and write directly.
 //
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
-// It is what asynchronous copies need to be asynchronous. All contexts of the process can use it,
-// and kernels can address it under the same address, over PCI or NVLink. Pinned pages are no longer
-// available to other programs; gigabytes are fine on a server, but allocate once and reuse, since
-// pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. Where the GPU uses
-// the host's page tables ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES], as on
-// Grace Hopper) the driver may leave the pages unlocked.
+// Copies between host and device are asynchronous only with pinned memory. All contexts of the
+// process can use it, and kernels can access it under the same address, over PCI or NVLink. Pinned
+// pages are no longer available to other programs; gigabytes are fine on a server. Allocate once
+// and reuse, since pinning takes time (1 ms for 1 MiB was seen) and freeing waits for the GPU. If
+// the GPU uses the host's page tables
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES], as on Grace Hopper) the
+// driver may leave the pages unlocked.
 //
 // Parameters:
-//   - pp: receives the address, at a page's beginning; nil where the size is 0
+//   - pp: receives the address, at the start of a page; nil if the size is 0
 //   - bytesize: bytes; 0 succeeds (measured)
 //
-// Ordering: done when it returns, without waiting for the device.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: refused in the thread that captures, RELAXED mode excepted, and in every thread of
-// default mode while any capture in GLOBAL mode is open, which then is lost.
+// Capture: unsafe. In a thread that captures in a mode other than RELAXED, and in every thread of
+// default mode while a GLOBAL capture is open, the call fails and invalidates the capture.
 //
-// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, which Go neither moves nor
-// frees nor scans. Store no Go pointers in it. A slice that is used after [CuMemFreeHost] is a use
-// after free, and nothing detects it. Lock the goroutine for the context.
+// From Go: the memory is C memory: unsafe.Slice makes a Go slice of it, and Go neither moves, frees
+// nor scans it. Store no Go pointers in it. Do not use the slice after [CuMemFreeHost]: nothing
+// detects that. Lock the goroutine to its thread, which has the current context.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system has no such amount of pinnable memory; in a container
-//     its memory limit counts
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current; this function wants one
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system cannot pin that much memory; in a container its memory
+//     limit counts
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE],
 // [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
@@ -429,8 +419,8 @@ func CuMemAllocHost(pp *unsafe.Pointer, bytesize uint64) error {
 	return CuMemAllocHost_v2(pp, bytesize)
 }
 
-// CuMemAllocHost_v2 allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CuMemAllocHost_v2 allocates pinned (page-locked) host memory, which the device's copy engines
+// read and write directly.
 //
 //	CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
 //
@@ -455,26 +445,24 @@ func CuMemAllocHost_v2(pp *unsafe.Pointer, bytesize uint64) error {
 //
 //	CUresult cuMemFreeHost(void *p)
 //
-// It waits until the device has finished everything that is enqueued (measured), so copies from or
-// to the memory are over before it goes. Memory that was registered is not freed by it; for that
-// there is [CuMemHostUnregister].
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete. It does not accept registered memory: call [CuMemHostUnregister].
 //
 // Parameters:
-//   - p: the address that the allocation gave; nil does nothing
+//   - p: the address that the allocation returned; nil does nothing
 //
-// Ordering: after all work of the context, streams without the default stream's order included.
+// Ordering: after all work of the context, in non-blocking streams too.
 //
-// Capture: breaks captures in GLOBAL mode of other threads. A graph that uses the memory keeps the
-// address and will fault, or write into whatever is there then.
+// Capture: unsafe: it invalidates GLOBAL captures of other threads. A graph that uses the memory
+// keeps the address: its next launch faults, or overwrites what is there by then.
 //
-// From Go: works without a current context (measured). Let no slice on the memory survive, and do
-// not run it in a finalizer: it may block for long, and Go runs those one by one.
+// From Go: no current context needed (measured). Drop every slice of the memory first. Do not call
+// it in a finalizer: the call may block, and Go runs finalizers one at a time.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an address inside the block, registered memory, or something
-//     freed before
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: not this call's fault: earlier work crashed. The memory is not
-//     freed then
+//   - [CUDA_ERROR_INVALID_VALUE]: an address inside the block, registered memory, or memory freed
+//     before
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work faulted; the memory is not freed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -507,34 +495,34 @@ func CuMemFreeHost(p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemHostAlloc allocates pinned host memory with properties of choice.
+// CuMemHostAlloc allocates pinned (page-locked) host memory with given properties.
 //
 //	CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 //
-// With unique addresses, as on every 64-bit system, memory is portable and mapped whether asked for
-// or not, so of the flags only write-combining still changes something: such memory is not cached,
-// which spares the bus a snoop when the GPU reads, and makes every read by the CPU extremely slow.
-// Write to it front to back and never read it, not even to compare.
+// With unified addressing, as on every 64-bit system, all pinned memory is portable and mapped, so
+// only the write-combining flag changes anything. Write-combined memory is not cached: reads by the
+// GPU need no snoop on the bus, but reads by the CPU are extremely slow. Write it from front to
+// back and never read it on the host.
 //
 // Free the memory with [CuMemFreeHost].
 //
 // Parameters:
-//   - pp: receives the address, under which kernels reach the memory as well. For write-combined
-//     memory CUDA does not promise that: ask [CuMemHostGetDevicePointer], which gave the same
-//     address when measured
+//   - pp: receives the address, which kernels can use too. CUDA does not promise that for
+//     write-combined memory: call [CuMemHostGetDevicePointer], which returned the same address when
+//     measured
 //   - bytesize: bytes
 //   - Flags: any of [CU_MEMHOSTALLOC_PORTABLE], [CU_MEMHOSTALLOC_DEVICEMAP] and
 //     [CU_MEMHOSTALLOC_WRITECOMBINED], or 0
 //
-// Ordering: synchronous, independent of streams.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: like [CuMemAllocHost] it is unsafe beside captures, and ends a capture in GLOBAL mode.
+// Capture: unsafe like [CuMemAllocHost].
 //
-// From Go: of write-combined memory make a slice to write through only; copy(dst, thatSlice) is the
-// slow case. The rest is as for all C memory: no Go pointers inside, freed by hand.
+// From Go: use a slice of write-combined memory only for writes; copy(dst, slice) reads it and is
+// slow. The memory is C memory: store no Go pointers in it, and free it yourself.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no more memory can be pinned
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system cannot pin that much memory
 //   - [CUDA_ERROR_INVALID_VALUE]: an unknown flag
 //   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
 //
@@ -572,28 +560,28 @@ func CuMemHostAlloc(pp *unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return status(args.ret)
 }
 
-// CuMemHostGetDevicePointer gives the address under which kernels reach pinned host memory.
+// CuMemHostGetDevicePointer returns the address by which kernels access pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 //
-// On 64-bit Linux it is the host address itself, for allocated and for registered memory (measured;
-// older texts tell of different addresses for write-combined memory).
-// [CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] says whether that holds for
-// registered memory here.
+// On 64-bit Linux it is the host address itself, for allocated and registered memory (measured;
+// older documentation says that it differs for write-combined memory).
+// [CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] tells whether that is so for
+// registered memory.
 //
 // Parameters:
 //   - pdptr: receives the device address
-//   - p: a host address inside pinned memory, its beginning or further on
+//   - p: any host address inside pinned memory
 //   - Flags: 0
 //
-// Capture: allowed during captures of any mode (measured).
+// Capture: allowed in every mode (measured).
 //
-// From Go: what kernels write there reaches Go only after a synchronization, and ordinary loads in
-// Go may be used then. Lock the goroutine, as the context is the thread's.
+// From Go: synchronize before reading in Go what kernels wrote there. The call uses the OS thread's
+// current context: lock the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the memory is not pinned
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current, whose address it would be
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -617,7 +605,7 @@ func CuMemHostGetDevicePointer(pdptr *CUdeviceptr, p unsafe.Pointer, Flags uint3
 	return CuMemHostGetDevicePointer_v2(pdptr, p, Flags)
 }
 
-// CuMemHostGetDevicePointer_v2 gives the address under which kernels reach pinned host memory.
+// CuMemHostGetDevicePointer_v2 returns the address by which kernels access pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 //
@@ -640,22 +628,22 @@ func CuMemHostGetDevicePointer_v2(pdptr *CUdeviceptr, p unsafe.Pointer, Flags ui
 	return status(args.ret)
 }
 
-// CuMemHostGetFlags tells with which properties pinned memory is equipped.
+// CuMemHostGetFlags returns the flags that are in force for pinned memory.
 //
 //	CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 //
-// The answer shows what is in force, not what was asked for: memory that was allocated or
-// registered without flags reports the device mapping (measured).
+// They may differ from the flags that were given: memory allocated or registered without flags
+// reports the flag for mapped memory (measured).
 //
 // Parameters:
 //   - pFlags: receives the flags
 //   - p: an address inside pinned memory
 //
-// From Go: a cheap test whether a pointer from another library is pinned: success means yes.
+// From Go: a cheap test whether memory of another library is pinned: if it is not, the call fails.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the address is not pinned memory
-//   - [CUDA_ERROR_INVALID_CONTEXT]: without a current context it says only this
+//   - [CUDA_ERROR_INVALID_VALUE]: the memory is not pinned
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -678,44 +666,44 @@ func CuMemHostGetFlags(pFlags *uint32, p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemAllocManaged allocates managed memory: one address that the CPU and every GPU can use, with
-// pages that move to where they are needed.
+// CuMemAllocManaged allocates managed memory, which the CPU and every GPU access by the same
+// address and whose pages migrate between them.
 //
 //	CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 //
-// On Linux and GPUs since Pascal ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]) pages come into
-// being at the first touch, are fetched by page faults, and the sum of all allocations may exceed
-// the device's memory. Faults are slow, tens of microseconds each; [CuMemPrefetchAsync] brings
-// whole ranges before they are needed, [CuMemAdvise] keeps them from moving. Where that attribute
-// is 0 (Windows, some others), the CPU must not touch any managed memory that streams can reach
-// while the GPU has work: it is a crash. If such GPUs cannot all access each other's memory, CUDA
-// keeps managed memory on the host, where it is slow: hide some of them with the environment
-// variable CUDA_VISIBLE_DEVICES, or set CUDA_MANAGED_FORCE_DEVICE_ALLOC. The memory is not cleared.
+// The memory is not cleared. On Linux with a GPU since Pascal
+// ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]) the first access creates a page, page faults
+// migrate it, and all allocations together may exceed the device's memory. A fault takes tens of
+// microseconds: prefetch whole ranges with [CuMemPrefetchAsync], or keep them in place with
+// [CuMemAdvise].
+//
+// If that attribute is 0 (on Windows and some other systems), the CPU must not access managed
+// memory that streams can use while the GPU has work: the process crashes. If such GPUs cannot all
+// access each other's memory, CUDA keeps managed memory on the host, where access is slow. To avoid
+// that, hide some GPUs with the environment variable CUDA_VISIBLE_DEVICES, or set
+// CUDA_MANAGED_FORCE_DEVICE_ALLOC.
 //
 // Parameters:
-//   - dptr: receives the address, the same on both sides
+//   - dptr: receives the address, for host and devices
 //   - bytesize: bytes; 0 is refused
 //   - flags: which streams may use it on devices without concurrent access: [CU_MEM_ATTACH_GLOBAL]:
-//     all, or [CU_MEM_ATTACH_HOST]: none until [CuStreamAttachMemAsync] says otherwise. There is no
-//     default: 0 and the single-stream flag are refused (measured)
+//     all, or [CU_MEM_ATTACH_HOST]: none until [CuStreamAttachMemAsync]. 0 and the single-stream
+//     flag are refused (measured)
 //
-// Ordering: usable by every stream when it returns; it does not wait for the device. What the host
-// writes before a launch the kernel sees; what a kernel wrote the host may read after a
-// synchronization with it.
+// Ordering: synchronous; the call waits for no work. A kernel sees what the host wrote before the
+// launch. The host may read what a kernel wrote after synchronizing with the kernel.
 //
-// Capture: not recorded, and like other allocations unsafe: it ends captures in GLOBAL mode
-// (measured).
+// Capture: unsafe: it invalidates GLOBAL captures (measured). The allocation is never captured.
 //
-// From Go: unsafe.Slice over the address gives a slice to work with, which is C memory for Go: no
-// Go pointers in it. A Go access may fault and move pages, and then blocks the OS thread in the
-// kernel, not in the scheduler. Stream memory operations do not work on it. [CuMemFree] frees it,
-// and waits for the device.
+// From Go: unsafe.Slice makes a Go slice of the memory, which is C memory: store no Go pointers in
+// it. An access by Go may fault and migrate a page, which blocks the OS thread. Stream memory
+// operations do not work on managed memory. [CuMemFree] frees it, and waits for the device.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: size 0, or flags as above
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, or other flags
 //   - [CUDA_ERROR_NOT_SUPPORTED]: the device has no managed memory
 //     ([CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY])
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: neither device nor host can back it
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: neither device nor host has enough memory
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -752,33 +740,34 @@ func CuMemAllocManaged(dptr *CUdeviceptr, bytesize uint64, flags CUmemAttach_fla
 	return status(args.ret)
 }
 
-// CuDeviceRegisterAsyncNotification asks to be told when this process holds more of a device's
-// memory than it is meant to.
+// CuDeviceRegisterAsyncNotification registers a callback that CUDA calls when this process exceeds
+// its budget of a device's memory.
 //
 //	CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback)
 //
-// Such a budget exists where several processes share the GPU's memory under a manager, mostly on
-// Windows; the notice is a request to free something before the system starts paging. On a Linux
-// server registration succeeds (measured) and the function may never be called. Several functions
-// may be registered, also one several times; their order is open.
+// A process has a budget where a manager divides the GPU's memory among several processes, mostly
+// on Windows. The callback should make the program free memory before the system starts paging. On
+// a Linux server registration succeeds (measured), but CUDA may never call the function. You may
+// register several functions, and one function several times; CUDA calls them in any order.
 //
 // Parameters:
 //   - device: the device to watch
 //   - callbackFunc: the function to call; it should return within milliseconds and must not
 //     register or unregister
-//   - userData: handed to the function as it is
-//   - callback: receives the registration, which ends it again and is handed to the function
+//   - userData: passed to the function unchanged
+//   - callback: receives the registration, for [CuDeviceUnregisterAsyncNotification]; CUDA also
+//     passes it to the function
 //
-// From Go: CUDA promises no particular thread, so the function has to be C code that stores the
-// news where Go finds it, an atomic counter for instance. What userData points to must be C memory,
-// or be pinned, until the registration ended.
+// From Go: CUDA may call the function on any thread, so it must be C code that calls no Go and
+// stores the notification where Go finds it, for instance in an atomic counter. userData must point
+// to C memory, or to memory that is pinned until the registration ends.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on a thread that CUDA does not
 // name: it must not be a Go function exported to C, and must not call one, or the process dies.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_PERMITTED]: called from inside such a function
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this system has no such notices
+//   - [CUDA_ERROR_NOT_PERMITTED]: called inside such a function
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system does not support notifications
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error
 // of earlier work.
@@ -808,14 +797,14 @@ func CuDeviceRegisterAsyncNotification(device CUdevice, callbackFunc CUasyncCall
 //	CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
 //
 // Parameters:
-//   - device: the device it was made for
+//   - device: the device of the registration
 //   - callback: the registration; invalid afterwards
 //
-// From Go: a notice that is under way on another thread may still arrive while this runs. Release
-// what userData leads to after it returned.
+// From Go: while the call runs, another thread may still call the function. Free what userData
+// points to when the call has returned.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_PERMITTED]: called from inside a notification function
+//   - [CUDA_ERROR_NOT_PERMITTED]: called inside a notification function
 //
 // Also [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_INVALID_VALUE],
 // [CUDA_ERROR_UNKNOWN], or the error of earlier work.
@@ -838,24 +827,24 @@ func CuDeviceUnregisterAsyncNotification(device CUdevice, callback CUasyncCallba
 	return status(args.ret)
 }
 
-// CuDeviceGetByPCIBusId finds the device that sits at a PCI address.
+// CuDeviceGetByPCIBusId returns the device with a given PCI address.
 //
 //	CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 //
-// That address, unlike the ordinal, does not depend on CUDA_VISIBLE_DEVICES or on the order of
-// enumeration, and it is what nvidia-smi and the kernel print. It says nothing about partitions: on
-// a multi-instance GPU all of them share it, so tell those apart by their UUID.
+// Unlike the ordinal, the PCI address does not depend on CUDA_VISIBLE_DEVICES or on the order of
+// enumeration, and nvidia-smi and the kernel print it. All partitions of a multi-instance GPU share
+// one address: identify them by their UUID.
 //
 // Parameters:
 //   - dev: receives the device
 //   - pciBusId: text that ends in a zero byte, in hexadecimal, domain first and function last as in
 //     0000:3b:00.0; domain and function may be left out
 //
-// From Go: build the zero-terminated bytes yourself, for example append([]byte(id), 0), and pass
-// the address of the first; they need to live during the call only.
+// From Go: append a zero byte, for example append([]byte(id), 0), and pass the address of the first
+// byte. The call does not keep it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_DEVICE]: no visible device is there
+//   - [CUDA_ERROR_INVALID_DEVICE]: no visible device has this address
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -890,7 +879,7 @@ func CuDeviceGetByPCIBusId(dev *CUdevice, pciBusId *byte) error {
 //
 // Parameters:
 //   - pciBusId: receives the text with a closing zero byte
-//   - len: bytes there; 13 are needed (measured: 12 fail)
+//   - len: length of the buffer; 13 bytes are needed (measured: 12 fail)
 //   - dev: the device
 //
 // From Go: pass a buffer of 16 bytes and cut it at the zero. Linux names the same device in lower
@@ -928,17 +917,16 @@ func CuDeviceGetPCIBusId(pciBusId *byte, len int32, dev CUdevice) error {
 	return status(args.ret)
 }
 
-// CuIpcGetEventHandle makes a handle by which another process can wait for an event of this one,
-// and record it.
+// CuIpcGetEventHandle makes an IPC handle, with which another process can record an event of this
+// process and wait for it.
 //
 //	CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 //
 // Parameters:
-//   - pHandle: receives the 64 bytes
-//   - event: an event that was created for it, with [CU_EVENT_INTERPROCESS] and
-//     [CU_EVENT_DISABLE_TIMING]
+//   - pHandle: receives the handle, 64 bytes
+//   - event: an event that was created with [CU_EVENT_INTERPROCESS] and [CU_EVENT_DISABLE_TIMING]
 //
-// From Go: the event must be alive while others use it; destroying it leaves them with a dead one.
+// From Go: keep the event while other processes use it.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: the event was created without those flags
@@ -970,23 +958,25 @@ func CuIpcGetEventHandle(pHandle *CUipcEventHandle, event CUevent) error {
 	return status(args.ret)
 }
 
-// CuIpcOpenEventHandle makes an event here of another process's event.
+// CuIpcOpenEventHandle opens an event of another process in this process.
 //
 //	CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 //
-// Both sides then record, wait for and query the same state. Record before the other side waits:
-// tell it by message that the record was enqueued, or it waits for an earlier record, or for none.
+// Both processes record, wait for and query the same event. Record the event before the other
+// process waits: send a message once the record is enqueued. Otherwise the wait refers to an
+// earlier record, or to none.
 //
 // Parameters:
-//   - phEvent: receives the event; it has no timing, and is destroyed here by [CuEventDestroy]
-//   - handle: the bytes from the other process, by value
+//   - phEvent: receives the event, which has no timing; destroy it here with [CuEventDestroy]
+//   - handle: the handle from the other process, by value
 //
-// From Go: opened on the context that is current on the OS thread: lock the goroutine. Send only
-// the 64 bytes of the handle; the event's own value means nothing elsewhere.
+// From Go: the call uses the OS thread's current context: lock the goroutine. Send the 64 bytes of
+// the handle, not the event itself, which has no meaning in another process.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle is of this process, or there is no current context
-//   - [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED]: this device cannot reach the other one's memory
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle comes from this process, or there is no current
+//     context
+//   - [CUDA_ERROR_PEER_ACCESS_UNSUPPORTED]: this device cannot access memory of the other device
 //
 // Also [CUDA_ERROR_MAP_FAILED], [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -1014,29 +1004,29 @@ func CuIpcOpenEventHandle(phEvent *CUevent, handle CUipcEventHandle) error {
 	return status(args.ret)
 }
 
-// CuIpcGetMemHandle makes a handle by which another process on this machine can reach device memory
-// of this one.
+// CuIpcGetMemHandle makes an IPC handle, with which another process on this machine can map device
+// memory of this process.
 //
 //	CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 //
-// The handle is 64 bytes without pointers; send them by any channel. It stands for the whole
-// allocation, also if the address is inside it, and nothing says where inside: tell the offset
-// beside it. Possible for memory of [CuMemAlloc], but not for pool, managed or host memory
-// (measured; pools and [CuMemCreate] have ways of their own). Small allocations share pages, so the
-// other process may get to see neighbours: give what is shared at least 2 MiB. Ask the device
-// first: [CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED].
+// The handle consists of 64 bytes without pointers, which you may send in any way. It stands for
+// the whole allocation, even if the address is inside it: send the offset too. The memory must come
+// from [CuMemAlloc], not from a pool, and must not be managed or host memory (measured; to share
+// memory of pools and of [CuMemCreate] there are other functions). Small allocations share pages,
+// so the other process may see neighbouring allocations: allocate at least 2 MiB for shared memory.
+// Check the device first: [CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED].
 //
 // Parameters:
 //   - pHandle: receives the handle
 //   - dptr: an address in the allocation
 //
-// From Go: keep the memory allocated until the others have closed it. Making a handle again for the
-// same memory gives the same one.
+// From Go: keep the memory allocated until the other processes have closed it. A second call for
+// the same memory returns the same handle.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: memory of another kind;
-//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE] tells beforehand
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no current context, which the call insists on (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: memory of another kind; check
+//     [CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE]
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_MAP_FAILED], or the
 // error of earlier work.
@@ -1068,25 +1058,25 @@ func CuIpcGetMemHandle(pHandle *CUipcMemHandle, dptr CUdeviceptr) error {
 //
 //	CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 //
-// The address differs from the other process's. Opening needs access from the current device to the
-// one with the memory; the flag enables it. Memory of one process's device can be opened by one
-// context per device of this process. Opening a handle again there returns the same address and
-// counts: it takes as many calls of [CuIpcCloseMemHandle]. Close it before the other process frees
-// the memory. Both processes must run under the same user, in containers with a common IPC
-// namespace and with the device in both.
+// The address differs from that in the other process. The current device must be able to access the
+// device of the memory; the flag enables that access. For each device of the other process, only
+// one context of each device of this process can open its memory. Opening a handle again in that
+// context returns the same address: call [CuIpcCloseMemHandle] as often as you open. Close it
+// before the other process frees the memory. Both processes must run under the same user, in
+// containers with a common IPC namespace and with the device in both.
 //
 // Parameters:
-//   - pdptr: receives the address of the allocation's beginning
-//   - handle: what the other process got, passed by value
-//   - Flags: [CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS], which is not optional
+//   - pdptr: receives the address of the start of the allocation
+//   - handle: the handle from the other process, by value
+//   - Flags: [CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS], which is required
 //
-// From Go: test it with two processes. The other one's streams order nothing here: use an event of
-// [CuIpcOpenEventHandle], or a message after a synchronization.
+// From Go: streams of the other process order no work here: use an event of [CuIpcOpenEventHandle],
+// or send a message after a synchronization. Test with two processes.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle is of this very process (measured), or no context is
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the handle comes from this process (measured), or no context is
 //     current
-//   - [CUDA_ERROR_MAP_FAILED]: this device cannot reach the memory
+//   - [CUDA_ERROR_MAP_FAILED]: this device cannot access the memory
 //   - [CUDA_ERROR_INVALID_HANDLE]: the memory was freed
 //
 // Also [CUDA_ERROR_TOO_MANY_PEERS], [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -1128,26 +1118,26 @@ func CuIpcOpenMemHandle_v2(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUip
 	return status(args.ret)
 }
 
-// CuIpcCloseMemHandle gives up one reference to device memory of another process, and unmaps it
-// with the last.
+// CuIpcCloseMemHandle releases one reference to device memory of another process, and unmaps the
+// memory with the last reference.
 //
 //	CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 //
-// Opening the same handle again in a context returns the same address and counts one reference
-// more, so close as often as you open. Closing neither frees the memory nor touches the mappings of
-// other processes. The process that allocated the memory must free it only after all others have
-// closed it: freeing first is undefined. Peer access that opening enabled ends with the last
-// mapping that needs it.
+// Each [CuIpcOpenMemHandle] of the same handle in a context adds a reference, so close as often as
+// you open. Closing neither frees the memory nor affects mappings of other processes. The process
+// that allocated the memory must free it only after all others have closed it; otherwise the
+// behaviour is undefined. Peer access that opening enabled ends with the last mapping that needs
+// it.
 //
 // Parameters:
 //   - dptr: the address that [CuIpcOpenMemHandle] returned
 //
-// From Go: synchronize with the work that uses it first. [CuMemFree] is the wrong call for such an
-// address.
+// From Go: synchronize with the work that uses the memory first. Do not call [CuMemFree] for such
+// an address.
 //
 // Errors:
 //   - [CUDA_ERROR_MAP_FAILED]: the driver could not unmap it
-//   - [CUDA_ERROR_INVALID_VALUE]: not an address that was opened
+//   - [CUDA_ERROR_INVALID_VALUE]: not an address of [CuIpcOpenMemHandle]
 //
 // Also [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
@@ -1173,53 +1163,51 @@ func CuIpcCloseMemHandle(dptr CUdeviceptr) error {
 	return status(args.ret)
 }
 
-// CuMemHostRegister pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CuMemHostRegister registers host memory: pins memory of the program, so that copies from and to
+// it are asynchronous.
 //
 //	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 //
-// The pages of the range are locked and become known to the GPU, byte by byte in the bookkeeping:
-// two ranges in one page may be registered separately, overlapping ones may not (measured). A copy
-// that begins in the range and leaves it fails. Pinning takes time per page; for memory that is
-// used once, staging is cheaper. The device must have
-// [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED].
+// The call locks the pages of the range and maps them for the GPU. You may register two ranges of
+// one page separately, but not overlapping ranges (measured). A copy that begins in the range and
+// leaves it fails. Pinning takes time for each page: for memory used once, a copy of pageable
+// memory is cheaper. The device must have [CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED].
 //
-// The read-only flag promises that the device only reads. Memory that this process may only read
-// needs it, and the flag needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. With the
-// flag the call never returns for a file on a disk that is mapped with MAP_PRIVATE; MAP_SHARED
-// works, and files in memory do (measured on an H200, driver 580). The I/O memory of another
-// device, mapped into the process, needs the I/O flag.
+// The read-only flag promises that the device only reads the memory. It is required for memory that
+// the process cannot write, and needs [CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED]. With
+// the flag the call never returns for a file on disk mapped with MAP_PRIVATE; MAP_SHARED works, and
+// so do files in memory (measured on an H200, driver 580). I/O memory of another device, mapped
+// into the process, needs the I/O flag.
 //
-// Where the GPU uses the host's page tables
-// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]) the pages need not be
-// locked: with a GPU of its own memory they are only made present. End the registration with
+// If the GPU uses the host's page tables
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]) and has memory of its own,
+// the driver does not lock the pages but only makes them present. End the registration with
 // [CuMemHostUnregister].
 //
 // Parameters:
-//   - p: the beginning; no alignment is required
-//   - bytesize: bytes, more than 0
+//   - p: start of the range, with any alignment
+//   - bytesize: bytes; not 0
 //   - Flags: any of [CU_MEMHOSTREGISTER_PORTABLE], [CU_MEMHOSTREGISTER_DEVICEMAP],
-//     [CU_MEMHOSTREGISTER_IOMEMORY] and [CU_MEMHOSTREGISTER_READ_ONLY], or 0. The first two are
-//     always in force with unique addresses
+//     [CU_MEMHOSTREGISTER_IOMEMORY] and [CU_MEMHOSTREGISTER_READ_ONLY], or 0. With unified
+//     addressing the first two are always in force
 //
-// Ordering: synchronous; takes effect for copies that are enqueued afterwards.
+// Ordering: synchronous; applies to copies enqueued afterwards.
 //
-// Capture: one of the calls that a capture in GLOBAL mode does not survive.
+// Capture: unsafe: it invalidates GLOBAL captures.
 //
-// From Go: best for memory that is not Go's: mmap, C, another library. Go heap memory can be
-// registered, since the collector does not move it, but it must stay reachable until it is
-// unregistered, or the pages get a new use while the GPU still writes to them; a goroutine's stack
-// does move, so make sure that it is on the heap (a runtime.Pinner does both). Many small
-// registrations are slow.
+// From Go: register memory of mmap, C or another library rather than Go memory. The collector does
+// not move Go heap memory, but it must stay reachable until it is unregistered, or Go reuses it
+// while the GPU still writes to it. Goroutine stacks do move, so the memory must be on the heap. A
+// runtime.Pinner ensures both. Many small registrations are slow.
 //
 // Errors:
-//   - [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED]: a part of it is registered already
-//   - [CUDA_ERROR_INVALID_VALUE]: size 0, pinned memory of CUDA's own, or memory without write
-//     permission and no read-only flag (all measured)
-//   - [CUDA_ERROR_NOT_SUPPORTED]: this machine cannot do it for such memory, or the device lacks
-//     the attribute for the read-only flag
-//   - [CUDA_ERROR_NOT_PERMITTED]: I/O memory, and the process is not privileged
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the limit of pinnable memory is reached
+//   - [CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED]: a part of the range is registered already
+//   - [CUDA_ERROR_INVALID_VALUE]: a size of 0, memory that CUDA pinned, or memory that the process
+//     cannot write, without the read-only flag (all measured)
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system cannot register such memory, or the device does not
+//     support the read-only flag
+//   - [CUDA_ERROR_NOT_PERMITTED]: the memory is I/O memory, and the process is not privileged
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the system cannot pin that much memory
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_EXTERNAL_DEVICE], or the error of earlier work.
@@ -1238,8 +1226,8 @@ func CuMemHostRegister(p unsafe.Pointer, bytesize uint64, Flags uint32) error {
 	return CuMemHostRegister_v2(p, bytesize, Flags)
 }
 
-// CuMemHostRegister_v2 pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CuMemHostRegister_v2 registers host memory: pins memory of the program, so that copies from and
+// to it are asynchronous.
 //
 //	CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 //
@@ -1262,25 +1250,26 @@ func CuMemHostRegister_v2(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 	return status(args.ret)
 }
 
-// CuMemHostUnregister ends a registration: the pages may be swapped again, and CUDA forgets them.
+// CuMemHostUnregister ends a registration and unlocks the pages.
 //
 //	CUresult cuMemHostUnregister(void *p)
 //
-// It waits for all work that is enqueued (measured), so no copy loses its memory halfway.
+// The call first waits for all enqueued work (measured), so copies from and to the memory are
+// complete.
 //
 // Parameters:
-//   - p: the address that was registered, exactly
+//   - p: the address that was registered
 //
-// Ordering: after all pending work of the context.
+// Ordering: after all enqueued work of the context.
 //
-// Capture: refused with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] while another thread captures in
-// GLOBAL mode, whose capture is lost as well.
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture.
 //
-// From Go: call it before the memory is unmapped, freed or dropped; afterwards is too late, since
-// what comes to lie there next would still count as registered. Needs no particular thread.
+// From Go: call it before you unmap, free or drop the memory. Otherwise memory that is allocated
+// there later still counts as registered. Any thread may call it.
 //
 // Errors:
-//   - [CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED]: nothing is registered around that address
+//   - [CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED]: no registered range contains the address
 //   - [CUDA_ERROR_INVALID_VALUE]: an address inside a registered range (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -1307,8 +1296,8 @@ func CuMemHostUnregister(p unsafe.Pointer) error {
 	return status(args.ret)
 }
 
-// CuMemcpy_ptds copies bytes between any two addresses that the driver can place, host or device,
-// and waits.
+// CuMemcpy_ptds copies bytes between any two addresses, host or device, and waits unless both are
+// in device memory.
 //
 //	CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 //
@@ -1331,7 +1320,7 @@ func CuMemcpy_ptds(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 	return status(args.ret)
 }
 
-// CuMemcpyPeer_ptds copies from the memory of one context to that of another.
+// CuMemcpyPeer_ptds copies memory of one context to memory of another.
 //
 //	CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 //
@@ -1356,8 +1345,8 @@ func CuMemcpyPeer_ptds(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD_v2_ptds copies from host to device memory and returns when the host memory may be
-// written again.
+// CuMemcpyHtoD_v2_ptds copies from host to device memory, and returns when the host memory may be
+// changed again.
 //
 //	CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
@@ -1380,7 +1369,7 @@ func CuMemcpyHtoD_v2_ptds(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH_v2_ptds copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH_v2_ptds copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -1403,7 +1392,7 @@ func CuMemcpyDtoH_v2_ptds(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD_v2_ptds copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD_v2_ptds copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -1450,8 +1439,7 @@ func CuMemcpyDtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcDevice CUdevice
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD_v2_ptds copies from an array of one dimension to linear device memory, undoing the
-// array's layout.
+// CuMemcpyAtoD_v2_ptds copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -1475,8 +1463,8 @@ func CuMemcpyAtoD_v2_ptds(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uin
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA_v2_ptds copies from host memory into an array of one dimension and returns when the
-// host memory is free again.
+// CuMemcpyHtoA_v2_ptds copies from host memory to an array of one dimension, and returns when the
+// host memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
@@ -1500,7 +1488,7 @@ func CuMemcpyHtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH_v2_ptds copies from an array of one dimension to host memory and returns when the
+// CuMemcpyAtoH_v2_ptds copies from an array of one dimension to host memory, and returns when the
 // bytes have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
@@ -1526,7 +1514,7 @@ func CuMemcpyAtoH_v2_ptds(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 }
 
 // CuMemcpyAtoA_v2_ptds copies between two arrays of one dimension whose elements have the same
-// size; the formats may differ.
+// size. Their formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -1551,8 +1539,8 @@ func CuMemcpyAtoA_v2_ptds(dstArray CUarray, dstOffset uint64, srcArray CUarray, 
 	return status(args.ret)
 }
 
-// CuMemcpy2D_v2_ptds copies a rectangle of rows between host memory, device memory and arrays, and
-// waits like the plain copies.
+// CuMemcpy2D_v2_ptds copies a rectangle between host memory, device memory and arrays, and waits
+// unless both ends are on the device.
 //
 //	CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
@@ -1573,8 +1561,7 @@ func CuMemcpy2D_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned_v2_ptds copies a rectangle like cuMemcpy2D, but also where the rows do not
-// lie as the copy hardware wants them.
+// CuMemcpy2DUnaligned_v2_ptds copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 //
@@ -1595,8 +1582,8 @@ func CuMemcpy2DUnaligned_v2_ptds(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D_v2_ptds copies a box: width, height and depth, between linear memory and arrays in any
-// combination.
+// CuMemcpy3D_v2_ptds copies a box (width, height and depth) between linear memory and arrays, in
+// any combination.
 //
 //	CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
 //
@@ -1617,7 +1604,7 @@ func CuMemcpy3D_v2_ptds(pCopy *CUDA_MEMCPY3D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeer_ptds copies a box between the memories of two contexts.
+// CuMemcpy3DPeer_ptds copies a box between memory of two contexts.
 //
 //	CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
 //
@@ -1662,7 +1649,7 @@ func CuMemcpyAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStr
 	return status(args.ret)
 }
 
-// CuMemcpyPeerAsync_ptsz enqueues a copy from one context's memory to another's.
+// CuMemcpyPeerAsync_ptsz enqueues a copy of memory of one context to memory of another in a stream.
 //
 //	CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 //
@@ -1736,7 +1723,7 @@ func CuMemcpyDtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcDevice CUdeviceptr, By
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync_v2_ptsz enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync_v2_ptsz enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -1760,7 +1747,8 @@ func CuMemcpyDtoDAsync_v2_ptsz(dstDevice CUdeviceptr, srcDevice CUdeviceptr, Byt
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync_v2_ptsz enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync_v2_ptsz enqueues a copy from host memory to an array of one dimension in a
+// stream.
 //
 //	CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -1785,7 +1773,8 @@ func CuMemcpyHtoAAsync_v2_ptsz(dstArray CUarray, dstOffset uint64, srcHost unsaf
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync_v2_ptsz enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync_v2_ptsz enqueues a copy from an array of one dimension to host memory in a
+// stream.
 //
 //	CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
@@ -1810,7 +1799,7 @@ func CuMemcpyAtoHAsync_v2_ptsz(dstHost unsafe.Pointer, srcArray CUarray, srcOffs
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync_v2_ptsz enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync_v2_ptsz enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
@@ -1832,7 +1821,7 @@ func CuMemcpy2DAsync_v2_ptsz(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync_v2_ptsz enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync_v2_ptsz enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
@@ -1854,7 +1843,7 @@ func CuMemcpy3DAsync_v2_ptsz(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeerAsync_ptsz enqueues the copy of a box between two contexts.
+// CuMemcpy3DPeerAsync_ptsz enqueues a copy of a box between memory of two contexts in a stream.
 //
 //	CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 //
@@ -1876,8 +1865,8 @@ func CuMemcpy3DPeerAsync_ptsz(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_v2_ptsz enqueues many copies by one call, each with attributes, as one piece
-// of work in a stream.
+// CuMemcpyBatchAsync_v2_ptsz enqueues a batch of copies, each with attributes, as one operation of
+// a stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
@@ -1904,8 +1893,8 @@ func CuMemcpyBatchAsync_v2_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uin
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_v2_ptsz enqueues many copies of boxes by one call, pointers and arrays
-// mixed.
+// CuMemcpy3DBatchAsync_v2_ptsz enqueues a batch of copies of boxes, between linear memory and
+// arrays, as one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
@@ -1929,8 +1918,7 @@ func CuMemcpy3DBatchAsync_v2_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP,
 	return status(args.ret)
 }
 
-// CuMemcpyWithAttributesAsync_ptsz enqueues one copy with the attributes that a batch gives its
-// copies.
+// CuMemcpyWithAttributesAsync_ptsz enqueues one copy with the attributes of a batch of copies.
 //
 //	CUresult cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 //
@@ -1955,8 +1943,7 @@ func CuMemcpyWithAttributesAsync_ptsz(dst CUdeviceptr, src CUdeviceptr, size uin
 	return status(args.ret)
 }
 
-// CuMemcpy3DWithAttributesAsync_ptsz enqueues one copy of a box in the form in which a batch
-// describes it.
+// CuMemcpy3DWithAttributesAsync_ptsz enqueues one copy of a box, described as in a batch of copies.
 //
 //	CUresult cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 //
@@ -2130,7 +2117,7 @@ func CuMemsetD2D32_v2_ptds(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Wi
 	return status(args.ret)
 }
 
-// CuMemsetD8Async_ptsz enqueues a fill of bytes in a stream.
+// CuMemsetD8Async_ptsz enqueues a memset of bytes in a stream.
 //
 //	CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 //
@@ -2155,7 +2142,7 @@ func CuMemsetD8Async_ptsz(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUs
 	return status(args.ret)
 }
 
-// CuMemsetD16Async_ptsz enqueues a fill of 16-bit elements in a stream.
+// CuMemsetD16Async_ptsz enqueues a memset of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 //
@@ -2180,7 +2167,7 @@ func CuMemsetD16Async_ptsz(dstDevice CUdeviceptr, us uint16, N uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemsetD32Async_ptsz enqueues a fill of 32-bit elements in a stream.
+// CuMemsetD32Async_ptsz enqueues a memset of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 //
@@ -2205,7 +2192,7 @@ func CuMemsetD32Async_ptsz(dstDevice CUdeviceptr, ui uint32, N uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemsetD2D8Async_ptsz enqueues a fill of a rectangle of bytes in a stream.
+// CuMemsetD2D8Async_ptsz enqueues a memset of a rectangle of bytes in a stream.
 //
 //	CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 //
@@ -2232,7 +2219,7 @@ func CuMemsetD2D8Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Wi
 	return status(args.ret)
 }
 
-// CuMemsetD2D16Async_ptsz enqueues a fill of a rectangle of 16-bit elements in a stream.
+// CuMemsetD2D16Async_ptsz enqueues a memset of a rectangle of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 //
@@ -2259,7 +2246,7 @@ func CuMemsetD2D16Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, us uint16, 
 	return status(args.ret)
 }
 
-// CuMemsetD2D32Async_ptsz enqueues a fill of a rectangle of 32-bit elements in a stream.
+// CuMemsetD2D32Async_ptsz enqueues a memset of a rectangle of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 //
@@ -2286,29 +2273,29 @@ func CuMemsetD2D32Async_ptsz(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, 
 	return status(args.ret)
 }
 
-// CuArrayCreate creates an array of one or two dimensions: memory for textures, in a layout that
-// only the device knows.
+// CuArrayCreate creates a CUDA array of one or two dimensions: memory for textures, in a layout
+// that only the device knows.
 //
 //	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 //
-// Elements near each other in both directions lie near each other in memory, which is what texture
-// fetches are fast for. An array has no address: it is filled and read by copies, and by kernels
-// through texture and surface objects. For layers, cube maps, volumes and surfaces use
-// [CuArray3DCreate].
+// Elements that are near each other in both dimensions are near each other in memory, which makes
+// texture fetches fast. An array has no address: copies, and kernels through texture and surface
+// objects, read and write it. For layers, cube maps, volumes and surfaces use [CuArray3DCreate].
 //
 // Parameters:
 //   - pHandle: receives the array
 //   - pAllocateArray: format, 1, 2 or 4 channels, width, and a height of 0 for one dimension, in
 //     elements
 //
-// Capture: ends captures in GLOBAL mode of other threads (measured), as other allocations do.
+// Capture: unsafe: it invalidates GLOBAL captures of other threads (measured), like other
+// allocations.
 //
-// From Go: lock the goroutine, with the context current. The descriptor is read during the call.
+// From Go: the call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: 3 channels, or sizes above the device's limits for textures
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured: it needs one)
+//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_UNKNOWN], or the error
 // of earlier work.
@@ -2333,8 +2320,8 @@ func CuArrayCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) erro
 	return CuArrayCreate_v2(pHandle, pAllocateArray)
 }
 
-// CuArrayCreate_v2 creates an array of one or two dimensions: memory for textures, in a layout that
-// only the device knows.
+// CuArrayCreate_v2 creates a CUDA array of one or two dimensions: memory for textures, in a layout
+// that only the device knows.
 //
 //	CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 //
@@ -2355,7 +2342,7 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 	return status(args.ret)
 }
 
-// CuArrayGetDescriptor tells format and size of an array of one or two dimensions.
+// CuArrayGetDescriptor returns format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2363,12 +2350,11 @@ func CuArrayCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR) e
 //   - pArrayDescriptor: receives the description
 //   - hArray: the array
 //
-// From Go: for arrays made elsewhere, by an import for example; of own ones the description is
-// known.
+// From Go: use it for arrays that other code created, for example imported arrays.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such array
-//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: the array's context is gone, and the array with it
+//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: the array's context was destroyed, and the array with it
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -2390,7 +2376,7 @@ func CuArrayGetDescriptor(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUarra
 	return CuArrayGetDescriptor_v2(pArrayDescriptor, hArray)
 }
 
-// CuArrayGetDescriptor_v2 tells format and size of an array of one or two dimensions.
+// CuArrayGetDescriptor_v2 returns format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2411,18 +2397,17 @@ func CuArrayGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR, hArray CUa
 	return status(args.ret)
 }
 
-// CuArrayGetSparseProperties tells the tile size and the tail of a sparse array.
+// CuArrayGetSparseProperties returns the tile size and the mip tail of a sparse array.
 //
 //	CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 //
-// Mappings of [CuMemMapArrayAsync] are made in these tiles.
+// [CuMemMapArrayAsync] maps whole tiles.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - array: an array created as sparse, not a level of a mipmapped array, for which
-//     [CuMipmappedArrayGetSparseProperties] answers
+//   - sparseProperties: receives the properties
+//   - array: a sparse array. For a mipmapped array call [CuMipmappedArrayGetSparseProperties]
 //
-// From Go: clear nothing beforehand; all members are written.
+// From Go: the call writes all members.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the array is not sparse (measured), or is a level of a mipmapped
@@ -2445,21 +2430,21 @@ func CuArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PROPERTIES, 
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetSparseProperties tells the tile size of a sparse mipmapped array and from
-// which level on the tail begins.
+// CuMipmappedArrayGetSparseProperties returns the tile size of a sparse mipmapped array, and the
+// level at which its mip tail begins.
 //
 //	CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
 //
-// Levels smaller than a tile share the tail, which is mapped in one piece.
+// Levels smaller than a tile share the mip tail, which is mapped in one piece.
 //
 // Parameters:
-//   - sparseProperties: receives the answer
-//   - mipmap: a mipmapped array created as sparse
+//   - sparseProperties: receives the properties
+//   - mipmap: a sparse mipmapped array
 //
-// From Go: the tail is one for all layers if the flag says so, else there is one for each layer.
+// From Go: a flag says whether all layers share one mip tail or each layer has its own.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it is not sparse
+//   - [CUDA_ERROR_INVALID_VALUE]: the mipmapped array is not sparse
 //
 // See also [CuArrayGetSparseProperties], [CuMemMapArrayAsync].
 //
@@ -2478,19 +2463,18 @@ func CuMipmappedArrayGetSparseProperties(sparseProperties *CUDA_ARRAY_SPARSE_PRO
 	return status(args.ret)
 }
 
-// CuArrayGetMemoryRequirements tells how much memory an array needs that was created without any.
+// CuArrayGetMemoryRequirements returns how much memory an array with deferred mapping needs.
 //
 //	CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
 //
-// For arrays with deferred mapping: allocate that much with [CuMemCreate] as a tile pool, and map
-// it.
+// Allocate that much with [CuMemCreate] as a tile pool, and map it with [CuMemMapArrayAsync].
 //
 // Parameters:
 //   - memoryRequirements: receives bytes and alignment
 //   - array: an array created with [CUDA_ARRAY3D_DEFERRED_MAPPING]
 //   - device: the device that will hold the memory
 //
-// From Go: the size differs among devices: ask for the one that is meant.
+// From Go: the size differs among devices.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: an ordinary array (measured)
@@ -2514,20 +2498,20 @@ func CuArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY_REQUIREM
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetMemoryRequirements tells how much memory a mipmapped array needs that was
-// created without any.
+// CuMipmappedArrayGetMemoryRequirements returns how much memory a mipmapped array with deferred
+// mapping needs.
 //
 //	CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
 //
 // Parameters:
-//   - memoryRequirements: receives bytes, for all levels together, and alignment
+//   - memoryRequirements: receives size (of all levels together) and alignment, in bytes
 //   - mipmap: a mipmapped array created with deferred mapping
 //   - device: the device for the memory
 //
-// From Go: round up to the granularity of [CuMemCreate] as well.
+// From Go: also round the size up to [CuMemGetAllocationGranularity].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it has memory of its own
+//   - [CUDA_ERROR_INVALID_VALUE]: the mipmapped array does not have deferred mapping
 //
 // See also [CuArrayGetMemoryRequirements], [CuMemMapArrayAsync].
 //
@@ -2548,23 +2532,22 @@ func CuMipmappedArrayGetMemoryRequirements(memoryRequirements *CUDA_ARRAY_MEMORY
 	return status(args.ret)
 }
 
-// CuArrayGetPlane gives one plane of an array of a planar video format as an array, such as the
-// chroma of NV12.
+// CuArrayGetPlane returns one plane of an array with a planar video format as an array, such as the
+// chroma plane of NV12.
 //
 //	CUresult cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 //
-// The plane shares the memory and must not be freed.
+// The plane shares the memory of the array: do not free it.
 //
 // Parameters:
 //   - pPlaneArray: receives the plane
 //   - hArray: an array of a format with several planes
-//   - planeIdx: from 0, luma; then chroma, one plane or two as the format has it
+//   - planeIdx: 0 for luma, then one or two planes for chroma, depending on the format
 //
-// From Go: textures are made of planes, not of the whole: ask for each.
+// From Go: textures need single planes: call this for each plane.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the format has one plane only (measured), or no plane of that
-//     number
+//   - [CUDA_ERROR_INVALID_VALUE]: the format has only one plane (measured), or no such plane
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -2595,19 +2578,19 @@ func CuArrayGetPlane(pPlaneArray *CUarray, hArray CUarray, planeIdx uint32) erro
 //
 //	CUresult cuArrayDestroy(CUarray hArray)
 //
-// It waits for the work of the context (measured). Texture and surface objects made of it are dead
-// afterwards, though not destroyed.
+// The call waits for all work of the context (measured). Texture and surface objects of the array
+// become invalid, but are not destroyed.
 //
 // Parameters:
 //   - hArray: the array, not a level of a mipmapped array; 0 is refused
 //
-// Capture: makes captures in GLOBAL mode fail, also those of other threads (measured).
+// Capture: unsafe: it invalidates GLOBAL captures, of other threads too (measured).
 //
-// From Go: the OS thread is blocked while the device works.
+// From Go: the call blocks its OS thread while the device works.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_HANDLE]: not an array, or freed before
-//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: it belongs to a mapped graphics resource
+//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: the array belongs to a mapped graphics resource
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
@@ -2640,25 +2623,25 @@ func CuArrayDestroy(hArray CUarray) error {
 	return status(args.ret)
 }
 
-// CuArray3DCreate creates an array of any shape: one to three dimensions, layered, cube map, sparse
-// or fit for surfaces.
+// CuArray3DCreate creates a CUDA array of any shape: of one to three dimensions, layered, cube map,
+// sparse or for surfaces.
 //
 //	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 //
-// What it becomes follows from the sizes that are not 0 and the flags: depth counts slices, or
-// layers with the layered flag; a cube map has depth 6, or a multiple with layers. Surfaces need
-// [CUDA_ARRAY3D_SURFACE_LDST], gathering fetches [CUDA_ARRAY3D_TEXTURE_GATHER], which only a 2D
-// array can have. Faces of a cube map are as wide as high. Each shape has limits of its own among
-// the device's attributes, lower ones for surfaces and gathering.
+// The flags and the sizes that are not 0 give the shape. Depth counts slices, or layers with the
+// layered flag. A cube map has depth 6, or with layers a multiple of 6, and its faces are as wide
+// as high. Surfaces need [CUDA_ARRAY3D_SURFACE_LDST], and texture gather needs
+// [CUDA_ARRAY3D_TEXTURE_GATHER], which only a 2D array can have. Device attributes give the limits
+// of each shape, which are lower for surfaces and gather.
 //
 // Parameters:
 //   - pHandle: receives the array
 //   - pAllocateArray: sizes in elements, format, 1, 2 or 4 channels, flags
 //
-// From Go: unused sizes are 0, not 1: a depth of 1 is a volume of one slice.
+// From Go: unused sizes must be 0, not 1: a depth of 1 is a volume of one slice.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a combination that does not exist, 3 channels (measured), or
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad combination of sizes and flags, 3 channels (measured), or
 //     sizes above the limits
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough device memory
 //
@@ -2685,8 +2668,8 @@ func CuArray3DCreate(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTOR) 
 	return CuArray3DCreate_v2(pHandle, pAllocateArray)
 }
 
-// CuArray3DCreate_v2 creates an array of any shape: one to three dimensions, layered, cube map,
-// sparse or fit for surfaces.
+// CuArray3DCreate_v2 creates a CUDA array of any shape: of one to three dimensions, layered, cube
+// map, sparse or for surfaces.
 //
 //	CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 //
@@ -2707,8 +2690,8 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	return status(args.ret)
 }
 
-// CuArray3DGetDescriptor tells sizes, format and flags of any array, those of a mipmapped array's
-// level too.
+// CuArray3DGetDescriptor returns sizes, format and flags of any array, levels of mipmapped arrays
+// included.
 //
 //	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2716,10 +2699,10 @@ func CuArray3DCreate_v2(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 //   - pArrayDescriptor: receives the description; unused sizes are 0
 //   - hArray: the array
 //
-// From Go: compare its Flags bit by bit; drivers may set ones that were not asked for.
+// From Go: test single bits of Flags: drivers may set flags that were not given.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: it was destroyed
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
@@ -2744,8 +2727,8 @@ func CuArray3DGetDescriptor(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray CU
 	return CuArray3DGetDescriptor_v2(pArrayDescriptor, hArray)
 }
 
-// CuArray3DGetDescriptor_v2 tells sizes, format and flags of any array, those of a mipmapped
-// array's level too.
+// CuArray3DGetDescriptor_v2 returns sizes, format and flags of any array, levels of mipmapped
+// arrays included.
 //
 //	CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 //
@@ -2766,21 +2749,21 @@ func CuArray3DGetDescriptor_v2(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR, hArray
 	return status(args.ret)
 }
 
-// CuMipmappedArrayCreate creates an image with its smaller versions: each level has half the width,
-// height and depth of the one before.
+// CuMipmappedArrayCreate creates a mipmapped array: each level has half the width, height and depth
+// of the level before.
 //
 //	CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 //
 // Parameters:
 //   - pHandle: receives the mipmapped array
 //   - pMipmappedArrayDesc: description of level 0
-//   - numMipmapLevels: levels, at most 1 plus the binary logarithm of the largest size; more are
-//     cut off
+//   - numMipmapLevels: number of levels, reduced to 1 plus the binary logarithm of the largest size
+//     if it is greater
 //
-// From Go: the levels' contents are the program's business: CUDA computes none of them.
+// From Go: the program must fill all levels: CUDA computes none of them.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: sizes, format or flags do not go together
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad combination of sizes, format and flags
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory for all levels
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -2808,22 +2791,22 @@ func CuMipmappedArrayCreate(pHandle *CUmipmappedArray, pMipmappedArrayDesc *CUDA
 	return status(args.ret)
 }
 
-// CuMipmappedArrayGetLevel gives one level of a mipmapped array as an array.
+// CuMipmappedArrayGetLevel returns one level of a mipmapped array as an array.
 //
 //	CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 //
-// It belongs to the mipmapped array: copies and surfaces may use it, but it must not be freed, and
-// is gone when the whole is.
+// Copies and surfaces may use the level. It belongs to the mipmapped array and is destroyed with
+// it: do not free it.
 //
 // Parameters:
 //   - pLevelArray: receives the array
 //   - hMipmappedArray: the mipmapped array
-//   - level: from 0, the largest
+//   - level: number of the level; 0 is the largest
 //
-// From Go: asking again gives the same level; nothing has to be released.
+// From Go: a second call returns the same level. Nothing needs to be released.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: it has no such level
+//   - [CUDA_ERROR_INVALID_VALUE]: there is no such level
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
@@ -2857,12 +2840,11 @@ func CuMipmappedArrayGetLevel(pLevelArray *CUarray, hMipmappedArray CUmipmappedA
 // Parameters:
 //   - hMipmappedArray: the mipmapped array
 //
-// From Go: level handles that are still held are dangling then. Like all such frees it may block
-// until the device is idle.
+// From Go: handles of its levels become invalid. The call may block until the device is idle.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: not alive
-//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: it is mapped by a graphics API at present
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such mipmapped array
+//   - [CUDA_ERROR_ARRAY_IS_MAPPED]: a graphics API currently maps it
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_CONTEXT_IS_DESTROYED], or the error of earlier work.
@@ -2886,31 +2868,31 @@ func CuMipmappedArrayDestroy(hMipmappedArray CUmipmappedArray) error {
 	return status(args.ret)
 }
 
-// CuMemGetHandleForAddressRange gives a range of CUDA memory as a dma-buf file descriptor, for
+// CuMemGetHandleForAddressRange exports a range of CUDA memory as a dma-buf file descriptor, for
 // drivers of other devices.
 //
 //	CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags)
 //
-// Network cards and cameras read and write GPU memory that way. Of reserved address space the whole
-// range has to be mapped to memory of one device with equal properties; if the mapping changes, get
-// a new descriptor. Where [CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED] is set, device memory can be
-// given to mmap through the descriptor.
+// Network cards and cameras can so read and write GPU memory. In reserved address space the whole
+// range must be mapped to memory of one device with equal properties; if the mapping changes, get a
+// new descriptor. If [CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED] is set, mmap accepts the
+// descriptor for device memory.
 //
 // Parameters:
 //   - handle: address of an int32 that receives the descriptor
-//   - dptr: beginning of the range, at a multiple of the host's page size
-//   - size: bytes, a multiple of it as well
+//   - dptr: start of the range, a multiple of the host's page size
+//   - size: bytes, a multiple of the host's page size
 //   - handleType: [CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD]
-//   - flags: 0, or [CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE] to go by way of PCI even if the
-//     memory has a faster one
+//   - flags: 0, or [CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE] to map the memory over PCI even if
+//     there is a faster path
 //
-// From Go: the descriptor is the program's: close it with syscall.Close. It keeps the memory from
-// nothing; free that after the other device is done with it.
+// From Go: the program owns the descriptor: close it with syscall.Close. The descriptor does not
+// keep the memory allocated: free the memory when the other device is done with it.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED] is 0, or for pinned host
-//     memory [CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED]
-//   - [CUDA_ERROR_INVALID_VALUE]: not aligned, or not one allocation
+//     memory [CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED] is 0
+//   - [CUDA_ERROR_INVALID_VALUE]: a misaligned range, or more than one allocation
 //
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -2931,8 +2913,8 @@ func CuMemGetHandleForAddressRange(handle unsafe.Pointer, dptr CUdeviceptr, size
 	return status(args.ret)
 }
 
-// CuMemBatchDecompressAsync_ptsz enqueues the decompression of many buffers by the GPU's
-// decompression engine.
+// CuMemBatchDecompressAsync_ptsz enqueues a batch of decompressions by the GPU's decompression
+// engine.
 //
 //	CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 //
@@ -2958,8 +2940,8 @@ func CuMemBatchDecompressAsync_ptsz(paramsArray *CUmemDecompressParams, count ui
 	return status(args.ret)
 }
 
-// CuMemHostRegister_v1 pins memory that the program has already, so that copies from and to it are
-// asynchronous.
+// CuMemHostRegister_v1 registers host memory: pins memory of the program, so that copies from and
+// to it are asynchronous.
 //
 //	CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 //
@@ -2982,8 +2964,7 @@ func CuMemHostRegister_v1(p unsafe.Pointer, bytesize uint64, Flags uint32) error
 	return status(args.ret)
 }
 
-// CuMemGetInfo_v1 tells how much memory of the current context's device is free, and how much it
-// has.
+// CuMemGetInfo_v1 returns the free and the total memory of the current context's device.
 //
 //	CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 //
@@ -3004,7 +2985,7 @@ func CuMemGetInfo_v1(free *uint32, total *uint32) error {
 	return status(args.ret)
 }
 
-// CuMemAlloc_v1 allocates device memory on the current context's device and gives its address.
+// CuMemAlloc_v1 allocates device memory on the current context's device.
 //
 //	CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 //
@@ -3026,8 +3007,8 @@ func CuMemAlloc_v1(dptr *CUdeviceptr_v1, bytesize uint32) error {
 	return status(args.ret)
 }
 
-// CuMemAllocPitch_v1 allocates device memory for rows of equal length, each beginning where the
-// hardware likes it.
+// CuMemAllocPitch_v1 allocates device memory for rows of equal length, padded so that each row is
+// well aligned.
 //
 //	CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
 //
@@ -3054,8 +3035,7 @@ func CuMemAllocPitch_v1(dptr *CUdeviceptr_v1, pPitch *uint32, WidthInBytes uint3
 	return status(args.ret)
 }
 
-// CuMemFree_v1 gives memory back that came from cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a
-// pool.
+// CuMemFree_v1 frees memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged or a pool.
 //
 //	CUresult cuMemFree(CUdeviceptr_v1 dptr)
 //
@@ -3076,8 +3056,7 @@ func CuMemFree_v1(dptr CUdeviceptr_v1) error {
 	return status(args.ret)
 }
 
-// CuMemGetAddressRange_v1 finds the allocation that an address lies in: where it begins and how
-// long it is.
+// CuMemGetAddressRange_v1 returns start and size of the allocation that contains an address.
 //
 //	CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 //
@@ -3100,8 +3079,8 @@ func CuMemGetAddressRange_v1(pbase *CUdeviceptr_v1, psize *uint32, dptr CUdevice
 	return status(args.ret)
 }
 
-// CuMemAllocHost_v1 allocates pinned host memory: pages that stay in RAM and that copy engines read
-// and write on their own.
+// CuMemAllocHost_v1 allocates pinned (page-locked) host memory, which the device's copy engines
+// read and write directly.
 //
 //	CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
 //
@@ -3123,7 +3102,7 @@ func CuMemAllocHost_v1(pp *unsafe.Pointer, bytesize uint32) error {
 	return status(args.ret)
 }
 
-// CuMemHostGetDevicePointer_v1 gives the address under which kernels reach pinned host memory.
+// CuMemHostGetDevicePointer_v1 returns the address by which kernels access pinned host memory.
 //
 //	CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
 //
@@ -3146,8 +3125,8 @@ func CuMemHostGetDevicePointer_v1(pdptr *CUdeviceptr_v1, p unsafe.Pointer, Flags
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD_v1 copies from host to device memory and returns when the host memory may be written
-// again.
+// CuMemcpyHtoD_v1 copies from host to device memory, and returns when the host memory may be
+// changed again.
 //
 //	CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 //
@@ -3171,7 +3150,7 @@ func CuMemcpyHtoD_v1(dstDevice CUdeviceptr_v1, srcHost unsafe.Pointer, ByteCount
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH_v1 copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH_v1 copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
@@ -3195,7 +3174,7 @@ func CuMemcpyDtoH_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, ByteCount
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD_v1 copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD_v1 copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 //
@@ -3246,8 +3225,7 @@ func CuMemcpyDtoA_v1(dstArray CUarray, dstOffset uint32, srcDevice CUdeviceptr_v
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD_v1 copies from an array of one dimension to linear device memory, undoing the
-// array's layout.
+// CuMemcpyAtoD_v1 copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -3273,8 +3251,8 @@ func CuMemcpyAtoD_v1(dstDevice CUdeviceptr_v1, srcArray CUarray, srcOffset uint3
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA_v1 copies from host memory into an array of one dimension and returns when the host
-// memory is free again.
+// CuMemcpyHtoA_v1 copies from host memory to an array of one dimension, and returns when the host
+// memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
 //
@@ -3299,7 +3277,7 @@ func CuMemcpyHtoA_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Pointer,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH_v1 copies from an array of one dimension to host memory and returns when the bytes
+// CuMemcpyAtoH_v1 copies from an array of one dimension to host memory, and returns when the bytes
 // have arrived.
 //
 //	CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -3325,8 +3303,8 @@ func CuMemcpyAtoH_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint32,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA_v1 copies between two arrays of one dimension whose elements have the same size; the
-// formats may differ.
+// CuMemcpyAtoA_v1 copies between two arrays of one dimension whose elements have the same size.
+// Their formats may differ.
 //
 //	CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 //
@@ -3353,7 +3331,7 @@ func CuMemcpyAtoA_v1(dstArray CUarray, dstOffset uint32, srcArray CUarray, srcOf
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync_v1 enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync_v1 enqueues a copy from host memory to an array of one dimension in a stream.
 //
 //	CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 //
@@ -3379,7 +3357,7 @@ func CuMemcpyHtoAAsync_v1(dstArray CUarray, dstOffset uint32, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync_v1 enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync_v1 enqueues a copy from an array of one dimension to host memory in a stream.
 //
 //	CUresult cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 //
@@ -3405,8 +3383,8 @@ func CuMemcpyAtoHAsync_v1(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpy2D_v1 copies a rectangle of rows between host memory, device memory and arrays, and waits
-// like the plain copies.
+// CuMemcpy2D_v1 copies a rectangle between host memory, device memory and arrays, and waits unless
+// both ends are on the device.
 //
 //	CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 //
@@ -3426,8 +3404,7 @@ func CuMemcpy2D_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned_v1 copies a rectangle like cuMemcpy2D, but also where the rows do not lie as
-// the copy hardware wants them.
+// CuMemcpy2DUnaligned_v1 copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 //
@@ -3447,7 +3424,7 @@ func CuMemcpy2DUnaligned_v1(pCopy *CUDA_MEMCPY2D_v1) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D_v1 copies a box: width, height and depth, between linear memory and arrays in any
+// CuMemcpy3D_v1 copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
@@ -3518,7 +3495,7 @@ func CuMemcpyDtoHAsync_v1(dstHost unsafe.Pointer, srcDevice CUdeviceptr_v1, Byte
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync_v1 enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync_v1 enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 //
@@ -3544,7 +3521,7 @@ func CuMemcpyDtoDAsync_v1(dstDevice CUdeviceptr_v1, srcDevice CUdeviceptr_v1, By
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync_v1 enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync_v1 enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
 //
@@ -3565,7 +3542,7 @@ func CuMemcpy2DAsync_v1(pCopy *CUDA_MEMCPY2D_v1, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync_v1 enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync_v1 enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 //
@@ -3749,8 +3726,8 @@ func CuMemsetD2D32_v1(dstDevice CUdeviceptr_v1, dstPitch uint32, ui uint32, Widt
 	return status(args.ret)
 }
 
-// CuArrayCreate_v1 creates an array of one or two dimensions: memory for textures, in a layout that
-// only the device knows.
+// CuArrayCreate_v1 creates a CUDA array of one or two dimensions: memory for textures, in a layout
+// that only the device knows.
 //
 //	CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 //
@@ -3771,7 +3748,7 @@ func CuArrayCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY_DESCRIPTOR_v1
 	return status(args.ret)
 }
 
-// CuArrayGetDescriptor_v1 tells format and size of an array of one or two dimensions.
+// CuArrayGetDescriptor_v1 returns format and size of an array of one or two dimensions.
 //
 //	CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
@@ -3792,8 +3769,8 @@ func CuArrayGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY_DESCRIPTOR_v1, hArray 
 	return status(args.ret)
 }
 
-// CuArray3DCreate_v1 creates an array of any shape: one to three dimensions, layered, cube map,
-// sparse or fit for surfaces.
+// CuArray3DCreate_v1 creates a CUDA array of any shape: of one to three dimensions, layered, cube
+// map, sparse or for surfaces.
 //
 //	CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 //
@@ -3814,8 +3791,8 @@ func CuArray3DCreate_v1(pHandle *CUarray, pAllocateArray *CUDA_ARRAY3D_DESCRIPTO
 	return status(args.ret)
 }
 
-// CuArray3DGetDescriptor_v1 tells sizes, format and flags of any array, those of a mipmapped
-// array's level too.
+// CuArray3DGetDescriptor_v1 returns sizes, format and flags of any array, levels of mipmapped
+// arrays included.
 //
 //	CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 //
@@ -3836,34 +3813,34 @@ func CuArray3DGetDescriptor_v1(pArrayDescriptor *CUDA_ARRAY3D_DESCRIPTOR_v1, hAr
 	return status(args.ret)
 }
 
-// CuMemcpyHtoD copies from host to device memory and returns when the host memory may be written
+// CuMemcpyHtoD copies from host to device memory, and returns when the host memory may be changed
 // again.
 //
 //	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
-// Ordinary memory is read into pinned buffers of the driver first, by the CPU, so the copy is
-// slower than one from pinned memory. When the call returns, the last piece may still be on its way
-// from such a buffer to the device; work that is ordered after it sees it nevertheless.
+// The CPU first copies pageable memory into pinned staging buffers of the driver, so the copy is
+// slower than from pinned memory. When the call returns, the last piece may still be on its way to
+// the device; work ordered after the copy sees all bytes.
 //
 // Parameters:
-//   - dstDevice: where to, of any alignment
-//   - srcHost: where from; a device address is accepted as well (measured), nil is not
-//   - ByteCount: bytes; 0 succeeds
+//   - dstDevice: the destination, with any alignment
+//   - srcHost: the source; a device address is accepted too (measured), nil is not
+//   - ByteCount: bytes; 0 does nothing
 //
-// Ordering: after the work of all blocking streams, by way of the legacy default stream; a kernel
-// on a non-blocking stream that uses the destination is not waited for (measured), so synchronize
-// with it first. The _ptds function uses the thread's default stream in the same way.
+// Ordering: runs in the legacy default stream (in the per-thread default stream for the _ptds
+// function), after earlier work of all blocking streams. The copy does not wait for a kernel in a
+// non-blocking stream that uses the destination (measured): synchronize with that stream first.
 //
-// Capture: not recorded. It fails during the capture of a blocking stream and ruins it; beside one
-// of a non-blocking stream it works, whoever captures, GLOBAL mode included.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture. Beside captures in non-blocking streams it is allowed in every mode.
 //
-// From Go: pass unsafe.Pointer(unsafe.SliceData(b)) for a slice b; memory that holds Go pointers is
-// meaningless on the device. The thread needs the context: lock the goroutine. The OS thread is
-// blocked as long as blocking streams are busy.
+// From Go: pass unsafe.Pointer(unsafe.SliceData(b)) for a slice b; Go pointers in it have no
+// meaning on the device. The call needs the OS thread's current context: lock the goroutine. It
+// blocks the OS thread as long as blocking streams are busy.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the destination leaves its allocation, or the source does so with
-//     pinned memory, or srcHost is nil
+//   - [CUDA_ERROR_INVALID_VALUE]: the destination, or a source in pinned memory, leaves its
+//     allocation, or srcHost is nil
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a stream that was created without
 //     [CU_STREAM_NON_BLOCKING] is capturing
@@ -3892,8 +3869,8 @@ func CuMemcpyHtoD(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount uint6
 	return CuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount)
 }
 
-// CuMemcpyHtoD_v2 copies from host to device memory and returns when the host memory may be written
-// again.
+// CuMemcpyHtoD_v2 copies from host to device memory, and returns when the host memory may be
+// changed again.
 //
 //	CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 //
@@ -3915,31 +3892,31 @@ func CuMemcpyHtoD_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoH copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// This is the usual way to get a result: after kernels of blocking streams it needs no other
-// synchronization, and it brings their errors with it.
+// It is the usual way to read results: it waits for kernels of blocking streams, so they need no
+// other synchronization, and it returns their errors.
 //
 // Parameters:
-//   - dstHost: where to; ordinary memory goes through the driver's pinned buffers
-//   - srcDevice: where from
-//   - ByteCount: bytes; 0 succeeds
+//   - dstHost: the destination; copies to pageable memory go through pinned staging buffers of the
+//     driver
+//   - srcDevice: the source
+//   - ByteCount: bytes; 0 does nothing
 //
-// Ordering: on the legacy default stream. It does not wait for non-blocking streams: measured, it
-// copied in no time while one was busy, so what a kernel there is to write may be missing. Use
-// [CuMemcpyDtoHAsync] on that stream.
+// Ordering: runs in the legacy default stream. The copy does not wait for non-blocking streams
+// (measured), so results of their kernels may be missing: use [CuMemcpyDtoHAsync] in that stream.
 //
-// Capture: refused while a blocking stream captures, and fatal to that capture; otherwise it runs
-// immediately and leaves no node.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: dstHost may be the beginning of a slice, which must be long enough: CUDA cannot check
-// it. Waits in the OS thread for everything before it.
+// From Go: dstHost may point to the first element of a slice, which must be long enough: CUDA
+// cannot check that. The call blocks the OS thread until earlier work is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: more bytes than the allocation has from srcDevice on
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: a kernel before it crashed; the copy is only the first to tell
+//   - [CUDA_ERROR_INVALID_VALUE]: the source leaves its allocation
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: an earlier kernel faulted; the copy only reports it
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -3966,7 +3943,7 @@ func CuMemcpyDtoH(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount uint6
 	return CuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount)
 }
 
-// CuMemcpyDtoH_v2 copies from device to host memory and returns when the bytes are there.
+// CuMemcpyDtoH_v2 copies from device to host memory, and returns when the bytes have arrived.
 //
 //	CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -3988,33 +3965,33 @@ func CuMemcpyDtoH_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCount ui
 	return status(args.ret)
 }
 
-// CuMemcpyDtoD copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// The name is misleading in one way: it returns at once, before the copy has run (measured), unless
-// the memory has [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] set or the context was made with
-// [CU_CTX_SYNC_MEMOPS]. Pinned host memory counts as device memory here, ordinary memory is
-// refused.
+// Although its name lacks Async, the call returns before the copy has run (measured), unless
+// [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] is set for the memory or the context was created with
+// [CU_CTX_SYNC_MEMOPS]. Pinned host memory is accepted, pageable host memory is refused.
 //
 // Parameters:
-//   - dstDevice: where to; must not overlap the source
-//   - srcDevice: where from
+//   - dstDevice: the destination; must not overlap the source
+//   - srcDevice: the source
 //   - ByteCount: bytes
 //
-// Ordering: legacy default stream: after earlier and before later work of the blocking streams.
-// Non-blocking streams see the bytes only after an event or a synchronization.
+// Ordering: runs in the legacy default stream: after earlier and before later work of blocking
+// streams. Non-blocking streams need an event or a synchronization.
 //
-// Capture: [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and a lost capture while a blocking stream
-// captures.
+// Capture: never captured. While a blocking stream captures, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and invalidates that capture.
 //
-// From Go: lock the goroutine for the current context. A nil result means enqueued, so free the
-// source by [CuMemFree], which waits, or after a synchronization.
+// From Go: the call needs the OS thread's current context: lock the goroutine. A nil result means
+// that the copy is enqueued: free the source with [CuMemFree], which waits, or after a
+// synchronization.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an end is ordinary host memory (measured; [CuMemcpy] takes it),
-//     or a range leaves its allocation
-//   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
+//   - [CUDA_ERROR_INVALID_VALUE]: pageable host memory (measured; [CuMemcpy] accepts it), or a
+//     range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4041,7 +4018,7 @@ func CuMemcpyDtoD(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uint64
 	return CuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount)
 }
 
-// CuMemcpyDtoD_v2 copies between two places in device memory, of one GPU or of two.
+// CuMemcpyDtoD_v2 copies between two ranges of device memory, on one GPU or two.
 //
 //	CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 //
@@ -4067,25 +4044,26 @@ func CuMemcpyDtoD_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount uin
 //
 //	CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 //
-// An array is stored in an order of its own, so this is more than moving bytes, and the driver does
-// the conversion. Arrays of two dimensions take it too (measured), from the first row on;
-// [CuMemcpy2D] is meant for those.
+// The driver converts the bytes to the layout of the array. The call also accepts arrays of two
+// dimensions (measured) and starts at the first row; for these use [CuMemcpy2D].
 //
 // Parameters:
 //   - dstArray: the array
-//   - dstOffset: where to begin in it, in bytes
-//   - srcDevice: where from
+//   - dstOffset: offset in the array, in bytes
+//   - srcDevice: the source
 //   - ByteCount: bytes, a multiple of the element size
 //
-// Ordering: enqueued on the legacy default stream; returns before it is done.
+// Ordering: runs in the legacy default stream; the call returns before the copy is done.
 //
-// Capture: cannot be recorded, since there is no form with a stream; [CuMemcpy2DAsync] can.
+// Capture: cannot be captured, since there is no form with a stream. [CuMemcpy2DAsync] can be
+// captured.
 //
-// From Go: needs the context to be current; keep array and memory until synchronized.
+// From Go: needs a current context. Keep array and memory until a synchronization.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: offset or size is no multiple of an element, or leaves the array
-//   - [CUDA_ERROR_INVALID_HANDLE]: no live array
+//   - [CUDA_ERROR_INVALID_VALUE]: an offset or size that is not a multiple of the element size, or
+//     that leaves the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4130,26 +4108,27 @@ func CuMemcpyDtoA_v2(dstArray CUarray, dstOffset uint64, srcDevice CUdeviceptr, 
 	return status(args.ret)
 }
 
-// CuMemcpyAtoD copies from an array of one dimension to linear device memory, undoing the array's
-// layout.
+// CuMemcpyAtoD copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
 // Parameters:
-//   - dstDevice: where to; a multiple of the element size
+//   - dstDevice: the destination; a multiple of the element size
 //   - srcArray: the array
-//   - srcOffset: where to begin in it, in bytes
-//   - ByteCount: bytes, whole elements
+//   - srcOffset: offset in the array, in bytes
+//   - ByteCount: bytes, a multiple of the element size
 //
-// Ordering: on the legacy default stream, asynchronous to the host: a nil result does not mean that
-// the bytes are there, only that later work of blocking streams will see them.
+// Ordering: runs in the legacy default stream, asynchronous with the host: a nil result means that
+// the copy is enqueued. Later work of blocking streams sees the bytes.
 //
-// Capture: breaks the capture of a blocking stream; for a node use [CuMemcpy2DAsync].
+// Capture: never captured, and invalidates the capture of a blocking stream. [CuMemcpy2DAsync] can
+// be captured.
 //
-// From Go: lock the goroutine for the current context; no host memory is involved.
+// From Go: the call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not whole elements, or beyond the end of either side
+//   - [CUDA_ERROR_INVALID_VALUE]: bytes that are not a multiple of the element size, or a range
+//     that leaves array or memory
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4171,8 +4150,7 @@ func CuMemcpyAtoD(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, Byt
 	return CuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoD_v2 copies from an array of one dimension to linear device memory, undoing the
-// array's layout.
+// CuMemcpyAtoD_v2 copies from an array of one dimension to linear device memory.
 //
 //	CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -4195,27 +4173,27 @@ func CuMemcpyAtoD_v2(dstDevice CUdeviceptr, srcArray CUarray, srcOffset uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpyHtoA copies from host memory into an array of one dimension and returns when the host
-// memory is free again.
+// CuMemcpyHtoA copies from host memory to an array of one dimension, and returns when the host
+// memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
 // Parameters:
 //   - dstArray: the array
-//   - dstOffset: first byte of it to write
-//   - srcHost: where from, element after element
+//   - dstOffset: offset in the array, in bytes
+//   - srcHost: the source, element after element
 //   - ByteCount: bytes
 //
-// Ordering: after blocking streams' work, on the legacy default stream.
+// Ordering: runs in the legacy default stream, after earlier work of blocking streams.
 //
-// Capture: executed immediately, or [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] while a blocking stream is
-// captured.
+// Capture: never captured. While a blocking stream captures, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT].
 //
-// From Go: a slice's data pointer will do for srcHost; nothing is kept after the return.
+// From Go: srcHost may point to a slice's data, which the call does not use after it returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the range is not within the array
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on this thread
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4236,8 +4214,8 @@ func CuMemcpyHtoA(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer, By
 	return CuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount)
 }
 
-// CuMemcpyHtoA_v2 copies from host memory into an array of one dimension and returns when the host
-// memory is free again.
+// CuMemcpyHtoA_v2 copies from host memory to an array of one dimension, and returns when the host
+// memory may be changed again.
 //
 //	CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 //
@@ -4260,27 +4238,27 @@ func CuMemcpyHtoA_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointer,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoH copies from an array of one dimension to host memory and returns when the bytes have
-// arrived.
+// CuMemcpyAtoH copies from an array of one dimension to host memory, and returns when the bytes
+// have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
 // Parameters:
-//   - dstHost: where to
+//   - dstHost: the destination
 //   - srcArray: the array
-//   - srcOffset: first byte of it to read
+//   - srcOffset: offset in the array, in bytes
 //   - ByteCount: bytes
 //
-// Ordering: waits for blocking streams, and the host for it. Surface writes of a non-blocking
-// stream are not waited for.
+// Ordering: runs in the legacy default stream, after earlier work of blocking streams. It does not
+// wait for surface writes in a non-blocking stream.
 //
-// Capture: outside of any graph; not to be called while a blocking stream captures.
+// Capture: never captured, and not allowed while a blocking stream captures.
 //
-// From Go: blocks the OS thread. dstHost may be Go memory that is long enough.
+// From Go: blocks the OS thread. dstHost may point to a slice, which must be long enough.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: more than the array has
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: an earlier kernel crashed, which shows here
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: an earlier kernel faulted; the copy only reports it
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4302,7 +4280,7 @@ func CuMemcpyAtoH(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64, By
 	return CuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoH_v2 copies from an array of one dimension to host memory and returns when the bytes
+// CuMemcpyAtoH_v2 copies from an array of one dimension to host memory, and returns when the bytes
 // have arrived.
 //
 //	CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
@@ -4326,7 +4304,7 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 	return status(args.ret)
 }
 
-// CuMemcpyAtoA copies between two arrays of one dimension whose elements have the same size; the
+// CuMemcpyAtoA copies between two arrays of one dimension whose elements have the same size. Their
 // formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
@@ -4336,16 +4314,16 @@ func CuMemcpyAtoH_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint64,
 //   - dstOffset: first byte there
 //   - srcArray: the array to read, of elements of the same size
 //   - srcOffset: first byte there
-//   - ByteCount: bytes, whole elements
+//   - ByteCount: bytes, a multiple of the element size
 //
-// Ordering: returns before the copy is done; ordered on the legacy default stream.
+// Ordering: runs in the legacy default stream; the call returns before the copy is done.
 //
-// Capture: as with all copies that have no stream: not recorded.
+// Capture: never captured.
 //
-// From Go: both arrays must live until the work was waited for, and the context has to be current.
+// From Go: keep both arrays until a synchronization. Needs a current context.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: elements of different size, or a range too long
+//   - [CUDA_ERROR_INVALID_VALUE]: elements of different size, or a range that leaves its array
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4367,8 +4345,8 @@ func CuMemcpyAtoA(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOffse
 	return CuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount)
 }
 
-// CuMemcpyAtoA_v2 copies between two arrays of one dimension whose elements have the same size; the
-// formats may differ.
+// CuMemcpyAtoA_v2 copies between two arrays of one dimension whose elements have the same size.
+// Their formats may differ.
 //
 //	CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 //
@@ -4392,29 +4370,29 @@ func CuMemcpyAtoA_v2(dstArray CUarray, dstOffset uint64, srcArray CUarray, srcOf
 	return status(args.ret)
 }
 
-// CuMemcpyHtoAAsync enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync enqueues a copy from host memory to an array of one dimension in a stream.
 //
 //	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// From pinned memory it is asynchronous. Ordinary memory is staged (measured with a few bytes: the
-// call returned while the stream was busy).
+// The copy is asynchronous with pinned memory. The driver stages pageable memory (measured with a
+// few bytes: the call returned while the stream was busy).
 //
 // Parameters:
 //   - dstArray: the array
-//   - dstOffset: first byte of it to write
-//   - srcHost: where from
+//   - dstOffset: offset in the array, in bytes
+//   - srcHost: the source
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: stream order; textures that kernels read later in that stream see the new elements.
+// Ordering: in stream order. Texture reads of later kernels in the stream see the new elements.
 //
-// Capture: becomes a copy node (measured), which reads srcHost at replay.
+// Capture: becomes a memcpy node (measured), which reads srcHost at each launch.
 //
-// From Go: pinned memory, or a slice that is pinned until the stream has passed.
+// From Go: srcHost must be pinned host memory, or Go memory that is pinned until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not within the array
-//   - [CUDA_ERROR_INVALID_HANDLE]: array or stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array or stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4438,7 +4416,7 @@ func CuMemcpyHtoAAsync(dstArray CUarray, dstOffset uint64, srcHost unsafe.Pointe
 	return CuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream)
 }
 
-// CuMemcpyHtoAAsync_v2 enqueues a copy from host memory into an array of one dimension.
+// CuMemcpyHtoAAsync_v2 enqueues a copy from host memory to an array of one dimension in a stream.
 //
 //	CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
@@ -4462,30 +4440,29 @@ func CuMemcpyHtoAAsync_v2(dstArray CUarray, dstOffset uint64, srcHost unsafe.Poi
 	return status(args.ret)
 }
 
-// CuMemcpyAtoHAsync enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync enqueues a copy from an array of one dimension to host memory in a stream.
 //
 //	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
-// Into memory that is not pinned the call itself waits for the stream (measured).
+// With pageable memory the call waits until the copy is done (measured).
 //
 // Parameters:
-//   - dstHost: where to
+//   - dstHost: the destination
 //   - srcArray: the array
-//   - srcOffset: first byte of it to read
+//   - srcOffset: offset in the array, in bytes
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: after earlier work of the stream; the bytes may be read when the stream was
-// synchronized.
+// Ordering: in stream order. The host may read the bytes after synchronizing with the stream.
 //
-// Capture: becomes a node that writes dstHost at each replay.
+// Capture: becomes a memcpy node, which writes dstHost at each launch.
 //
-// From Go: use memory of [CuMemAllocHost] and keep it until then; another goroutine must not read
-// it earlier.
+// From Go: use memory of [CuMemAllocHost] and keep it until the copy is done. No other goroutine
+// may read it before.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: more than the array holds
-//   - [CUDA_ERROR_INVALID_HANDLE]: array or stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves the array
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array or stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4509,7 +4486,7 @@ func CuMemcpyAtoHAsync(dstHost unsafe.Pointer, srcArray CUarray, srcOffset uint6
 	return CuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream)
 }
 
-// CuMemcpyAtoHAsync_v2 enqueues a copy from an array of one dimension to host memory.
+// CuMemcpyAtoHAsync_v2 enqueues a copy from an array of one dimension to host memory in a stream.
 //
 //	CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 //
@@ -4533,31 +4510,31 @@ func CuMemcpyAtoHAsync_v2(dstHost unsafe.Pointer, srcArray CUarray, srcOffset ui
 	return status(args.ret)
 }
 
-// CuMemcpy2D copies a rectangle of rows between host memory, device memory and arrays, and waits
-// like the plain copies.
+// CuMemcpy2D copies a rectangle between host memory, device memory and arrays, and waits unless
+// both ends are on the device.
 //
 //	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 //
-// The struct names for each end what it is, where the rectangle begins and how far apart the rows
-// are. Source and destination may have different pitches, which makes this the way to pack and
-// unpack. Of [CU_MEMORYTYPE_UNIFIED] ends the driver finds out what they are.
+// For source and destination the struct gives the kind of memory, the start of the rectangle, and
+// the pitch. The pitches may differ, so you can pack and unpack rows. With [CU_MEMORYTYPE_UNIFIED]
+// the driver infers the kind of memory from the address. Unused members need not be cleared.
 //
 // Parameters:
 //   - pCopy: describes the copy; read during the call only
 //
-// Ordering: on the legacy default stream; returns when host memory is read or written, and earlier
-// when both ends are on the device. The unused members need not be cleared.
+// Ordering: runs in the legacy default stream. The call returns when the host memory is read or
+// written; if both ends are on the device, before the copy has run.
 //
-// Capture: executed, not recorded; forbidden during the capture of a blocking stream.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: a Go pointer in SrcHost or DstHost lies inside the struct that is passed, so pin what it
-// points to with runtime.Pinner until the call returns. Set a current context on a locked thread
-// first.
+// From Go: pin Go memory that SrcHost or DstHost points to with a runtime.Pinner until the call
+// returns. The call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than the row or larger than the device allows
-//     ([CU_DEVICE_ATTRIBUTE_MAX_PITCH]), a memory type that does not fit its address, a rectangle
-//     that leaves its allocation
+//     ([CU_DEVICE_ATTRIBUTE_MAX_PITCH]), a memory type that does not match the address, or a
+//     rectangle that leaves its allocation
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context captures
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -4586,8 +4563,8 @@ func CuMemcpy2D(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2D_v2(pCopy)
 }
 
-// CuMemcpy2D_v2 copies a rectangle of rows between host memory, device memory and arrays, and waits
-// like the plain copies.
+// CuMemcpy2D_v2 copies a rectangle between host memory, device memory and arrays, and waits unless
+// both ends are on the device.
 //
 //	CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -4607,29 +4584,28 @@ func CuMemcpy2D_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy2DUnaligned copies a rectangle like cuMemcpy2D, but also where the rows do not lie as the
-// copy hardware wants them.
+// CuMemcpy2DUnaligned copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 //
-// It exists for memory inside one device whose pitch did not come from [CuMemAllocPitch]: old
-// drivers refused such copies in [CuMemcpy2D], and this function makes them in smaller pieces and
-// perhaps much slower. Where [CuMemcpy2D] works there is nothing to gain.
+// Old drivers refuse a [CuMemcpy2D] within a device if the pitch did not come from
+// [CuMemAllocPitch]. This function accepts it, but copies in smaller pieces and may be much slower.
+// Use it only where [CuMemcpy2D] fails.
 //
 // Parameters:
 //   - pCopy: describes the copy; read during the call only
 //
-// Ordering: legacy default stream, as for every copy without a stream argument.
+// Ordering: runs in the legacy default stream.
 //
-// Capture: the same conditions: harmless to captures of non-blocking streams, fatal to others.
+// Capture: never captured. While a blocking stream captures, the call fails and invalidates that
+// capture.
 //
-// From Go: host memory in the struct has to be pinned for the call, as Go's rule for pointers
-// inside what is passed to C demands.
+// From Go: pin Go memory that the struct points to until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a rectangle outside of its allocation, or a pitch shorter than
-//     its row
-//   - [CUDA_ERROR_INVALID_CONTEXT]: nothing is current on the thread
+//   - [CUDA_ERROR_INVALID_VALUE]: a rectangle that leaves its allocation, or a pitch smaller than
+//     the row
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -4653,8 +4629,7 @@ func CuMemcpy2DUnaligned(pCopy *CUDA_MEMCPY2D) error {
 	return CuMemcpy2DUnaligned_v2(pCopy)
 }
 
-// CuMemcpy2DUnaligned_v2 copies a rectangle like cuMemcpy2D, but also where the rows do not lie as
-// the copy hardware wants them.
+// CuMemcpy2DUnaligned_v2 copies a rectangle like cuMemcpy2D, with any alignment of the rows.
 //
 //	CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 //
@@ -4674,29 +4649,29 @@ func CuMemcpy2DUnaligned_v2(pCopy *CUDA_MEMCPY2D) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3D copies a box: width, height and depth, between linear memory and arrays in any
+// CuMemcpy3D copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 //
-// Width is in bytes everywhere. Linear memory is described by pitch and height, from which the
-// distance of two slices follows. Layers of layered arrays and faces of cube maps count as slices.
+// Width is in bytes everywhere. In linear memory two slices are pitch times height bytes apart.
+// Layers of layered arrays and faces of cube maps count as slices.
 //
 // Parameters:
-//   - pCopy: describes the copy; clear it before filling it in, unused members must be 0
+//   - pCopy: describes the copy; unused members must be 0
 //
-// Ordering: synchronous where the host takes part, otherwise only enqueued, on the legacy default
-// stream or the thread's own.
+// Ordering: runs in the legacy default stream, or in the per-thread default stream for the _ptds
+// function. If an end is on the host the call waits for the copy, otherwise it only enqueues it.
 //
-// Capture: not recorded, see [CuMemcpy3DAsync]; ruins captures of blocking streams.
+// Capture: never captured, and invalidates captures of blocking streams. [CuMemcpy3DAsync] can be
+// captured.
 //
-// From Go: Go memory that the struct points to has to be pinned during the call (runtime.Pinner),
-// since it is reached through a pointer inside the argument. The context must be current on the
-// thread.
+// From Go: pin Go memory that the struct points to with a runtime.Pinner until the call returns.
+// The call uses the OS thread's current context.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: two kinds of memory do not fit their members, a pitch is shorter
-//     than a row, or the box leaves its memory
+//   - [CUDA_ERROR_INVALID_VALUE]: a memory type does not match its members, a pitch is smaller than
+//     a row, or the box leaves its memory
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream captures
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -4722,7 +4697,7 @@ func CuMemcpy3D(pCopy *CUDA_MEMCPY3D) error {
 	return CuMemcpy3D_v2(pCopy)
 }
 
-// CuMemcpy3D_v2 copies a box: width, height and depth, between linear memory and arrays in any
+// CuMemcpy3D_v2 copies a box (width, height and depth) between linear memory and arrays, in any
 // combination.
 //
 //	CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
@@ -4747,32 +4722,32 @@ func CuMemcpy3D_v2(pCopy *CUDA_MEMCPY3D) error {
 //
 //	CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 //
-// With pinned source memory the call returns at once and the copy engine reads the memory when the
-// stream gets there. With ordinary memory the driver first copies the bytes into pinned buffers of
-// its own: measured, up to 1 MiB came back at once, 64 MiB only after the stream had got to the
-// copy, and in every size the source could be overwritten afterwards without harm.
+// With a pinned source the call returns at once, and the device reads the source when the copy
+// runs. With a pageable source the driver first copies the bytes into pinned staging buffers.
+// Measured: calls with up to 1 MiB returned at once, a call with 64 MiB only once the copy ran, and
+// in all cases the source could be overwritten after the return.
 //
 // Parameters:
-//   - dstDevice: where to
-//   - srcHost: where from
+//   - dstDevice: the destination
+//   - srcHost: the source
 //   - ByteCount: bytes; 0 enqueues nothing
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: in the order of the stream. Copies of one direction share a copy engine and follow each
-// other even from different streams; kernels run beside them only if the host memory is pinned.
-// Stream 0 and 1 are ordered with all blocking streams, 2 is the thread's own.
+// Ordering: in stream order. Copies of one direction share a copy engine and run one at a time,
+// even from different streams. A copy overlaps with kernels only if the host memory is pinned.
+// Streams 0 and 1 are the legacy stream, ordered with all blocking streams; 2 is the per-thread
+// default stream.
 //
-// Capture: becomes a copy node, ordinary memory too. The source is then read at every replay, not
-// now: it must exist as long as the graph or any executable of it.
+// Capture: becomes a memcpy node, with pageable memory too. Each launch reads the source: keep it
+// as long as the graph and its executables exist.
 //
-// From Go: needs no current context unless the stream is 0 (measured with 13.0; older drivers: set
-// it). Give it memory of [CuMemAllocHost], or pin the slice with a runtime.Pinner until an event
-// recorded after the copy is done; that ordinary memory is staged is what drivers do, not a
-// promise. In a capture do not use Go memory unless it stays pinned for the graph's life.
+// From Go: needs no current context unless the stream is 0 (measured with 13.0; with older drivers
+// make the context current). Use memory of [CuMemAllocHost], or pin the slice with a runtime.Pinner
+// until an event recorded after the copy completes: CUDA does not promise that it stages pageable
+// memory. In a capture do not use Go memory, unless it stays pinned as long as the graph exists.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a range leaves its allocation, for instance pinned memory that
-//     ends earlier than the copy
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
 //   - [CUDA_ERROR_INVALID_CONTEXT]: hStream is 0 and no context is current
 //
@@ -4829,30 +4804,29 @@ func CuMemcpyHtoDAsync_v2(dstDevice CUdeviceptr, srcHost unsafe.Pointer, ByteCou
 //
 //	CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// Only pinned memory makes it asynchronous. Into ordinary memory the call blocks until the stream
-// has got to the copy and the bytes have arrived, whatever the size (measured).
+// The copy is asynchronous only with pinned memory. With a pageable destination the call blocks
+// until the copy is done, whatever the size (measured).
 //
 // Parameters:
-//   - dstHost: where to
-//   - srcDevice: where from
-//   - ByteCount: bytes; with 0 nothing is enqueued
-//   - hStream: the stream; 0 means the default stream
+//   - dstHost: the destination
+//   - srcDevice: the source
+//   - ByteCount: bytes; 0 enqueues nothing
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the stream's earlier work. The host may read the bytes when an event after the
-// copy is done or the stream was synchronized, not when the call returns. Default streams behave as
-// in any launch.
+// Ordering: in stream order. The host may read the bytes after synchronizing with the stream, or
+// with an event recorded after the copy, not when the call returns.
 //
-// Capture: becomes a node that writes to dstHost at each replay, also where dstHost is ordinary
-// memory (measured), and the call does not block then.
+// Capture: becomes a memcpy node, which writes dstHost at each launch. That works with pageable
+// memory too, and the call does not block (measured).
 //
-// From Go: with pinned memory, keep the memory until the stream has passed. A slice works and costs
-// a blocked OS thread; pin it with runtime.Pinner if it must not matter how the driver does it.
-// Other goroutines must not touch the memory meanwhile: the race detector does not see the GPU.
+// From Go: keep pinned memory until the copy is done. With a slice the call blocks its OS thread.
+// Pin the slice with a runtime.Pinner until the copy is done, since CUDA does not promise to block.
+// No other goroutine may use the memory meanwhile: the race detector does not see the GPU.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the source or a pinned destination is shorter than that
+//   - [CUDA_ERROR_INVALID_VALUE]: the source, or a pinned destination, leaves its allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
-//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work has crashed; nothing will arrive
+//   - [CUDA_ERROR_ILLEGAL_ADDRESS]: earlier work faulted; the bytes will not arrive
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -4904,31 +4878,31 @@ func CuMemcpyDtoHAsync_v2(dstHost unsafe.Pointer, srcDevice CUdeviceptr, ByteCou
 	return status(args.ret)
 }
 
-// CuMemcpyDtoDAsync enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
-// Within a GPU it runs at about half the memory's bandwidth, since every byte is read and written.
-// Between GPUs it uses NVLink or PCI directly if the stream's context may access the peer, and a
-// detour through host memory if not.
+// Within a GPU the copy runs at about half the memory's bandwidth, since every byte is read and
+// written. Between GPUs it uses NVLink or PCI if peer access is enabled for the stream's context,
+// and goes through host memory if not.
 //
 // Parameters:
-//   - dstDevice: where to; an overlap with the source gives undefined bytes
-//   - srcDevice: where from; pinned host memory is allowed on either side
+//   - dstDevice: the destination; if it overlaps the source the result is undefined
+//   - srcDevice: the source. Source and destination may be pinned host memory
 //   - ByteCount: bytes
-//   - hStream: the stream; 0 is the default one
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the earlier and before the later work of the stream, nothing else. A copy to
-// another GPU is not ordered with that GPU's streams: use an event. Stream 0 as everywhere: legacy,
-// or the thread's own in the _ptsz function.
+// Ordering: in stream order only. A copy to another GPU is not ordered with that GPU's streams: use
+// an event. 0 is the legacy default stream, or in the _ptsz function the per-thread default stream.
 //
-// Capture: becomes a copy node with these addresses.
+// Capture: becomes a memcpy node with these addresses.
 //
-// From Go: no Go memory is involved. Do not free either end before the stream has passed the copy,
-// or free it in the same stream by [CuMemFreeAsync].
+// From Go: no Go memory is involved. Free source and destination when the copy is done, or in the
+// same stream with [CuMemFreeAsync].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an end is ordinary host memory (measured), or too short
+//   - [CUDA_ERROR_INVALID_VALUE]: pageable host memory (measured), or a range that leaves its
+//     allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream does not exist
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -4958,7 +4932,7 @@ func CuMemcpyDtoDAsync(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCount u
 	return CuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream)
 }
 
-// CuMemcpyDtoDAsync_v2 enqueues a copy between two places in device memory.
+// CuMemcpyDtoDAsync_v2 enqueues a copy between two ranges of device memory in a stream.
 //
 //	CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 //
@@ -4981,29 +4955,29 @@ func CuMemcpyDtoDAsync_v2(dstDevice CUdeviceptr, srcDevice CUdeviceptr, ByteCoun
 	return status(args.ret)
 }
 
-// CuMemcpy2DAsync enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
-// Ordinary host memory is staged to the device and waited for in the other direction, as in the
-// plain asynchronous copies: measured, 2 MiB from a slice of rows returned at once and could be
-// overwritten, 2 MiB to the host blocked until the stream was there.
+// Pageable host memory makes the call stage or block, as in [CuMemcpyHtoDAsync] and
+// [CuMemcpyDtoHAsync]. Measured: a copy of 2 MiB from a slice returned at once, and the slice could
+// be overwritten; a copy of 2 MiB to the host blocked until it was done.
 //
 // Parameters:
 //   - pCopy: describes the copy; the struct may be reused as soon as the call returns
-//   - hStream: the stream; 0 is the default one
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: in the stream's order. With stream 0 it is ordered with all blocking streams, in the
-// _ptsz function as the thread's default stream is.
+// Ordering: in stream order. 0 is the legacy default stream, or in the _ptsz function the
+// per-thread default stream.
 //
-// Capture: a copy node that keeps the addresses and sizes of the struct; host memory is used at
-// replay.
+// Capture: becomes a memcpy node with the addresses and sizes of the struct. Each launch accesses
+// the host memory.
 //
-// From Go: the struct may be on the Go stack. What SrcHost and DstHost point to has to stay pinned
-// until the stream has done the copy; pinned memory of CUDA needs nothing.
+// From Go: the struct may be a Go variable. Pin Go memory that SrcHost or DstHost points to until
+// the copy is done, or use memory that CUDA pinned.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: pitches, types or sizes do not fit
+//   - [CUDA_ERROR_INVALID_VALUE]: pitches, memory types or sizes do not match the memory
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -5033,7 +5007,7 @@ func CuMemcpy2DAsync(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return CuMemcpy2DAsync_v2(pCopy, hStream)
 }
 
-// CuMemcpy2DAsync_v2 enqueues the copy of a rectangle in a stream.
+// CuMemcpy2DAsync_v2 enqueues a copy of a rectangle in a stream.
 //
 //	CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 //
@@ -5054,27 +5028,26 @@ func CuMemcpy2DAsync_v2(pCopy *CUDA_MEMCPY2D, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DAsync enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
-// One call moves a whole volume with its paddings, which the hardware does in one go; a loop over
-// slices costs a launch each. Host memory that is not pinned makes it block or stage as the linear
-// copies do.
+// One call copies a padded volume in one operation; a loop over slices needs one for each slice.
+// Pageable host memory makes the call stage or block, as in [CuMemcpyAsync].
 //
 // Parameters:
 //   - pCopy: describes the copy; only read before the call returns
-//   - hStream: the stream; 0 is the default one
+//   - hStream: the stream; 0 is the default stream
 //
-// Ordering: in the order of the stream. Others see the result after an event recorded after it.
+// Ordering: in stream order. Other streams need an event recorded after the copy.
 //
-// Capture: becomes one copy node, to be changed later by [CuGraphExecMemcpyNodeSetParams].
+// Capture: becomes one memcpy node. Change it later with [CuGraphExecMemcpyNodeSetParams].
 //
-// From Go: memory that the pointers in the struct refer to must stay where it is until the copy is
-// done: pinned host memory, or slices under a runtime.Pinner that is unpinned after an event.
+// From Go: the memory that the struct points to must be pinned host memory, or Go memory that a
+// runtime.Pinner pins until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the struct contradicts itself or the memory
+//   - [CUDA_ERROR_INVALID_VALUE]: members of the struct do not match each other or the memory
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -5102,7 +5075,7 @@ func CuMemcpy3DAsync(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 	return CuMemcpy3DAsync_v2(pCopy, hStream)
 }
 
-// CuMemcpy3DAsync_v2 enqueues the copy of a box in a stream.
+// CuMemcpy3DAsync_v2 enqueues a copy of a box in a stream.
 //
 //	CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 //
@@ -5127,26 +5100,27 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 //
 //	CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 //
-// Despite the missing Async it returns at once for device memory, before anything is written, and
-// waits only if the memory is pinned host memory or managed (both measured).
+// Although its name lacks Async, the call returns before device memory is set. It waits only for
+// pinned host memory and managed memory (both measured).
 //
 // Parameters:
 //   - dstDevice: the first byte
 //   - uc: the value
 //   - N: number of bytes; 0 does nothing
 //
-// Ordering: work of the legacy default stream: after what blocking streams got before, before what
-// they get later. Non-blocking streams are not ordered with it; use [CuMemsetD8Async] on them, or
+// Ordering: runs in the legacy default stream: after earlier and before later work of blocking
+// streams. Non-blocking streams are not ordered with it: call [CuMemsetD8Async] there, or
 // synchronize.
 //
-// Capture: never recorded; it invalidates a capture of a blocking stream and leaves others alone.
+// Capture: never captured. It invalidates captures in blocking streams, but not in others.
 //
-// From Go: the thread needs a current context, so lock the goroutine. The last error of the fill
-// itself shows up in a later call.
+// From Go: the call needs the OS thread's current context: lock the goroutine. A later call returns
+// errors of the memset itself.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves its allocation, or is no memory of CUDA's
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation, or memory that CUDA did not
+//     allocate
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5201,24 +5175,23 @@ func CuMemsetD8_v2(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 //
 //	CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 //
-// It fills fp16 and bfloat16 arrays with any constant, given as its bits. For zeros any width does.
+// Use it to set fp16 and bfloat16 values, given as their bits. For zeros any element size works.
 //
 // Parameters:
 //   - dstDevice: the first element; must be a multiple of 2
 //   - us: the value's bits
 //   - N: number of elements, not bytes
 //
-// Ordering: on the legacy default stream, without waiting for the fill to happen.
+// Ordering: runs in the legacy default stream; the call returns before device memory is set.
 //
-// Capture: fails with [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] while a blocking stream captures; makes
-// no node.
+// Capture: never captured. While a blocking stream captures, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and invalidates that capture.
 //
-// From Go: a count of elements is easily mistaken for a length in bytes; len of the []uint16 is
-// right.
+// From Go: N counts elements, as len of a []uint16 does.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an odd address (measured), or more than the allocation has
-//   - [CUDA_ERROR_INVALID_CONTEXT]: there is no current context
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address (measured), or a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5271,23 +5244,23 @@ func CuMemsetD16_v2(dstDevice CUdeviceptr, us uint16, N uint64) error {
 //
 //	CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 //
-// The widest fill that there is. A float32 is given by math.Float32bits.
+// It has the largest element size. For a float32 pass math.Float32bits of it.
 //
 // Parameters:
 //   - dstDevice: the first element; must be a multiple of 4
 //   - ui: the value's bits
 //   - N: number of elements of 4 bytes
 //
-// Ordering: as for [CuMemsetD8]: default stream, and asynchronous for device memory.
+// Ordering: runs in the legacy default stream; the call returns before device memory is set.
 //
-// Capture: takes place outside of every graph, or breaks the capture of a blocking stream.
+// Capture: never captured. It invalidates captures in blocking streams.
 //
-// From Go: call it on a locked goroutine with the context set; arguments are numbers only.
+// From Go: the call needs the OS thread's current context: lock the goroutine.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an address that is no multiple of 4 (measured), or a range too
-//     long
-//   - [CUDA_ERROR_INVALID_CONTEXT]: nothing is current
+//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not a multiple of 4 (measured), or a range
+//     that leaves its allocation
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5349,14 +5322,16 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 //   - Width: bytes of each row to fill
 //   - Height: rows; with 0 nothing happens and nil is returned
 //
-// Ordering: enqueued on the legacy default stream, or on the thread's own in the _ptds function.
+// Ordering: runs in the legacy default stream, or in the per-thread default stream for the _ptds
+// function.
 //
-// Capture: not for use while a blocking stream of this context captures.
+// Capture: never captured, and not allowed while a blocking stream of the context captures.
 //
-// From Go: rows that are Width apart can be filled by one [CuMemsetD8] instead, which is faster.
+// From Go: for rows without padding one [CuMemsetD8] is faster.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: pitch and width do not fit, or the last row leaves the allocation
+//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than Width, or a rectangle that leaves its
+//     allocation
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5414,7 +5389,7 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 //
 //	CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 //
-// For a part of a matrix of half floats: the pitch is the matrix's, the width the part's.
+// For a part of a matrix of half floats pass the pitch of the matrix and the width of the part.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 2
@@ -5423,16 +5398,16 @@ func CuMemsetD2D8_v2(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uin
 //   - Width: elements of each row
 //   - Height: rows
 //
-// Ordering: as work of the default stream. Wait for it before a non-blocking stream uses the
+// Ordering: runs in the legacy default stream. Synchronize before a non-blocking stream uses the
 // memory.
 //
-// Capture: it is no part of any graph, and ends a capture of a blocking stream.
+// Capture: never captured. It invalidates captures in blocking streams.
 //
-// From Go: pitch in bytes, width in elements: check the units twice, since a fill too wide within
-// the allocation is not noticed.
+// From Go: dstPitch counts bytes, Width counts elements. CUDA does not detect a width that is too
+// large but stays inside the allocation.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are odd, or the pitch is less than a row
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address or pitch, or a pitch smaller than a row
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5488,8 +5463,7 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 //
 //	CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 //
-// The corners are given by address and sizes alone: there is no offset argument, so add row times
-// pitch and column times 4 to the address yourself.
+// There is no offset parameter: add row times pitch and column times 4 to the address yourself.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 4
@@ -5498,15 +5472,17 @@ func CuMemsetD2D16_v2(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width u
 //   - Width: elements of each row
 //   - Height: rows
 //
-// Ordering: after earlier and before later work of blocking streams; the host goes on.
+// Ordering: runs in the legacy default stream: after earlier and before later work of blocking
+// streams. The host does not wait.
 //
-// Capture: see [CuMemsetD2D32Async] for the form that a graph can hold.
+// Capture: never captured. [CuMemsetD2D32Async] can be captured.
 //
-// From Go: a nil result says that it was accepted. To know that it has happened, synchronize.
+// From Go: a nil result means that the memset is enqueued.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are no multiple of 4, or rows overlap
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is set on this thread
+//   - [CUDA_ERROR_INVALID_VALUE]: an address or pitch that is not a multiple of 4, or a pitch
+//     smaller than a row
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5557,38 +5533,37 @@ func CuMemsetD2D32_v2(dstDevice CUdeviceptr, dstPitch uint64, ui uint32, Width u
 	return status(args.ret)
 }
 
-// CuMemcpy copies bytes between any two addresses that the driver can place, host or device, and
-// waits.
+// CuMemcpy copies bytes between any two addresses, host or device, and waits unless both are in
+// device memory.
 //
 //	CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 //
-// It finds out from the addresses which way to copy. Host memory that CUDA has never seen counts as
-// host memory, so a wrong number is taken for a host address and read. The two ranges must not
-// overlap. Between two GPUs it goes directly when peer access is enabled, else through the host.
+// The driver infers the direction from the addresses. It takes an address that CUDA did not
+// allocate for a host address, and accesses it. The two ranges must not overlap. Between two GPUs
+// the copy is direct if peer access is enabled, and goes through the host if not.
 //
 // Parameters:
-//   - dst: where to
-//   - src: where from
+//   - dst: the destination
+//   - src: the source
 //   - ByteCount: bytes; 0 does nothing
 //
-// Ordering: runs on the legacy default stream (in the _ptds function on the thread's own): after
-// earlier work of all blocking streams, without regard to non-blocking ones. If an end lies on the
-// host, it returns when the copy is done, between two host ranges also; from device to device it
+// Ordering: runs in the legacy default stream (in the per-thread default stream for the _ptds
+// function): after earlier work of all blocking streams, but not of non-blocking streams. If source
+// or destination is on the host, the call returns when the copy is done; from device to device it
 // returns before.
 //
-// Capture: never recorded. While any blocking stream of the context captures, in whatever mode, it
-// fails and that capture is lost; a capture of a non-blocking stream survives it and the copy takes
-// place at once.
+// Capture: never captured. While a blocking stream of the context captures, in any mode, the call
+// fails and invalidates that capture. Captures in non-blocking streams are not affected, and the
+// copy runs at once.
 //
-// From Go: the context must be current on this OS thread, so lock the goroutine. The address of a
-// slice goes in as a number, CUdeviceptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), which keeps
-// nothing alive: hold the slice by a runtime.Pinner during the call. [CuMemcpyHtoD] and
-// [CuMemcpyDtoH] take pointers and need no such care.
+// From Go: the call needs the OS thread's current context: lock the goroutine. Pass the address of
+// a slice as a number, CUdeviceptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))). A number keeps
+// nothing alive: pin the slice with a runtime.Pinner during the call. [CuMemcpyHtoD] and
+// [CuMemcpyDtoH] take pointers and need no pinning.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a range that begins inside an allocation of CUDA's and leaves it,
-//     or an address of 0
-//   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current on the thread
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation, or an address of 0
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the thread has no current context
 //   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: a blocking stream of the context is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -5627,28 +5602,28 @@ func CuMemcpy(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64) error {
 //
 //	CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 //
-// The driver looks the addresses up to find the direction, which costs little. What is said at
-// [CuMemcpyHtoDAsync] and [CuMemcpyDtoHAsync] about ordinary memory holds here. Host to host,
-// pinned or not, the call blocks until the stream has got there and the copy is made (measured).
+// The driver infers the direction from the addresses, which costs little. For pageable memory see
+// [CuMemcpyHtoDAsync] and [CuMemcpyDtoHAsync]. From host to host, pinned or not, the call blocks
+// until the copy is done (measured).
 //
 // Parameters:
-//   - dst: where to
-//   - src: where from
+//   - dst: the destination
+//   - src: the source
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: in stream order; streams 0 and 1 are the legacy stream, 2 the thread's own, and the
-// _ptsz function takes 0 for that, too.
+// Ordering: in stream order. 0 is the legacy default stream, or in the _ptsz function the
+// per-thread default stream; 1 is always the legacy stream, and 2 the per-thread one.
 //
-// Capture: becomes a copy node, even from host to host; host memory is read and written at replay.
+// Capture: becomes a memcpy node, even from host to host. Each launch accesses the host memory.
 //
-// From Go: an address of Go memory has to be turned into a number, which hides it from the
-// collector: pin it until the copy is done, not only until the call returns.
+// From Go: addresses are numbers, which keep nothing alive: pin Go memory until the copy is done,
+// not only until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a range leaves its allocation
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and there is no current context
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0, and no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5691,32 +5666,32 @@ func CuMemcpyAsync(dst CUdeviceptr, src CUdeviceptr, ByteCount uint64, hStream C
 	return status(args.ret)
 }
 
-// CuMemcpyPeer copies from the memory of one context to that of another.
+// CuMemcpyPeer copies memory of one context to memory of another.
 //
 //	CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 //
-// Where all addresses are unique, as on every 64-bit system, [CuMemcpy] does the same and asks for
-// less. The copy is direct if peer access is enabled, otherwise the driver sends it through host
-// memory.
+// With unified addressing, as on every 64-bit system, [CuMemcpy] does the same with fewer
+// parameters. The copy is direct if peer access is enabled, and goes through host memory if not.
 //
 // Parameters:
-//   - dstDevice: where to
-//   - dstContext: the context to which that memory belongs
-//   - srcDevice: where from
+//   - dstDevice: the destination
+//   - dstContext: the context of the destination
+//   - srcDevice: the source
 //   - srcContext: the context of the source
 //   - ByteCount: bytes
 //
-// Ordering: starts after all earlier work of both contexts and finishes before their later work
-// begins; the host does not wait for it, except where the detour through host memory makes it.
+// Ordering: runs after all earlier work and before all later work of both contexts. The call does
+// not wait for the copy, unless it goes through host memory.
 //
-// Capture: runs on the legacy stream, so it is fatal to the capture of a blocking stream.
+// Capture: never captured. The copy uses the legacy stream, so it invalidates the capture of a
+// blocking stream.
 //
-// From Go: nothing needs to be pinned. The two contexts are arguments, and the thread's current one
-// does not matter to where the bytes go.
+// From Go: nothing needs pinning. The arguments alone, not the thread's current context, decide
+// between which contexts the call copies.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not of the context named with it
-//   - [CUDA_ERROR_INVALID_CONTEXT]: dstContext or srcContext is none
+//   - [CUDA_ERROR_INVALID_VALUE]: an address and its context do not match
+//   - [CUDA_ERROR_INVALID_CONTEXT]: dstContext or srcContext is not a context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -5746,30 +5721,30 @@ func CuMemcpyPeer(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CUdevic
 	return status(args.ret)
 }
 
-// CuMemcpyPeerAsync enqueues a copy from one context's memory to another's.
+// CuMemcpyPeerAsync enqueues a copy of memory of one context to memory of another in a stream.
 //
 //	CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 //
-// The stream may be of either side; one on the source's device usually is faster. It is the old
-// form of [CuMemcpyAsync], which needs no contexts and can be captured.
+// The stream may belong to either context; a stream on the source's device is usually faster.
+// Prefer [CuMemcpyAsync], which needs no contexts and can be captured.
 //
 // Parameters:
-//   - dstDevice: where to
-//   - dstContext: the context that owns it
-//   - srcDevice: where from
-//   - srcContext: the context that owns that
+//   - dstDevice: the destination
+//   - dstContext: the context of the destination
+//   - srcDevice: the source
+//   - srcContext: the context of the source
 //   - ByteCount: bytes
 //   - hStream: the stream
 //
-// Ordering: with the stream only. The other side's streams have to be told by an event.
+// Ordering: in stream order only. Order streams of the other context by an event.
 //
-// Capture: refused, and the capture is lost (measured with source and destination in one context).
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture (measured
+// with source and destination in one context).
 //
-// From Go: asynchronous as soon as both ends are device memory: keep both until the stream has
-// passed.
+// From Go: keep source and destination until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address and context do not belong together
+//   - [CUDA_ERROR_INVALID_VALUE]: an address and its context do not match
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -5802,25 +5777,26 @@ func CuMemcpyPeerAsync(dstDevice CUdeviceptr, dstContext CUcontext, srcDevice CU
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeer copies a box between the memories of two contexts.
+// CuMemcpy3DPeer copies a box between memory of two contexts.
 //
 //	CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 //
-// It is the three-dimensional [CuMemcpyPeer]. An array belongs to its context, so the context given
-// beside an array is ignored.
+// It is the three-dimensional [CuMemcpyPeer]. For an array the call ignores the given context,
+// since an array belongs to a context.
 //
 // Parameters:
-//   - pCopy: describes both ends, each with its context
+//   - pCopy: describes source and destination, each with its context
 //
-// Ordering: after all earlier work of both sides, and before their later work. It returns without
-// waiting if neither end is on the host.
+// Ordering: runs after all earlier work and before all later work of both contexts. If neither end
+// is on the host, the call does not wait.
 //
-// Capture: an operation of the legacy default stream, with the usual danger to captures.
+// Capture: never captured. The copy uses the legacy stream, so it invalidates the capture of a
+// blocking stream.
 //
-// From Go: pin host memory named in the struct for the call.
+// From Go: pin Go memory that the struct points to until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an end does not belong to the context given for it
+//   - [CUDA_ERROR_INVALID_VALUE]: source or destination does not belong to its context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -5847,24 +5823,24 @@ func CuMemcpy3DPeer(pCopy *CUDA_MEMCPY3D_PEER) error {
 	return status(args.ret)
 }
 
-// CuMemcpy3DPeerAsync enqueues the copy of a box between two contexts.
+// CuMemcpy3DPeerAsync enqueues a copy of a box between memory of two contexts in a stream.
 //
 //	CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 //
 // Parameters:
 //   - pCopy: describes the copy; may be reused when the call returns
-//   - hStream: the stream to put it in; its context does the work
+//   - hStream: the stream; its context does the copy
 //
-// Ordering: ordered with the stream alone; synchronize the other side by events.
+// Ordering: in stream order only. Order streams of the other context by an event.
 //
-// Capture: not possible: the call fails and the capture is invalidated. [CuMemcpy3DAsync] can be
-// captured.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture.
+// [CuMemcpy3DAsync] can be captured.
 //
-// From Go: as with every asynchronous copy, everything that the struct leads to has to outlive the
-// copy, while the struct itself need not.
+// From Go: keep the memory that the struct points to until the copy is done; the struct itself may
+// be reused at once.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the struct does not fit the memory
+//   - [CUDA_ERROR_INVALID_VALUE]: the struct does not match the memory
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
@@ -5893,16 +5869,16 @@ func CuMemcpy3DPeerAsync(pCopy *CUDA_MEMCPY3D_PEER, hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_v1 enqueues many copies by one call, each with attributes, as one piece of
-// work in a stream.
+// CuMemcpyBatchAsync_v1 enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
 // It is another form of [CuMemcpyBatchAsync], where the rest is said.
 //
 // Other parameters:
-//   - failIdx: receives the index of the copy that is at fault, or the largest value of its type
-//     when it is none of them. Later forms of the function do not have it
+//   - failIdx: receives the index of the copy at fault, or the largest value of its type if no copy
+//     is at fault. Later forms of the function lack it
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -5925,15 +5901,16 @@ func CuMemcpyBatchAsync_v1(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_v1 enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync_v1 enqueues a batch of copies of boxes, between linear memory and arrays, as
+// one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
 // It is another form of [CuMemcpy3DBatchAsync], where the rest is said.
 //
 // Other parameters:
-//   - failIdx: receives the index of the faulty entry, or the type's largest value. Later forms
-//     lack it
+//   - failIdx: receives the index of the copy at fault, or the largest value of its type if no copy
+//     is at fault. Later forms of the function lack it
 //
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
@@ -5953,8 +5930,8 @@ func CuMemcpy3DBatchAsync_v1(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fail
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync_ptsz enqueues many copies by one call, each with attributes, as one piece of
-// work in a stream.
+// CuMemcpyBatchAsync_ptsz enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 //
@@ -5982,7 +5959,8 @@ func CuMemcpyBatchAsync_ptsz(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync_ptsz enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync_ptsz enqueues a batch of copies of boxes, between linear memory and arrays,
+// as one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 //
@@ -6007,46 +5985,46 @@ func CuMemcpy3DBatchAsync_ptsz(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, fa
 	return status(args.ret)
 }
 
-// CuMemcpyBatchAsync enqueues many copies by one call, each with attributes, as one piece of work
-// in a stream.
+// CuMemcpyBatchAsync enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
-// The copies of a batch have no order among themselves and may overlap in time, so none may depend
-// on another. It saves the cost of many calls and lets the driver spread small copies over several
-// engines. Entry k of attrs is for the copies from attrsIdxs k up to the next entry's index; the
-// first index is 0 and they increase. A stream is obligatory: 0 and the legacy handle are refused,
-// [CU_STREAM_PER_THREAD] is accepted (measured).
+// The copies of a batch are unordered and may run at the same time, so no copy may depend on
+// another. One batch costs less than many calls, and the driver can spread small copies over
+// several copy engines. Each element of attrs applies to the copies from its index in attrsIdxs up
+// to the next index. The first index is 0, and the indexes increase. The stream must not be the
+// legacy stream: 0 and the legacy handle are refused, [CU_STREAM_PER_THREAD] is accepted
+// (measured).
 //
 // Parameters:
 //   - dsts: destinations, count of them
 //   - srcs: sources, count of them
-//   - sizes: bytes of each copy; measured, a single 0 makes the whole call fail
+//   - sizes: bytes of each copy; a size of 0 makes the whole call fail (measured)
 //   - count: number of copies, at least 1
-//   - attrs: attributes, numAttrs of them; each needs a valid source order
-//   - attrsIdxs: index of the first copy that the entry of attrs is for
-//   - numAttrs: entries of attrs and attrsIdxs, from 1 to count
+//   - attrs: attributes, numAttrs of them; each needs a valid source access order
+//   - attrsIdxs: for each element of attrs, the index of the first copy to which it applies
+//   - numAttrs: length of attrs and attrsIdxs, from 1 to count
 //   - hStream: the stream, not the legacy default stream
 //
-// Ordering: the batch as a whole takes its place in the stream: it starts after what was there and
-// later work waits for all of its copies. One exception is by request:
-// [CU_MEMCPY_SRC_ACCESS_ORDER_ANY] and [CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL] let the sources
-// be read before their turn.
+// Ordering: the batch starts after the stream's earlier work, and later work waits for all its
+// copies. With [CU_MEMCPY_SRC_ACCESS_ORDER_ANY] or [CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL] the
+// device may read the sources before earlier work is done.
 //
-// Capture: a driver for CUDA 13.0 refuses it, but the capture survives (measured). From CUDA 13.5
-// on there is a node type for it.
+// Capture: a driver for CUDA 13.0 refuses a batch, but the capture stays valid (measured). From
+// CUDA 13.5 on there is a node type for batches.
 //
-// From Go: the arrays are read during the call and may be Go memory. Do not rely on the source
-// order "during the call" for Go memory: measured, sources of 128 KiB and more that were not pinned
-// were still read after the call had returned, and wrong bytes arrived. Pin the sources until the
-// stream has done the batch, or use pinned memory; addresses are numbers here and keep nothing
-// alive.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. Do not rely on
+// the access order "during the call" for sources in Go memory: the device still read pageable
+// sources of 128 KiB and more after the call had returned, and wrong bytes arrived (measured). Pin
+// the sources until the batch is done, or use pinned host memory; the addresses are numbers, which
+// keep nothing alive.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an attribute without source order, a stream that is not allowed,
-//     a bad range, a size or a count of 0; nothing was enqueued then
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures and the driver has no nodes for
-//     batches
+//   - [CUDA_ERROR_INVALID_VALUE]: an attribute without a source access order, the legacy stream, a
+//     bad range, or a size or count of 0; no copy was enqueued
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing, and the driver has no node
+//     type for batches
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -6060,8 +6038,8 @@ func CuMemcpyBatchAsync(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, cou
 	return CuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)
 }
 
-// CuMemcpyBatchAsync_v2 enqueues many copies by one call, each with attributes, as one piece of
-// work in a stream.
+// CuMemcpyBatchAsync_v2 enqueues a batch of copies, each with attributes, as one operation of a
+// stream.
 //
 //	CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 //
@@ -6087,32 +6065,33 @@ func CuMemcpyBatchAsync_v2(dsts *CUdeviceptr, srcs *CUdeviceptr, sizes *uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DBatchAsync enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync enqueues a batch of copies of boxes, between linear memory and arrays, as
+// one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
-// Each entry has two operands, an extent in elements and a source order. Between pointers an
-// element is a byte; with an array it is the array's. As in the linear batch there is no order
-// among the entries.
+// Each copy has two operands, an extent in elements and a source access order. Between pointers an
+// element is a byte; if an array takes part, it is an element of the array. As in
+// [CuMemcpyBatchAsync] the copies are unordered.
 //
 // Parameters:
 //   - numOps: number of copies
-//   - opList: the copies; a width, height or depth of 0 is not allowed, a flat copy has depth 1
+//   - opList: the copies; width, height and depth must not be 0, so a flat copy has depth 1
 //   - flags: 0
 //   - hStream: the stream; not the legacy default stream
 //
-// Ordering: one piece of work in the stream. Nothing is known of single entries, only of the batch.
+// Ordering: one operation of the stream. You can wait only for the whole batch.
 //
-// Capture: refused by a driver for CUDA 13.0 without harm to the capture; make single copies with
-// [CuMemcpy3DAsync] instead.
+// Capture: a driver for CUDA 13.0 refuses a batch, but the capture stays valid. Use
+// [CuMemcpy3DAsync] for each copy instead.
 //
-// From Go: opList is read during the call. Its operands are unions: a Go pointer stored in one is
-// invisible to the collector, so pin the memory itself until the stream has passed, whatever the
-// source order says.
+// From Go: the call reads opList before it returns. Its operands are unions, in which the collector
+// does not see Go pointers: pin Go memory until the batch is done, whatever the source access
+// order.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: an empty extent, rows or layers shorter than the copy, elements
-//     of different size, no source order, or a stream that is not allowed
+//     of different size, no source access order, or the legacy stream
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -6123,7 +6102,8 @@ func CuMemcpy3DBatchAsync(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flags u
 	return CuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream)
 }
 
-// CuMemcpy3DBatchAsync_v2 enqueues many copies of boxes by one call, pointers and arrays mixed.
+// CuMemcpy3DBatchAsync_v2 enqueues a batch of copies of boxes, between linear memory and arrays, as
+// one operation of a stream.
 //
 //	CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 //
@@ -6146,32 +6126,31 @@ func CuMemcpy3DBatchAsync_v2(numOps uint64, opList *CUDA_MEMCPY3D_BATCH_OP, flag
 	return status(args.ret)
 }
 
-// CuMemcpyWithAttributesAsync enqueues one copy with the attributes that a batch gives its copies.
+// CuMemcpyWithAttributesAsync enqueues one copy with the attributes of a batch of copies.
 //
 //	CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 //
-// The attributes say when the source may be read, where managed memory is likely to be, and whether
-// the copy should keep off the multiprocessors.
+// The attributes say when the source may be read, where managed memory probably is, and whether the
+// copy should avoid the multiprocessors.
 //
 // Parameters:
-//   - dst: where to
-//   - src: where from
+//   - dst: the destination
+//   - src: the source
 //   - size: bytes
-//   - attr: the attributes, with a valid source order; read during the call
+//   - attr: the attributes, with a valid source access order; read during the call
 //   - hStream: the stream
 //
-// Ordering: in the stream, apart from early reads of the source that the attributes allow.
+// Ordering: in stream order, except that the attributes may allow the device to read the source
+// earlier.
 //
-// Capture: not measured; [CuMemcpy3DAsync] and the plain asynchronous copies are recorded by every
-// driver.
+// Capture: not measured. Every driver captures [CuMemcpy3DAsync] and copies without attributes.
 //
-// From Go: "during the call" does not free you from pinning: measured, 1 MiB of ordinary memory
-// that was overwritten right after the return arrived wrong. Pin, or use pinned memory, until an
-// event recorded after the copy is done.
+// From Go: pin Go memory until the copy is done, even with the access order "during the call": 1
+// MiB of pageable memory that was overwritten right after the return arrived wrong (measured).
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no source order, or a range that leaves its memory
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: no source access order, or a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -6195,27 +6174,27 @@ func CuMemcpyWithAttributesAsync(dst CUdeviceptr, src CUdeviceptr, size uint64, 
 	return status(args.ret)
 }
 
-// CuMemcpy3DWithAttributesAsync enqueues one copy of a box in the form in which a batch describes
-// it.
+// CuMemcpy3DWithAttributesAsync enqueues one copy of a box, described as in a batch of copies.
 //
 //	CUresult cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
 //
 // Parameters:
-//   - op: the two operands, extent and source order; read during the call
+//   - op: the two operands, extent and source access order; read during the call
 //   - flags: 0
 //   - hStream: the stream
 //
-// Ordering: in stream order, unless the source order allows to read earlier.
+// Ordering: in stream order, unless the source access order allows the device to read the source
+// earlier.
 //
-// Capture: not measured; use [CuMemcpy3DAsync] where a node is wanted.
+// Capture: not measured. Use [CuMemcpy3DAsync] in captures.
 //
-// From Go: the operands' pointers lie in unions, out of the collector's sight. Pin Go memory
-// yourself and until the copy is over.
+// From Go: the operands are unions, in which the collector does not see Go pointers: pin Go memory
+// until the copy is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an extent with a 0, elements of unequal size, or an invalid
-//     source order
-//   - [CUDA_ERROR_INVALID_HANDLE]: an array or the stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: an extent with a 0, elements of different size, or a bad source
+//     access order
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such array or stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -6237,12 +6216,12 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 	return status(args.ret)
 }
 
-// CuMemsetD8Async enqueues a fill of bytes in a stream.
+// CuMemsetD8Async enqueues a memset of bytes in a stream.
 //
 //	CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 //
-// It returns at once, for managed memory too (measured). Small fills cost about as much as a kernel
-// launch; clearing several small buffers is cheaper if they lie in one allocation.
+// The call returns at once, for managed memory too (measured). A small memset takes about as long
+// as a kernel launch: to clear several small buffers at once, put them into one allocation.
 //
 // Parameters:
 //   - dstDevice: the first byte; device, managed or pinned memory
@@ -6250,17 +6229,16 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 //   - N: number of bytes; 0 enqueues nothing
 //   - hStream: the stream; 0 is the default stream
 //
-// Ordering: after the stream's earlier work and before its later work. Streams 0 and 1 are ordered
-// with all blocking streams; 0 means the thread's own stream in the _ptsz function, as 2 does
-// everywhere.
+// Ordering: in stream order. 0 is the legacy default stream, or in the _ptsz function the
+// per-thread default stream; 1 is always the legacy stream, and 2 the per-thread one.
 //
-// Capture: becomes a memset node; a fill of 0 bytes leaves no node (measured).
+// Capture: becomes a memset node; with N 0 it adds no node (measured).
 //
-// From Go: with a stream other than 0 no current context is needed (measured with 13.0). Only the
-// memory has to live until the stream has passed.
+// From Go: with a stream other than 0 no current context is needed (measured with 13.0). Keep the
+// memory until the memset is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the range leaves its allocation
+//   - [CUDA_ERROR_INVALID_VALUE]: a range that leaves its allocation
 //   - [CUDA_ERROR_INVALID_HANDLE]: the stream was destroyed
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
 //
@@ -6301,7 +6279,7 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 	return status(args.ret)
 }
 
-// CuMemsetD16Async enqueues a fill of 16-bit elements in a stream.
+// CuMemsetD16Async enqueues a memset of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 //
@@ -6311,16 +6289,16 @@ func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream
 //   - N: number of elements
 //   - hStream: the stream
 //
-// Ordering: stream order. Kernels of other streams need an event before they rely on it.
+// Ordering: in stream order. Other streams need an event.
 //
-// Capture: a memset node of element size 2, which [CuGraphExecMemsetNodeSetParams] can change
-// afterwards.
+// Capture: becomes a memset node of element size 2, which [CuGraphExecMemsetNodeSetParams] can
+// change.
 //
-// From Go: takes numbers only; free the memory in the same stream, or after waiting for it.
+// From Go: free the memory in the same stream, or after a synchronization.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an odd address, or a range beyond the end
-//   - [CUDA_ERROR_INVALID_HANDLE]: there is no such stream
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address, or a range that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6359,11 +6337,11 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 	return status(args.ret)
 }
 
-// CuMemsetD32Async enqueues a fill of 32-bit elements in a stream.
+// CuMemsetD32Async enqueues a memset of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 //
-// The usual way to clear accumulators before a kernel: same stream, no wait between.
+// To clear accumulators before a kernel, enqueue the memset and the kernel in one stream.
 //
 // Parameters:
 //   - dstDevice: the first element, a multiple of 4
@@ -6371,16 +6349,17 @@ func CuMemsetD16Async(dstDevice CUdeviceptr, us uint16, N uint64, hStream CUstre
 //   - N: number of elements
 //   - hStream: the stream
 //
-// Ordering: in the stream; on the default stream as any work there.
+// Ordering: in stream order.
 //
-// Capture: becomes a memset node that repeats the fill at each replay.
+// Capture: becomes a memset node.
 //
-// From Go: safe from every goroutine; two goroutines that feed one stream decide by chance which
-// fill is first.
+// From Go: any goroutine may call it. Calls of two goroutines for one stream are enqueued in any
+// order.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not aligned to 4 bytes, or too many elements
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream does not exist
+//   - [CUDA_ERROR_INVALID_VALUE]: an address that is not a multiple of 4, or a range that leaves
+//     its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6419,7 +6398,7 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 	return status(args.ret)
 }
 
-// CuMemsetD2D8Async enqueues a fill of a rectangle of bytes in a stream.
+// CuMemsetD2D8Async enqueues a memset of a rectangle of bytes in a stream.
 //
 //	CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 //
@@ -6431,16 +6410,16 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 //   - Height: rows
 //   - hStream: the stream
 //
-// Ordering: one operation of the stream, whatever the number of rows.
+// Ordering: in stream order; one operation, whatever the number of rows.
 //
-// Capture: one memset node of two dimensions (measured).
+// Capture: becomes one memset node of two dimensions (measured).
 //
-// From Go: the padding of [CuMemAllocPitch] stays as it is, so do not compare whole allocations in
-// tests.
+// From Go: the memset does not change the padding between rows.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than Width, or a rectangle that does not fit
-//   - [CUDA_ERROR_INVALID_HANDLE]: the stream is not alive
+//   - [CUDA_ERROR_INVALID_VALUE]: a pitch smaller than Width, or a rectangle that leaves its
+//     allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6482,11 +6461,11 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 	return status(args.ret)
 }
 
-// CuMemsetD2D16Async enqueues a fill of a rectangle of 16-bit elements in a stream.
+// CuMemsetD2D16Async enqueues a memset of a rectangle of 16-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 //
-// Rows may be as far apart as the device's largest pitch, 2 GiB on current ones.
+// The pitch may be as large as the device's maximum pitch, 2 GiB on current devices.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 2
@@ -6496,15 +6475,15 @@ func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width u
 //   - Height: rows
 //   - hStream: the stream
 //
-// Ordering: follows the stream; nothing else waits for it.
+// Ordering: in stream order.
 //
-// Capture: recorded as a memset node with pitch.
+// Capture: becomes one memset node of two dimensions.
 //
-// From Go: needs no pinning and, the default stream apart, no particular thread.
+// From Go: needs no pinning. Any thread may call it with a stream other than 0.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: odd address or pitch, or a pitch below the row's bytes
-//   - [CUDA_ERROR_INVALID_HANDLE]: a stream that was destroyed
+//   - [CUDA_ERROR_INVALID_VALUE]: an odd address or pitch, or a pitch smaller than a row
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6545,11 +6524,11 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 	return status(args.ret)
 }
 
-// CuMemsetD2D32Async enqueues a fill of a rectangle of 32-bit elements in a stream.
+// CuMemsetD2D32Async enqueues a memset of a rectangle of 32-bit elements in a stream.
 //
 //	CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 //
-// Clearing the border of a grid takes four of these; a kernel is one launch and may be quicker.
+// To clear the border of a grid you need four calls; one kernel launch may be faster.
 //
 // Parameters:
 //   - dstDevice: first element of the first row, a multiple of 4
@@ -6559,16 +6538,16 @@ func CuMemsetD2D16Async(dstDevice CUdeviceptr, dstPitch uint64, us uint16, Width
 //   - Height: rows
 //   - hStream: the stream
 //
-// Ordering: after what the stream had, before what it gets.
+// Ordering: in stream order.
 //
-// Capture: recorded with its address and sizes, which stay those of the capture.
+// Capture: becomes one memset node of two dimensions.
 //
-// From Go: Width counts elements and dstPitch bytes.
+// From Go: dstPitch counts bytes, Width counts elements.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: address or pitch are not multiples of 4, or the rectangle is too
-//     large
-//   - [CUDA_ERROR_INVALID_HANDLE]: no live stream
+//   - [CUDA_ERROR_INVALID_VALUE]: an address or pitch that is not a multiple of 4, or a rectangle
+//     that leaves its allocation
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -6631,38 +6610,39 @@ func CuIpcOpenMemHandle_v1(pdptr *CUdeviceptr, handle CUipcMemHandle, Flags CUip
 	return status(args.ret)
 }
 
-// CuMemBatchDecompressAsync enqueues the decompression of many buffers by the GPU's decompression
-// engine.
+// CuMemBatchDecompressAsync enqueues a batch of decompressions by the GPU's decompression engine.
 //
 //	CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 //
-// The engine exists from Blackwell on; [CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK] names
-// what it understands and is 0 elsewhere (on an H200, for instance). Multiprocessors are not used.
-// All memory involved, the place for the output length too, has to be fit for the engine: of
-// [CuMemAlloc], of [CuMemCreate] with [CU_MEM_CREATE_USAGE_HW_DECOMPRESS], or of a pool made with
-// [CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS]. [CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE] tells.
+// GPUs since Blackwell have the engine; it does not use the multiprocessors.
+// [CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK] tells its algorithms and is 0 on other GPUs
+// (such as an H200). All memory of the batch, that for the output length too, must come from
+// [CuMemAlloc], from [CuMemCreate] with [CU_MEM_CREATE_USAGE_HW_DECOMPRESS], or from a pool created
+// with [CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS]. [CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE]
+// tells whether memory is suitable.
 //
 // Parameters:
-//   - paramsArray: one description for each buffer; clear the padding. Read during the call
+//   - paramsArray: the parameters of each decompression; the padding must be 0. Read during the
+//     call
 //   - count: number of buffers
 //   - flags: 0
-//   - errorIndex: receives the index of the description that the returned error is about, or the
-//     largest uint64 if it is about none; nil if that is not wanted
+//   - errorIndex: receives the index of the buffer at fault, or the largest uint64 if no buffer is
+//     at fault; nil if not wanted
 //   - stream: the stream
 //
-// Ordering: the batch is one piece of work in the stream; there is no telling when a single buffer
-// is done, and none may need another's output. Stream 0 means what it means for launches.
+// Ordering: the batch is one operation of the stream. You can wait only for the whole batch, and no
+// buffer may need the output of another.
 //
-// Capture: refused with [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the capture is lost
-// (measured).
+// Capture: not allowed on a capturing stream: the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture (measured).
 //
-// From Go: the struct's pointers are device addresses, of which Go's collector knows nothing. The
-// real output lengths arrive in device memory: copy them back after the batch.
+// From Go: the pointers in the struct are device addresses, which keep nothing alive. The device
+// writes the output lengths to device memory: copy them to the host after the batch.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an algorithm that this GPU lacks, or memory that the engine
-//     cannot use
-//   - [CUDA_ERROR_NOT_SUPPORTED]: no engine
+//   - [CUDA_ERROR_INVALID_VALUE]: an algorithm that the GPU does not support, or memory that the
+//     engine cannot use
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the GPU has no decompression engine
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the stream is 0 and no context is current
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE], or

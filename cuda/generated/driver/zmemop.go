@@ -57,7 +57,8 @@ func CuStreamWaitValue64_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint64
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32_v2_ptsz makes a stream write a 32-bit word when its earlier work is done.
+// CuStreamWriteValue32_v2_ptsz enqueues a write of a 32-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -83,7 +84,8 @@ func CuStreamWriteValue32_v2_ptsz(stream CUstream, addr CUdeviceptr, value uint3
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64_v2_ptsz makes a stream write a 64-bit word when its earlier work is done.
+// CuStreamWriteValue64_v2_ptsz enqueues a write of a 64-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -135,7 +137,8 @@ func CuStreamBatchMemOp_v2_ptsz(stream CUstream, count uint32, paramArray *CUstr
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32_v1 makes a stream write a 32-bit word when its earlier work is done.
+// CuStreamWriteValue32_v1 enqueues a write of a 32-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -185,7 +188,8 @@ func CuStreamWaitValue32_v1(stream CUstream, addr CUdeviceptr, value uint32, fla
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64_v1 makes a stream write a 64-bit word when its earlier work is done.
+// CuStreamWriteValue64_v1 enqueues a write of a 64-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -259,7 +263,8 @@ func CuStreamBatchMemOp_v1(stream CUstream, count uint32, paramArray *CUstreamBa
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32_ptsz makes a stream write a 32-bit word when its earlier work is done.
+// CuStreamWriteValue32_ptsz enqueues a write of a 32-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -311,7 +316,8 @@ func CuStreamWaitValue32_ptsz(stream CUstream, addr CUdeviceptr, value uint32, f
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64_ptsz makes a stream write a 64-bit word when its earlier work is done.
+// CuStreamWriteValue64_ptsz enqueues a write of a 64-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -388,36 +394,38 @@ func CuStreamBatchMemOp_ptsz(stream CUstream, count uint32, paramArray *CUstream
 	return status(args.ret)
 }
 
-// CuStreamWriteValue32 makes a stream write a 32-bit word when its earlier work is done.
+// CuStreamWriteValue32 enqueues a write of a 32-bit word, which the device makes when the stream's
+// earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// It is the cheapest signal from a stream: to another stream that waits for the word
-// ([CuStreamWaitValue32]), to a kernel that polls it, or to a thread of the host. Everything the
-// stream wrote before is visible to the whole system before the word is.
+// It is the cheapest way to signal another stream that waits for the word ([CuStreamWaitValue32]),
+// a kernel that polls it, or a host thread. All earlier writes of the stream are visible to the
+// whole system before the word is.
 //
 // Parameters:
 //   - stream: the stream
-//   - addr: device address of the word, a multiple of 4; device memory, or pinned or registered
-//     host memory by its device address; not managed memory
-//   - value: what is written
+//   - addr: device address of the word, a multiple of 4, in device memory or in pinned or
+//     registered host memory; not managed memory
+//   - value: the value to write
 //   - flags: [CU_STREAM_WRITE_VALUE_DEFAULT]. [CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER], which lets
-//     the write overtake earlier ones, is for the first form of the function only: the present one
-//     refuses it (measured)
+//     the write overtake earlier ones, works with the first form of the function only; the present
+//     form refuses it (measured)
 //
-// Ordering: after all earlier work of the stream, before all later. It orders nothing in other
-// streams by itself, and after a fault it is never written.
+// Ordering: after all earlier work of the stream and before all later work. By itself it orders no
+// work of other streams. After a fault the word is never written.
 //
-// Capture: becomes a node that writes at each launch of the graph.
+// Capture: becomes a node that writes the word at each launch of the graph.
 //
-// From Go: a host thread that polls the word sees no errors and uses a processor; events, polled by
-// [CuEventQuery], show both. The memory must outlive the write.
+// From Go: a host thread that polls the word keeps a processor busy and never sees an error;
+// [CuEventQuery] reports errors. Keep the memory until the write is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a flag, a misaligned address, or memory it cannot write to
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the device or driver cannot. The first form,
-//     CuStreamWriteValue32_v1, returns it where [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1] is
-//     0, as on a 13.0 driver
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad flag, a misaligned address, or memory that the device
+//     cannot write to
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device or the driver does not support writes. The first form,
+//     CuStreamWriteValue32_v1, returns it if [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1] is 0,
+//     as on a 13.0 driver
 //
 // See also [CuStreamWriteValue64], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
@@ -432,7 +440,8 @@ func CuStreamWriteValue32(stream CUstream, addr CUdeviceptr, value uint32, flags
 	return CuStreamWriteValue32_v2(stream, addr, value, flags)
 }
 
-// CuStreamWriteValue32_v2 makes a stream write a 32-bit word when its earlier work is done.
+// CuStreamWriteValue32_v2 enqueues a write of a 32-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
@@ -461,36 +470,35 @@ func CuStreamWriteValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fl
 //
 //	CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 //
-// The device reads the word itself, again and again; no thread of the host is held. Whoever writes
-// it ends the wait: another stream ([CuStreamWriteValue32]), a kernel, another device, or the host
-// by way of pinned memory. A wait that is never satisfied holds the stream for ever, and with it
-// every synchronization with the stream and at last the process.
+// The device polls the word; no host thread is blocked. Another stream ([CuStreamWriteValue32]), a
+// kernel, another device, or the host (through pinned memory) ends the wait by writing the word. A
+// wait that is never satisfied hangs the stream and everything that synchronizes with it.
 //
-// CUDA's scheduler does not see orders made in this way. Two streams may share a hardware queue,
-// and if the waiting one is first in it the writing one never gets its turn. Work that is ordered
-// by a word should be ordered by events too where that is possible.
+// CUDA's scheduler does not know that the wait depends on the write. If the two streams share a
+// hardware queue and the wait comes first, the write never runs. Where you can, order the same work
+// by events too.
 //
 // Parameters:
 //   - stream: the stream that waits; 0 is the legacy default stream
-//   - addr: the word's address on the device, a multiple of 4. For host memory that was registered
-//     take it from [CuMemHostGetDevicePointer]. Managed and ordinary host memory are refused
-//   - value: what the word is compared with
+//   - addr: the word's address on the device, a multiple of 4. For registered host memory get it
+//     with [CuMemHostGetDevicePointer]. Managed and pageable host memory are refused
+//   - value: the value to compare the word with
 //   - flags: [CU_STREAM_WAIT_VALUE_GEQ] (0: the word has reached the value, as a signed difference,
 //     so that counters may wrap), [CU_STREAM_WAIT_VALUE_EQ], [CU_STREAM_WAIT_VALUE_AND] or
 //     [CU_STREAM_WAIT_VALUE_NOR], perhaps with [CU_STREAM_WAIT_VALUE_FLUSH]
 //
-// Ordering: later work of the stream comes after the write that ended the wait; other streams are
-// not held back. In stream 0 all blocking streams are.
+// Ordering: later work of the stream runs after the write that ended the wait. Other streams are
+// not held back; a wait in stream 0 holds back all blocking streams.
 //
-// Capture: becomes a node of its own kind (batch of memory operations), and waits at every launch
-// of the graph (measured). While other streams capture it is allowed in every mode.
+// Capture: becomes a batch memory operation node, which waits at every launch of the graph
+// (measured). While other streams capture it is allowed in every mode.
 //
-// From Go: the word must stay allocated until the wait is over. The host side should write a word
-// in pinned memory by sync/atomic, never one in Go memory. Nothing can cancel a wait but the write
-// it waits for, so keep a way to write it on error paths.
+// From Go: keep the word allocated until the wait is over. On the host, write it with sync/atomic,
+// in pinned memory and never in Go memory. Only the write can end the wait, so make sure that error
+// paths write the word too.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot do it, or not with these flags: ask
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not support waits, or not these flags: check
 //     [CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR] and
 //     [CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES]
 //   - [CUDA_ERROR_INVALID_VALUE]: an unknown flag, an address that is not a multiple of 4, managed
@@ -534,30 +542,30 @@ func CuStreamWaitValue32_v2(stream CUstream, addr CUdeviceptr, value uint32, fla
 	return status(args.ret)
 }
 
-// CuStreamWriteValue64 makes a stream write a 64-bit word when its earlier work is done.
+// CuStreamWriteValue64 enqueues a write of a 64-bit word, which the device makes when the stream's
+// earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// Eight bytes at once: a reader sees the old or the new word, never half of each. Otherwise as
-// [CuStreamWriteValue32].
+// It is [CuStreamWriteValue32] for words of 8 bytes. A reader sees the old or the new word, never
+// half of each.
 //
 // Parameters:
 //   - stream: the stream
-//   - addr: device address, a multiple of 8 (measured: other addresses are refused)
-//   - value: all 64 bits of what is written
+//   - addr: device address of the word, a multiple of 8 (measured: other addresses are refused)
+//   - value: the value to write, all 64 bits
 //   - flags: [CU_STREAM_WRITE_VALUE_DEFAULT]
 //
-// Ordering: the stream's earlier writes are visible before this one is.
+// Ordering: the stream's earlier writes are visible before this write is.
 //
-// Capture: a node for each write; several in one [CuStreamBatchMemOp] share one.
+// Capture: becomes one node; the writes of one [CuStreamBatchMemOp] share a node.
 //
-// From Go: to be read on the host by atomic.LoadUint64, in memory that CUDA pinned; Go memory may
-// not be the target, as it is written after the call has returned.
+// From Go: on the host, read the word with atomic.LoadUint64, in memory that CUDA pinned. Never
+// pass the address of Go memory: the device writes after the call has returned.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: no 64-bit operations here:
-//     [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS]
-//   - [CUDA_ERROR_INVALID_VALUE]: flags, alignment or kind of memory
+//   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] is 0
+//   - [CUDA_ERROR_INVALID_VALUE]: bad flags, a misaligned address, or the wrong kind of memory
 //
 // See also [CuStreamWriteValue32], [CuStreamWaitValue32], [CuStreamWaitValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuEventRecord].
@@ -572,7 +580,8 @@ func CuStreamWriteValue64(stream CUstream, addr CUdeviceptr, value uint64, flags
 	return CuStreamWriteValue64_v2(stream, addr, value, flags)
 }
 
-// CuStreamWriteValue64_v2 makes a stream write a 64-bit word when its earlier work is done.
+// CuStreamWriteValue64_v2 enqueues a write of a 64-bit word, which the device makes when the
+// stream's earlier work is done.
 //
 //	CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
@@ -600,26 +609,27 @@ func CuStreamWriteValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fl
 //
 //	CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 //
-// As [CuStreamWaitValue32], with words of 8 bytes: room for a counter that never wraps in practice,
-// or for a whole pointer. The same dangers of deadlock hold.
+// It is [CuStreamWaitValue32] for words of 8 bytes, with the same risk of deadlock. The word has
+// room for a counter that never wraps in practice, or for a pointer.
 //
 // Parameters:
 //   - stream: the stream that waits
 //   - addr: the device address of the word, a multiple of 8; not managed memory
-//   - value: what it is compared with, all 64 bits
-//   - flags: one of the comparisons of [CUstreamWaitValue_flags], with or without the flush
+//   - value: the value to compare the word with, all 64 bits
+//   - flags: one comparison of [CUstreamWaitValue_flags], with or without the flush flag
 //
-// Ordering: holds later work of this stream; what it has before runs on.
+// Ordering: holds back later work of the stream; earlier work is not affected.
 //
-// Capture: captured as a node that waits anew at each launch; reset the word in between, or count
-// up.
+// Capture: becomes a node that waits at every launch of the graph: reset the word between launches,
+// or count up.
 //
-// From Go: write the word from Go with atomic.StoreUint64 on pinned memory: a plain store may be
-// split or delayed by the compiler. Keep the memory until the stream has passed.
+// From Go: write the word from Go with atomic.StoreUint64 on pinned memory: the compiler may split
+// or delay a plain store. Keep the memory until the wait is over.
 //
 // Errors:
 //   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS] is 0
-//   - [CUDA_ERROR_INVALID_VALUE]: misaligned address, unknown flag, memory the device may not poll
+//   - [CUDA_ERROR_INVALID_VALUE]: a misaligned address, an unknown flag, or memory that the device
+//     cannot poll
 //
 // See also [CuStreamWaitValue32], [CuStreamWriteValue32], [CuStreamWriteValue64],
 // [CuStreamBatchMemOp], [CuMemHostRegister], [CuStreamWaitEvent].
@@ -663,33 +673,32 @@ func CuStreamWaitValue64_v2(stream CUstream, addr CUdeviceptr, value uint64, fla
 //
 //	CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 //
-// They are carried out in the order of the array. One call for many costs less than a call each, on
-// both sides. [CUstreamBatchMemOpType] lists what there is; barriers and atomic reductions exist
-// only here, and not in the first form of the function.
+// The device executes them in the order of the array. One batch costs host and device less than a
+// call for each operation. [CUstreamBatchMemOpType] lists the operations. Barriers and atomic
+// reductions exist only here, and not in the first form of the function.
 //
-// An order made by waits and writes is invisible to CUDA's scheduler, which may run the writer
-// after the waiter; order them by events too.
+// CUDA's scheduler does not know that a wait depends on a write, and may run the write after the
+// wait; order them by events too.
 //
 // Parameters:
 //   - stream: the stream
-//   - count: how many operations, 255 at most; 0 does nothing
+//   - count: number of operations, at most 255; 0 does nothing
 //   - paramArray: the operations. Read during the call. nil with a count above 0 crashes the
 //     process (measured)
 //   - flags: must be 0
 //
-// Ordering: after the stream's earlier work, before its later; among each other as they stand.
+// Ordering: after the stream's earlier work and before its later work, in the order of the array.
 //
-// Capture: becomes one node, whose operations can be changed later
-// ([CuGraphBatchMemOpNodeSetParams]).
+// Capture: becomes one node; change its operations with [CuGraphBatchMemOpNodeSetParams].
 //
-// From Go: elements are unions: fill them through their methods. The array may be a Go slice, but
-// the words it points to must stay until the stream has passed them.
+// From Go: the elements are unions: fill them through their methods. The array may be a Go slice,
+// but keep the words that it points to until the operations are done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: 256 operations or more, an unknown operation, a bad address or
-//     flag in one of them; then none is enqueued
-//   - [CUDA_ERROR_NOT_SUPPORTED]: one of the operations is not for this device: flushes, on an
-//     H200, and 64-bit words on older ones
+//   - [CUDA_ERROR_INVALID_VALUE]: 256 operations or more, an unknown operation, or a bad address or
+//     flag in one of them; no operation is enqueued
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not support one of the operations, such as
+//     flushes on an H200, or 64-bit words on older devices
 //
 // See also [CuStreamWaitValue32], [CuStreamWaitValue64], [CuStreamWriteValue32],
 // [CuStreamWriteValue64], [CuMemHostRegister].

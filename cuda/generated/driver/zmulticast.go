@@ -4,26 +4,26 @@ package driver
 
 import "unsafe"
 
-// CuMulticastCreate creates a multicast object: what is written through it arrives at every device
+// CuMulticastCreate creates a multicast object: a write through it reaches memory of every device
 // of a team.
 //
 //	CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 //
-// NVSwitch does the work, reductions included, so a multicast store replaces one store for each
-// device. The order of things is: create, add all devices, bind memory of each, map the object like
-// memory. Only where [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED] is 1.
+// NVSwitch distributes the writes and also does reductions, so one multicast store replaces one
+// store for each device. Create the object, add all devices, bind memory of each device, and map
+// the object like memory. The devices need [CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED].
 //
 // Parameters:
-//   - mcHandle: receives the object; [CuMemRelease] gives it up
-//   - prop: number of devices, bytes for each, handle types for sharing
+//   - mcHandle: receives the object; release it with [CuMemRelease]
+//   - prop: number of devices, bytes for each device, and handle types for sharing
 //
-// From Go: with several processes one creates it and exports the handle, and each adds its own
-// devices. None of this needs a current context.
+// From Go: with several processes, one creates the object and exports the handle, and each process
+// adds its own devices. No current context is needed.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: no NVSwitch, or it does not do multicast
-//   - [CUDA_ERROR_INVALID_VALUE]: a size that is no multiple of the granularity
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the switches have no room for another object
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system has no NVSwitch with multicast
+//   - [CUDA_ERROR_INVALID_VALUE]: a size that is not a multiple of [CuMulticastGetGranularity]
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: the switches have no resources for another object
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.
@@ -47,23 +47,23 @@ func CuMulticastCreate(mcHandle *CUmemGenericAllocationHandle, prop *CUmulticast
 	return status(args.ret)
 }
 
-// CuMulticastAddDevice adds a device to the team of a multicast object, for good.
+// CuMulticastAddDevice adds a device to the team of a multicast object. It cannot be removed.
 //
 //	CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
 //
-// Until the announced number of devices has been added, by whichever process, binding memory and
-// mapping block. A team that never gets complete therefore hangs all processes.
+// Binding memory and mapping the object block until the processes have added all devices of the
+// team. If a device is missing, all processes hang.
 //
 // Parameters:
 //   - mcHandle: the object
-//   - dev: the device; each is added once
+//   - dev: the device; add each device once
 //
-// From Go: add the devices of all processes before any goroutine goes on to bind.
+// From Go: add the devices of all processes before you bind memory.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_DEVICE]: it cannot be in a team with the others, for example because
-//     another NVLink domain separates them
-//   - [CUDA_ERROR_INVALID_VALUE]: added already, or the team is full
+//   - [CUDA_ERROR_INVALID_DEVICE]: the device cannot be in a team with the others, for example
+//     because it is in another NVLink domain
+//   - [CUDA_ERROR_INVALID_VALUE]: the device was added already, or the team is full
 //
 // Also [CUDA_ERROR_OUT_OF_MEMORY], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -86,29 +86,30 @@ func CuMulticastAddDevice(mcHandle CUmemGenericAllocationHandle, dev CUdevice) e
 	return status(args.ret)
 }
 
-// CuMulticastBindMem binds physical memory to a place in a multicast object.
+// CuMulticastBindMem binds physical memory to a range of a multicast object.
 //
 //	CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
 //
-// The memory's device must be in the team; each device binds its own memory at the same offset, and
-// that memory can be used by its own address too. The form with a device argument also takes memory
-// of the host's NUMA node that is nearest to the device. An object that was imported, or that can
-// be exported, takes only memory that can be exported.
+// The memory's device must be in the team. Bind memory of each device at the same offset. The
+// memory can still be used by its own address. The form with a device argument also accepts memory
+// of the host's NUMA node nearest to the device. If the object was imported or has handle types,
+// the memory must be exportable too.
 //
 // Parameters:
 //   - mcHandle: the object
-//   - mcOffset: place in the object, a multiple of the granularity
+//   - mcOffset: offset in the object, a multiple of [CuMulticastGetGranularity]
 //   - memHandle: memory of [CuMemCreate]
-//   - memOffset: bytes into that memory, a multiple as well (newest GPUs allow multiples of 256)
+//   - memOffset: offset in the memory, a multiple of the granularity too (the newest GPUs allow
+//     multiples of 256)
 //   - size: bytes
 //   - flags: 0
 //
-// From Go: it blocks the OS thread until the whole team has been added.
+// From Go: the call blocks its OS thread until all devices of the team have been added.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no resources for the binding
-//   - [CUDA_ERROR_SYSTEM_NOT_READY]: the fabric manager does not run, or is not done
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the fabric is set up wrongly
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough resources for the binding
+//   - [CUDA_ERROR_SYSTEM_NOT_READY]: the fabric manager does not run, or has not finished its setup
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the fabric is configured wrongly
 //   - [CUDA_ERROR_MULTICAST_RESOURCE_FULL]: too many bindings at unaligned offsets
 //
 // Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED],
@@ -136,14 +137,14 @@ func CuMulticastBindMem(mcHandle CUmemGenericAllocationHandle, mcOffset uint64, 
 	return status(args.ret)
 }
 
-// CuMulticastBindMem_v2 binds physical memory to a place in a multicast object.
+// CuMulticastBindMem_v2 binds physical memory to a range of a multicast object.
 //
 //	CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
 //
 // It is another form of [CuMulticastBindMem], where the rest is said.
 //
 // Other parameters:
-//   - dev: the device of the team for which the binding is
+//   - dev: the device of the team to which the binding belongs
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
@@ -166,26 +167,26 @@ func CuMulticastBindMem_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice, 
 	return status(args.ret)
 }
 
-// CuMulticastBindAddr binds memory that is mapped at an address to a place in a multicast object.
+// CuMulticastBindAddr binds the memory mapped at an address to a range of a multicast object.
 //
 //	CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 //
-// It saves having the handle; the memory must come from [CuMemCreate] or a pool all the same, and
-// of [CuMemAlloc] it cannot be.
+// It needs no handle of the memory, but the memory must come from [CuMemCreate] or a pool, not from
+// [CuMemAlloc].
 //
 // Parameters:
 //   - mcHandle: the object
-//   - mcOffset: place in the object
+//   - mcOffset: offset in the object
 //   - memptr: first address of the memory
 //   - size: bytes
 //   - flags: 0
 //
-// From Go: blocks like the other form. Unmapping the memory later does not unbind it.
+// From Go: blocks like [CuMulticastBindMem]. Unmapping the memory later does not unbind it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not mapped memory, or not aligned to the granularity
+//   - [CUDA_ERROR_INVALID_VALUE]: the memory is not mapped, or not aligned to the granularity
 //   - [CUDA_ERROR_SYSTEM_NOT_READY]: the system's fabric software is not running
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the fabric cannot hold the binding
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough resources for the binding
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], [CUDA_ERROR_ILLEGAL_STATE],
@@ -211,15 +212,14 @@ func CuMulticastBindAddr(mcHandle CUmemGenericAllocationHandle, mcOffset uint64,
 	return status(args.ret)
 }
 
-// CuMulticastBindAddr_v2 binds memory that is mapped at an address to a place in a multicast
-// object.
+// CuMulticastBindAddr_v2 binds the memory mapped at an address to a range of a multicast object.
 //
 //	CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 //
 // It is another form of [CuMulticastBindAddr], where the rest is said.
 //
 // Other parameters:
-//   - dev: the device of the team for which the binding is
+//   - dev: the device of the team to which the binding belongs
 //
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MULTICAST.html.
@@ -247,15 +247,15 @@ func CuMulticastBindAddr_v2(mcHandle CUmemGenericAllocationHandle, dev CUdevice,
 //
 // Parameters:
 //   - mcHandle: the object
-//   - dev: the device that the memory is on
-//   - mcOffset: exactly the offset that was bound
-//   - size: exactly the bytes that were bound; anything else is undefined
+//   - dev: the device of the memory
+//   - mcOffset: the offset that was bound
+//   - size: the bytes that were bound; any other range is undefined
 //
-// From Go: be sure that no device writes through the object any more: there is no order with
-// streams.
+// From Go: the call is not ordered with streams: make sure that no device still writes through the
+// object.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not a multiple of the granularity, or out of the object
+//   - [CUDA_ERROR_INVALID_VALUE]: not a multiple of the granularity, or outside the object
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -281,20 +281,20 @@ func CuMulticastUnbind(mcHandle CUmemGenericAllocationHandle, dev CUdevice, mcOf
 	return status(args.ret)
 }
 
-// CuMulticastGetGranularity tells of what sizes and offsets in a multicast object have to be
-// multiples.
+// CuMulticastGetGranularity returns the granularity of a multicast object: sizes and offsets must
+// be multiples of it.
 //
 //	CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option)
 //
 // Parameters:
 //   - granularity: receives bytes
-//   - prop: the properties that the object will have
-//   - option: the smallest that works, or the one that is fastest
+//   - prop: the properties for [CuMulticastCreate]
+//   - option: minimum or recommended, which is the fastest
 //
-// From Go: usually the recommended one is far larger; a program with much memory should take it.
+// From Go: the recommended granularity is usually far larger; use it if you bind much memory.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_SUPPORTED]: there is no multicast on this system
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system does not support multicast
 //
 // Also [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_NOT_PERMITTED], or the error of earlier work.

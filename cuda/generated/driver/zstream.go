@@ -8,34 +8,35 @@ import "unsafe"
 //
 //	CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 //
-// Work that is put into one stream runs in the order in which it was enqueued; streams among each
-// other have no order but that which events, the legacy default stream and waits of the host give
-// them. Streams are cheaper to keep than to make: keep a few for as long as the program runs rather
-// than one for each job. There may be far more of them than the hardware has queues; they then
-// share queues, which can serialize work that has nothing to do with each other
-// (CUDA_DEVICE_MAX_CONNECTIONS, an environment variable, sets how many queues there are).
+// Work in one stream runs in the order in which it was enqueued. Work in different streams is
+// unordered, unless an event, the legacy default stream or a wait on the host orders it. Streams
+// are cheaper to keep than to make: keep a few for as long as the program runs rather than create
+// one for each job. A program may have far more streams than the hardware has queues. Streams that
+// share a queue can serialize independent work; the environment variable
+// CUDA_DEVICE_MAX_CONNECTIONS sets the number of queues.
 //
 // Parameters:
-//   - phStream: receives the handle; must not be nil. The program owns the stream and gives it back
+//   - phStream: receives the handle; must not be nil. The program owns the stream and destroys it
 //     with [CuStreamDestroy]
 //   - Flags: [CU_STREAM_DEFAULT] for a blocking stream, which keeps order with the legacy default
-//     stream, or [CU_STREAM_NON_BLOCKING] for one that has nothing to do with it
+//     stream, or [CU_STREAM_NON_BLOCKING] for one that does not synchronize with it
 //
-// Ordering: synchronous with the host, and it waits for nothing. A blocking stream waits for work
-// put into the legacy default stream before, and work put there later waits for it; a non-blocking
-// stream does neither, so a copy or memset on stream 0 is not ordered with it.
+// Ordering: synchronous with the host; the call waits for no work. A blocking stream waits for
+// earlier work of the legacy default stream, and later work of the legacy default stream waits for
+// the blocking stream. A non-blocking stream does neither, so a copy or memset in stream 0 is not
+// ordered with it.
 //
-// Capture: allowed at any time, also while streams capture, and harmless to them. A new stream is
-// not part of a capture until it waits for an event that was recorded in one.
+// Capture: allowed at any time. It does not disturb streams that capture. A new stream is not part
+// of a capture until it waits for an event that was recorded in one.
 //
-// From Go: the OS thread's current context gets the stream: make it current under
-// runtime.LockOSThread, in the same goroutine. After that the handle works from every thread and
-// goroutine. Nothing closes it when the Go value is collected.
+// From Go: the stream belongs to the OS thread's current context. Call runtime.LockOSThread, make
+// the context current, and create the stream in the same goroutine. Afterwards every thread and
+// goroutine may use the handle. The garbage collector does not destroy the stream.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the pointer is nil, or there is an unknown bit in the flags
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the calling thread has no current context; creating is one of
-//     the calls for which this always matters
+//   - [CUDA_ERROR_INVALID_CONTEXT]: the calling thread has no current context; creating a stream
+//     always needs one
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: the device has no room for the stream's queue
 //   - [CUDA_ERROR_NOT_INITIALIZED]: [CuInit] has not been called
 //   - [CUDA_ERROR_DEINITIALIZED]: the process is about to exit, and CUDA has shut down already
@@ -69,20 +70,19 @@ func CuStreamCreate(phStream *CUstream, Flags CUstream_flags) error {
 	return status(args.ret)
 }
 
-// CuStreamCreateWithPriority makes a new stream whose work the device's scheduler prefers, or runs
-// after that of others.
+// CuStreamCreateWithPriority makes a new stream with a priority, which tells the device's scheduler
+// which stream's kernels to prefer.
 //
 //	CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 //
-// Lower numbers are preferred; 0 is what a stream has that is made without a priority. A priority
-// is a hint: when blocks of several kernels are ready to start, those of the preferred stream go
-// first. It promises no order and never stops blocks that are running. Texts for CUDA 11 and before
-// say that preferred work may preempt other work; that no longer holds. Numbers beyond the range of
-// [CuCtxGetStreamPriorityRange] are taken silently as its nearer end (measured: 100 gives 0, -100
-// gives -5).
+// Lower numbers are preferred; a stream that is created without a priority has 0. A priority is a
+// hint: when blocks of several kernels are ready to start, those of the preferred stream go first.
+// A priority promises no order and never stops running blocks. Texts for CUDA 11 and before say
+// that preferred work may preempt other work; that no longer holds. A number outside the range of
+// [CuCtxGetStreamPriorityRange] is clamped without an error (measured: 100 gives 0, -100 gives -5).
 //
-// Only kernels are affected; copies between host and device are not. Devices before compute
-// capability 3.5 know no priorities (older texts add: only Quadro and Tesla cards; that restriction
+// Priorities affect kernels only, not copies between host and device. Devices before compute
+// capability 3.5 have no priorities (older texts add: only Quadro and Tesla cards; that restriction
 // is gone).
 //
 // Parameters:
@@ -90,17 +90,18 @@ func CuStreamCreate(phStream *CUstream, Flags CUstream_flags) error {
 //   - flags: [CU_STREAM_DEFAULT] or [CU_STREAM_NON_BLOCKING], as in [CuStreamCreate]
 //   - priority: from the greatest priority, a negative number, to the least, which is 0
 //
-// Ordering: synchronous, waits for nothing. Work that must come first has to be ordered by an
-// event, whatever its priority.
+// Ordering: synchronous; the call waits for no work. A priority never replaces an event: use one
+// where one piece of work must run before another.
 //
-// Capture: allowed during captures. Kernels that are captured keep the stream's priority in their
-// nodes; the stream that launches the graph has no say in it.
+// Capture: allowed during captures. A captured kernel keeps the stream's priority in its node; the
+// priority of the stream that launches the graph does not matter.
 //
-// From Go: since a value out of range is no error, check it against the range if it comes from a
-// configuration. The context is the OS thread's, so lock the thread for this call.
+// From Go: a value out of range is not an error, so check a configured value against the range. The
+// stream belongs to the OS thread's current context: lock the thread for this call.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the pointer is nil or a flag is unknown; never the priority
+//   - [CUDA_ERROR_INVALID_VALUE]: the pointer is nil or a flag is unknown. A priority out of range
+//     is not an error
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current to the thread
 //   - [CUDA_ERROR_OUT_OF_MEMORY]: no room for the stream
 //
@@ -135,8 +136,8 @@ func CuStreamCreateWithPriority(phStream *CUstream, flags CUstream_flags, priori
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToCig_ptsz begins to record a stream's work into a command list of Direct3D
-// 12 or a command buffer of Vulkan.
+// CuStreamBeginCaptureToCig_ptsz begins to record a stream's work into a Direct3D 12 command list
+// or a Vulkan command buffer.
 //
 //	CUresult cuStreamBeginCaptureToCig_ptsz(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
 //
@@ -158,8 +159,8 @@ func CuStreamBeginCaptureToCig_ptsz(hStream CUstream, streamCigCaptureParams *CU
 	return status(args.ret)
 }
 
-// CuStreamEndCaptureToCig_ptsz ends the recording of a stream's work into a graphics command list,
-// and makes the stream an ordinary one again.
+// CuStreamEndCaptureToCig_ptsz ends the recording of a stream's work into a graphics command list;
+// afterwards the stream executes work again.
 //
 //	CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream)
 //
@@ -180,7 +181,7 @@ func CuStreamEndCaptureToCig_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamGetPriority_ptsz tells the priority that a stream's kernels are scheduled with.
+// CuStreamGetPriority_ptsz returns the priority of a stream.
 //
 //	CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
 //
@@ -202,7 +203,7 @@ func CuStreamGetPriority_ptsz(hStream CUstream, priority *int32) error {
 	return status(args.ret)
 }
 
-// CuStreamGetDevice_ptsz tells which device a stream puts its work on.
+// CuStreamGetDevice_ptsz returns the device of a stream.
 //
 //	CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
 //
@@ -224,8 +225,7 @@ func CuStreamGetDevice_ptsz(hStream CUstream, device *CUdevice) error {
 	return status(args.ret)
 }
 
-// CuStreamGetFlags_ptsz tells whether a stream is a blocking or a non-blocking one, as it was
-// created.
+// CuStreamGetFlags_ptsz tells whether a stream was created as a blocking or a non-blocking stream.
 //
 //	CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
 //
@@ -247,7 +247,7 @@ func CuStreamGetFlags_ptsz(hStream CUstream, flags *CUstream_flags) error {
 	return status(args.ret)
 }
 
-// CuStreamGetId_ptsz gives the number that names a stream for as long as the process lives.
+// CuStreamGetId_ptsz returns a number that identifies a stream for the lifetime of the process.
 //
 //	CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId)
 //
@@ -269,7 +269,7 @@ func CuStreamGetId_ptsz(hStream CUstream, streamId *uint64) error {
 	return status(args.ret)
 }
 
-// CuStreamGetCtx_ptsz gives the context in which a stream was created.
+// CuStreamGetCtx_ptsz returns the context of a stream.
 //
 //	CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
 //
@@ -291,7 +291,7 @@ func CuStreamGetCtx_ptsz(hStream CUstream, pctx *CUcontext) error {
 	return status(args.ret)
 }
 
-// CuStreamGetCtx_v2_ptsz gives the context in which a stream was created.
+// CuStreamGetCtx_v2_ptsz returns the context of a stream.
 //
 //	CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 //
@@ -314,7 +314,7 @@ func CuStreamGetCtx_v2_ptsz(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgree
 	return status(args.ret)
 }
 
-// CuStreamWaitEvent_ptsz makes work that is put into a stream from now on wait for an event.
+// CuStreamWaitEvent_ptsz makes work that is enqueued in a stream after this call wait for an event.
 //
 //	CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
 //
@@ -338,8 +338,8 @@ func CuStreamWaitEvent_ptsz(hStream CUstream, hEvent CUevent, Flags CUevent_wait
 	return status(args.ret)
 }
 
-// CuStreamAddCallback_ptsz enqueues a function of the program that runs on the host, with the
-// stream's status, when the earlier work is done.
+// CuStreamAddCallback_ptsz enqueues a host callback, which runs when the stream's earlier work is
+// done and receives the stream's status.
 //
 //	CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 //
@@ -367,8 +367,8 @@ func CuStreamAddCallback_ptsz(hStream CUstream, callback CUstreamCallback, userD
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v2_ptsz begins a capture: work that is enqueued in the stream from now on
-// does not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_v2_ptsz begins to capture a stream: work enqueued there from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -391,8 +391,8 @@ func CuStreamBeginCapture_v2_ptsz(hStream CUstream, mode CUstreamCaptureMode) er
 	return status(args.ret)
 }
 
-// CuStreamBeginRecaptureToGraph_ptsz begins a capture that compares what is captured, node by node,
-// with a graph that exists, and updates the latter.
+// CuStreamBeginRecaptureToGraph_ptsz begins a capture that compares captured work, node by node,
+// with an existing graph, and updates that graph.
 //
 //	CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
 //
@@ -418,8 +418,7 @@ func CuStreamBeginRecaptureToGraph_ptsz(hStream CUstream, mode CUstreamCaptureMo
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToGraph_ptsz begins a capture that adds its nodes to a graph which exists
-// already.
+// CuStreamBeginCaptureToGraph_ptsz begins to capture a stream into an existing graph.
 //
 //	CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 //
@@ -446,32 +445,33 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 	return status(args.ret)
 }
 
-// CuThreadExchangeStreamCaptureMode sets which calls the calling thread may make while something
-// captures, and gives back the mode it had.
+// CuThreadExchangeStreamCaptureMode sets the capture mode of the calling thread, which decides
+// whether unsafe calls are refused during a capture, and returns the previous mode.
 //
 //	CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 //
-// Some calls are unsafe in a capture: an allocation, for instance, takes place at once and not in a
-// stream, so the graph would not do it again at each launch, though the captured work might depend
-// on it. Such a call is refused where the modes say so, and making it invalidates the capture that
-// forbids it, even one of another thread. The mode given to [CuStreamBeginCapture] says what one
-// capture forbids, the mode set here what this thread respects.
+// Some calls are unsafe in a capture. An allocation, for instance, happens at once and not in a
+// stream: the graph would not repeat it at each launch, though captured work might depend on it.
+// Where the modes forbid such a call, CUDA refuses it and invalidates the capture that forbids it,
+// even a capture of another thread. The mode of [CuStreamBeginCapture] says what a capture forbids;
+// the mode set here says what this thread respects.
 //
-//   - Global, the default: refused while this thread has a capture that is not relaxed, or while
-//     any other thread has one that began as global.
-//   - Thread-local: refused while this thread has a capture that is not relaxed; other threads'
-//     captures are ignored.
-//   - Relaxed: never refused. What contradicts capture itself still fails: a query of the capturing
-//     stream, or of an event whose latest record lies in a capture.
+//   - Global, the default: unsafe calls are refused while this thread has an open capture that is
+//     not relaxed, or while any other thread has an open global capture.
+//   - Thread-local: unsafe calls are refused while this thread has an open capture that is not
+//     relaxed. Captures of other threads do not matter.
+//   - Relaxed: unsafe calls are never refused. Calls that no capture can allow still fail: a query
+//     of a capturing stream, or of an event last recorded in an open capture.
 //
-// Measured on a 13.0 driver, the unsafe calls are, among others: query and synchronization of
-// streams and events, allocation and release of device and pinned memory (also in stream order),
-// registering host memory, unloading modules. Safe are: launches, records, waits, callbacks and
-// value writes in other streams, creating and destroying streams and events, loading modules.
-// [CuCtxSynchronize], [CuCtxRecordEvent] and [CuCtxWaitEvent] break captures of the context in
+// Unsafe calls, measured on a 13.0 driver, include querying and synchronizing streams and events,
+// allocating and freeing device and pinned memory (in stream order too), registering host memory,
+// and unloading modules. Safe calls include launches, records, waits, callbacks and value writes in
+// other streams, creating and destroying streams and events, and loading modules.
+// [CuCtxSynchronize], [CuCtxRecordEvent] and [CuCtxWaitEvent] invalidate captures of the context in
 // every mode.
 //
-// Use it as a pair, with one variable: what the first exchange gives back is what the second sets.
+// Call it in pairs, with one variable: the second exchange restores the mode that the first
+// returned.
 //
 //	mode := CU_STREAM_CAPTURE_MODE_RELAXED
 //	err := CuThreadExchangeStreamCaptureMode(&mode)
@@ -479,21 +479,21 @@ func CuStreamBeginCaptureToGraph_ptsz(hStream CUstream, hGraph CUgraph, dependen
 //	err = CuThreadExchangeStreamCaptureMode(&mode)
 //
 // Parameters:
-//   - mode: the mode to set; receives the one before. It must not be nil: the driver does not check
-//     and the process crashes (measured)
+//   - mode: the mode to set; receives the previous mode. Must not be nil: the driver does not check
+//     it, and the process crashes (measured)
 //
-// Ordering: takes effect at once for the calling thread, and costs some 15 ns there and back.
+// Ordering: takes effect at once for the calling thread, and a pair of exchanges costs some 15 ns.
 //
-// Capture: may be called at any time, also by a thread that captures, and never disturbs anything
-// itself.
+// Capture: allowed at any time, also in a thread that captures. It disturbs no capture.
 //
 // From Go: the mode belongs to the OS thread, so lock it (runtime.LockOSThread) from the first
-// exchange to the second. Without that the goroutine may go on elsewhere and leave a thread of Go's
-// pool in the wrong mode. Code that polls or frees in the background should do it in relaxed mode,
-// so that it ruins no capture of the program.
+// exchange to the second. Otherwise the goroutine may move and leave an OS thread of the Go runtime
+// in the wrong mode. Poll and free in background code in relaxed mode, so that it invalidates no
+// capture of the program.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: promised for unknown modes, but a 13.0 driver accepts any number
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown mode, according to NVIDIA; a 13.0 driver accepts any
+//     number
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -517,7 +517,7 @@ func CuThreadExchangeStreamCaptureMode(mode *CUstreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CuStreamEndCapture_ptsz ends the capture that began in a stream and hands out the graph.
+// CuStreamEndCapture_ptsz ends the capture that began in a stream and returns the graph.
 //
 //	CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 //
@@ -539,8 +539,8 @@ func CuStreamEndCapture_ptsz(hStream CUstream, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuStreamIsCapturing_ptsz tells whether a stream records instead of works, and whether that
-// recording is still good.
+// CuStreamIsCapturing_ptsz tells whether a stream is capturing, and whether its capture is still
+// valid.
 //
 //	CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 //
@@ -562,8 +562,8 @@ func CuStreamIsCapturing_ptsz(hStream CUstream, captureStatus *CUstreamCaptureSt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v3_ptsz tells all about the capture a stream is in: state, number, graph,
-// and the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v3_ptsz returns the capture status of a stream, and the number and graph
+// of its capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -590,8 +590,8 @@ func CuStreamGetCaptureInfo_v3_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_v2_ptsz changes which nodes the next node captured in a stream
-// will depend on.
+// CuStreamUpdateCaptureDependencies_v2_ptsz changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -617,8 +617,8 @@ func CuStreamUpdateCaptureDependencies_v2_ptsz(hStream CUstream, dependencies *C
 	return status(args.ret)
 }
 
-// CuStreamAttachMemAsync_ptsz changes, at its turn in a stream, which streams may use a piece of
-// managed memory.
+// CuStreamAttachMemAsync_ptsz changes, in stream order, which streams may use a block of managed
+// memory.
 //
 //	CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 //
@@ -643,7 +643,7 @@ func CuStreamAttachMemAsync_ptsz(hStream CUstream, dptr CUdeviceptr, length uint
 	return status(args.ret)
 }
 
-// CuStreamQuery_ptsz tells whether everything that was put into a stream is done, without waiting.
+// CuStreamQuery_ptsz tells whether all work in a stream is done, without waiting.
 //
 //	CUresult cuStreamQuery_ptsz(CUstream hStream)
 //
@@ -664,8 +664,8 @@ func CuStreamQuery_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamSynchronize_ptsz waits until everything that was in a stream at the time of the call is
-// done.
+// CuStreamSynchronize_ptsz blocks the calling thread until all work that was in a stream at the
+// time of the call is done.
 //
 //	CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 //
@@ -686,38 +686,38 @@ func CuStreamSynchronize_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamDestroy gives a stream back; work that is still in it runs to its end.
+// CuStreamDestroy destroys a stream; its pending work still runs to completion.
 //
 //	CUresult cuStreamDestroy_v2(CUstream hStream)
 //
-// The call does not wait: it returned at once with a kernel of 100 ms pending (measured), and the
-// resources are released when the last work is done. Pending work is not cancelled, a pending host
-// function runs later. So what pending work reads and writes must stay alive even though the stream
-// is gone; synchronize first, or keep an event, if you need to know when that ends.
+// The call does not wait: it returned at once with 100 ms of kernel work pending (measured). CUDA
+// releases the stream's resources when its last work completes. Pending work is not cancelled, and
+// a pending host function still runs. Keep the memory that pending work reads and writes until that
+// work completes: synchronize with the stream, or with an event recorded in it.
 //
-// Memory that was attached to the stream alone ([CU_MEM_ATTACH_SINGLE]) gets the visibility back
-// that it was allocated with, once the stream's work has completed.
+// Memory that was attached to this stream alone ([CU_MEM_ATTACH_SINGLE]) returns to the visibility
+// it was allocated with, once the stream's work has completed.
 //
 // Parameters:
 //   - hStream: the stream; the default streams, handles 0, 1 and 2, cannot be destroyed. Never use
-//     the handle afterwards: CUDA follows it into freed memory, and the process may crash (it did,
-//     when tried with a query)
+//     the handle afterwards: the driver may read freed memory and crash the process (measured with
+//     a query)
 //
-// Ordering: asynchronous with the device. Work of other streams that waits for events recorded here
-// is not disturbed.
+// Ordering: asynchronous with the device. Other streams that wait for events recorded here still
+// wait for the recorded work.
 //
-// Capture: a stream that captures may be destroyed; the capture, and whatever was captured, is
-// dropped without an error (measured). End it by [CuStreamEndCapture] to get the graph.
+// Capture: destroying a capturing stream drops its capture and all captured nodes without an error
+// (measured). To get the graph, call [CuStreamEndCapture] first.
 //
-// From Go: any thread, any goroutine, no current context needed (measured on a 13.0 driver). But
-// not twice, and not while another goroutine may still use the handle: that is for the program to
-// arrange. After a fatal error it returns that error and the handle counts as gone.
+// From Go: any thread, any goroutine, no current context needed (measured on a 13.0 driver).
+// Destroy a stream once, and only when no other goroutine uses the handle. After a fatal error the
+// call returns that error; do not use the handle again.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: the handle is 0, 1 or 2. A handle that was destroyed already is
-//     not reliably noticed
-//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: drivers up to 13.0 for a stream whose green context was
-//     destroyed before it: the stream has leaked; destroy streams first
+//   - [CUDA_ERROR_INVALID_HANDLE]: the handle is 0, 1 or 2. The driver does not reliably detect a
+//     stream that was destroyed before
+//   - [CUDA_ERROR_CONTEXT_IS_DESTROYED]: a driver up to 13.0, and the stream's green context was
+//     destroyed first. The stream has leaked: destroy streams before their green context
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_VALUE], or the error of earlier work.
@@ -737,7 +737,7 @@ func CuStreamDestroy(hStream CUstream) error {
 	return CuStreamDestroy_v2(hStream)
 }
 
-// CuStreamDestroy_v2 gives a stream back; work that is still in it runs to its end.
+// CuStreamDestroy_v2 destroys a stream; its pending work still runs to completion.
 //
 //	CUresult cuStreamDestroy_v2(CUstream hStream)
 //
@@ -757,7 +757,7 @@ func CuStreamDestroy_v2(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamCopyAttributes_ptsz gives one stream all attributes of another.
+// CuStreamCopyAttributes_ptsz copies all attributes of one stream to another.
 //
 //	CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 //
@@ -803,7 +803,7 @@ func CuStreamGetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value_out 
 	return status(args.ret)
 }
 
-// CuStreamSetAttribute_ptsz changes one attribute of a stream, for the work that comes later.
+// CuStreamSetAttribute_ptsz sets one attribute of a stream, for work enqueued later.
 //
 //	CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 //
@@ -827,7 +827,7 @@ func CuStreamSetAttribute_ptsz(hStream CUstream, attr CUstreamAttrID, value *CUs
 	return status(args.ret)
 }
 
-// CuStreamDestroy_v1 gives a stream back; work that is still in it runs to its end.
+// CuStreamDestroy_v1 destroys a stream; its pending work still runs to completion.
 //
 //	CUresult cuStreamDestroy(CUstream hStream)
 //
@@ -847,23 +847,22 @@ func CuStreamDestroy_v1(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamGetPriority tells the priority that a stream's kernels are scheduled with.
+// CuStreamGetPriority returns the priority of a stream.
 //
 //	CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 //
-// CUDA clamps a priority to the range of [CuCtxGetStreamPriorityRange] when it is set, and the call
-// returns the clamped value: -5 on an H200 for a stream that was created with -100. A priority that
-// [CuStreamSetAttribute] set later is returned in the same way. The default streams have priority
-// 0.
+// CUDA clamps a priority to the range of [CuCtxGetStreamPriorityRange] when it is set, and this
+// call returns the clamped value: -5 on an H200 for a stream that was created with -100. It also
+// returns a priority that [CuStreamSetAttribute] set later. The default streams have priority 0.
 //
 // Parameters:
 //   - hStream: any stream, the default streams too
 //   - priority: receives the number; lower is preferred. Must not be nil
 //
-// Ordering: asks the driver only; it neither waits for the stream nor for the device.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: allowed, also on the capturing stream (measured). [CuStreamGetFlags], [CuStreamGetId]
-// and [CuStreamGetDevice] are not: there they end the capture.
+// and [CuStreamGetDevice] are not allowed there and invalidate the capture.
 //
 // From Go: any goroutine; for a default stream the OS thread needs a current context.
 //
@@ -898,31 +897,31 @@ func CuStreamGetPriority(hStream CUstream, priority *int32) error {
 	return status(args.ret)
 }
 
-// CuStreamGetId gives the number that names a stream for as long as the process lives.
+// CuStreamGetId returns a number that identifies a stream for the lifetime of the process.
 //
 //	CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 //
-// Unlike the handle, it is never used again after the stream is destroyed, so it is fit as a key of
-// a map or in a log. Handles 0 and 1 have the same number, that of the context's legacy stream;
-// handle 2 has another one on every OS thread (measured).
+// CUDA may reuse the handle of a destroyed stream, but never its number, so use the number as a map
+// key or in a log. Handles 0 and 1 both give the number of the context's legacy stream. Handle 2
+// gives a different number on every OS thread (measured).
 //
 // Parameters:
-//   - hStream: a stream of this or of the other API, or 0, 1 or 2; anything else is undefined, not
-//     an error
+//   - hStream: a stream of either API, or 0, 1 or 2. The behaviour with any other value is
+//     undefined
 //   - streamId: receives the number; must not be nil
 //
-// Ordering: no part of any order: it does not even look at the stream's work.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: asking a capturing stream breaks the capture (measured on a 13.0 driver): it returns
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED], and the end of the capture
-// [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]. Ask before the capture begins.
+// Capture: not allowed on a capturing stream (measured on a 13.0 driver): the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture, so that [CuStreamEndCapture]
+// returns [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]. Get the number before the capture begins.
 //
-// From Go: drivers before 12.0 lack it; the call then returns an error that matches
-// errors.ErrUnsupported. For handle 2 the answer is the OS thread's, not the goroutine's.
+// From Go: on a driver before 12.0 the call returns an error that matches errors.ErrUnsupported.
+// Handle 2 means the default stream of the OS thread, not of the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: streamId is nil
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: asked of a stream that captures
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
 //
 // Also [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
 //
@@ -949,29 +948,30 @@ func CuStreamGetId(hStream CUstream, streamId *uint64) error {
 	return status(args.ret)
 }
 
-// CuStreamGetFlags tells whether a stream is a blocking or a non-blocking one, as it was created.
+// CuStreamGetFlags tells whether a stream was created as a blocking or a non-blocking stream.
 //
 //	CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 //
-// The result is the union of all flags given at creation. The default streams report 0, also the
-// per-thread one: it too is ordered with the legacy stream.
+// The default streams report 0. The per-thread default stream does too, since it is ordered with
+// the legacy stream.
 //
 // Parameters:
 //   - hStream: any stream
-//   - flags: receives [CU_STREAM_DEFAULT] or [CU_STREAM_NON_BLOCKING], and perhaps bits that are
-//     newer than this header: test the bit, do not compare; must not be nil
+//   - flags: receives [CU_STREAM_DEFAULT] or [CU_STREAM_NON_BLOCKING], and perhaps bits newer than
+//     this header, so test the bit instead of comparing values; must not be nil
 //
-// Ordering: returns at once, whatever the stream is doing.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: not on a stream that captures: measured on a 13.0 driver, it returns
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the capture is lost, in every mode. On other streams,
-// and from other threads, it disturbs nothing. Remember the flags when you create the stream.
+// Capture: not allowed on a capturing stream: in every mode the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture (measured on a 13.0 driver).
+// For other streams it is allowed in every mode, on any thread. Remember the flags when you create
+// the stream.
 //
 // From Go: from every goroutine; stream 0 needs a current context on the OS thread.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: flags is nil
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures, see Capture
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_HANDLE], [CUDA_ERROR_OUT_OF_MEMORY], or the error of earlier work.
@@ -999,21 +999,21 @@ func CuStreamGetFlags(hStream CUstream, flags *CUstream_flags) error {
 	return status(args.ret)
 }
 
-// CuStreamGetDevice tells which device a stream puts its work on.
+// CuStreamGetDevice returns the device of a stream.
 //
 //	CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
 //
-// Useful for a library that is handed a stream and must allocate where the stream runs. It spares
-// the way over [CuStreamGetCtx] and [CuCtxGetDevice].
+// A library that gets a stream from its caller can so allocate on the stream's device. The call
+// replaces [CuStreamGetCtx] followed by [CuCtxGetDevice].
 //
 // Parameters:
-//   - hStream: any stream; 0 means that of the current context
+//   - hStream: any stream; 0 means the default stream of the current context
 //   - device: receives the device
 //
-// Ordering: answered by the driver without waiting for work.
+// Ordering: synchronous; the call waits for no work.
 //
-// Capture: as with [CuStreamGetFlags], to ask the capturing stream itself is an error that ends the
-// capture; other streams may be asked.
+// Capture: not allowed on a capturing stream: like [CuStreamGetFlags], the call fails and
+// invalidates the capture. For other streams it is allowed.
 //
 // From Go: a driver before 12.8 has no such function: make the result of [CuStreamGetCtx] current
 // on a locked thread and ask [CuCtxGetDevice].
@@ -1046,29 +1046,29 @@ func CuStreamGetDevice(hStream CUstream, device *CUdevice) error {
 	return status(args.ret)
 }
 
-// CuStreamGetCtx gives the context in which a stream was created.
+// CuStreamGetCtx returns the context of a stream.
 //
 //	CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 //
-// That is the context that was current to the creating thread. For 0, [CU_STREAM_LEGACY] and
-// [CU_STREAM_PER_THREAD] it is what is current to the asking thread now. Streams made by the
-// runtime API answer with the device's primary context. For a stream of a green context it is the
-// handle that [CuCtxFromGreenCtx] gives.
+// It is the context that was current on the thread that created the stream. For the default streams
+// (0, [CU_STREAM_LEGACY] and [CU_STREAM_PER_THREAD]) it is the context that is current on the
+// calling thread. Streams of the runtime API belong to the device's primary context. For a stream
+// of a green context the call returns the handle that [CuCtxFromGreenCtx] returns.
 //
 // Parameters:
-//   - hStream: a stream of either API; a handle that is none is not detected
-//   - pctx: receives the context. It is borrowed: nothing is retained
+//   - hStream: a stream of either API; the driver does not detect an invalid handle
+//   - pctx: receives the context, which the call does not retain
 //
-// Ordering: neither waits nor enqueues.
+// Ordering: synchronous; the call waits for no work and enqueues none.
 //
 // Capture: allowed, on the capturing stream too (measured).
 //
-// From Go: this is the way to find the context for a stream that other code made: make it current
-// on a locked OS thread while you work with it, and put the old one back.
+// From Go: to work with a stream of other code, lock the OS thread, make this context current, and
+// restore the previous context afterwards.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: a default stream on a thread without a current context
-//   - [CUDA_ERROR_NOT_SUPPORTED]: a stream for which there is no such answer in this driver
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the driver cannot tell the context of such a stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_HANDLE], or
 // the error of earlier work.
@@ -1096,31 +1096,30 @@ func CuStreamGetCtx(hStream CUstream, pctx *CUcontext) error {
 	return status(args.ret)
 }
 
-// CuStreamGetCtx_v2 tells a stream's context and, where there is one, its green context, as two
-// answers.
+// CuStreamGetCtx_v2 returns a stream's context and, separately, its green context.
 //
 //	CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 //
-// The first version gives only one handle for a green context's stream, disguised as a context;
-// this one gives the device's primary context and beside it the green context. For all other
-// streams it gives their context and 0.
+// For a stream of a green context it returns the device's primary context and the green context.
+// For all other streams it returns the context and 0. The first version returns one handle only,
+// which for such a stream is the green context converted to a context.
 //
 // Parameters:
-//   - hStream: a stream; for the default streams the current context answers
-//   - pCtx: receives the regular context, for a green stream the primary one
+//   - hStream: a stream; for the default streams the call returns the current context
+//   - pCtx: receives the context; for a stream of a green context, the device's primary context
 //   - pGreenCtx: receives the green context, 0 if the stream has none
 //
-// Ordering: looks up what was fixed at creation; it does not wait.
+// Ordering: synchronous; the call waits for no work.
 //
 // Capture: harmless during capture (measured on the capturing stream).
 //
-// From Go: neither handle is owned by the caller. Needs a 12.5 driver; before, combine
-// [CuStreamGetCtx] with [CuStreamGetGreenCtx].
+// From Go: the caller owns neither handle. Needs a 12.5 driver; with an older one call
+// [CuStreamGetCtx] and [CuStreamGetGreenCtx].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_CONTEXT]: the default streams, when nothing is current to the thread
+//   - [CUDA_ERROR_INVALID_CONTEXT]: a default stream, and the thread has no current context
 //   - [CUDA_ERROR_INVALID_HANDLE]: the per-thread default stream while a green context is current.
-//     A destroyed stream need not be noticed
+//     The driver may not detect a destroyed stream
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1148,17 +1147,16 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 	return status(args.ret)
 }
 
-// CuStreamWaitEvent makes work that is put into a stream from now on wait for an event.
+// CuStreamWaitEvent makes work that is enqueued in a stream after this call wait for an event.
 //
 //	CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 //
-// What counts is the latest record of the event at the time of this call. Records that come later,
-// and destroying the event, change nothing for this wait. For an event that was never recorded
-// nothing waits, so a missing [CuEventRecord] shows as a race, not as an error.
+// The stream waits for the event's most recent record at the time of this call. Recording the event
+// again, or destroying it, does not change this wait. A wait for an event that was never recorded
+// does nothing, so a missing [CuEventRecord] shows up as a race, not as an error.
 //
-// The wait is the device's where that is possible; no host thread is held, and the call returns at
-// once. The event may belong to another context or another device; that is how streams of several
-// GPUs are ordered.
+// The device waits where it can; the call returns at once and blocks no host thread. The event may
+// belong to another context or another device, so events also order streams of different GPUs.
 //
 // Parameters:
 //   - hStream: the stream that waits; 0 is the legacy default stream
@@ -1166,30 +1164,30 @@ func CuStreamGetCtx_v2(hStream CUstream, pCtx *CUcontext, pGreenCtx *CUgreenCtx)
 //   - Flags: [CU_EVENT_WAIT_DEFAULT] (0; in versions before 11.1 the only value), or
 //     [CU_EVENT_WAIT_EXTERNAL], in a capture only
 //
-// Ordering: only later work waits; what is in the stream already does not. A wait of the legacy
-// stream holds back the later work of all blocking streams of the context, also the per-thread
-// ones, and of no non-blocking stream (measured: texts for CUDA 5.5 speak of every stream).
+// Ordering: later work of the stream waits, earlier work does not. A wait in the legacy stream
+// holds back later work of all blocking streams of the context, per-thread default streams
+// included, but not of non-blocking streams (measured; documentation for CUDA 5.5 says every
+// stream).
 //
-// Capture: an event recorded in a capture draws the waiting stream into that capture: that is how a
-// capture forks and joins. Every stream that joined must be joined back into the first one before
-// the end. Waiting in the legacy stream while a blocking stream captures returns
-// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and breaks that capture. A wait for an event of another
-// capture breaks both captures, and one for an event from outside of captures breaks that of the
-// stream (all measured).
+// Capture: a stream that waits for an event recorded in a capture joins that capture; captures fork
+// and join in this way. Before the capture ends, the stream in which it began must wait for every
+// stream that joined. Waiting in the legacy stream while a blocking stream captures returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and invalidates that capture. A wait for an event of another
+// capture invalidates both captures. A wait of a capturing stream for an event recorded outside a
+// capture invalidates the stream's capture (all measured).
 //
-// From Go: nothing to keep alive and nothing that blocks: the cheapest way to order the work of
-// goroutines that have a stream each. Record in one and wait in the other must happen in this
-// order: pass the event by a channel.
+// From Go: the cheapest way to order the streams of several goroutines: it blocks nothing and needs
+// nothing kept alive. The record must come before the wait, so send the event over a channel after
+// recording it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_HANDLE]: no event, or one that does not exist
-//   - [CUDA_ERROR_INVALID_VALUE]: unknown flags; or the event was last recorded in a capture that
-//     has ended, and has no state now
+//   - [CUDA_ERROR_INVALID_HANDLE]: the event or the stream does not exist
+//   - [CUDA_ERROR_INVALID_VALUE]: unknown flags, or the event was last recorded in a capture that
+//     has ended
 //   - [CUDA_ERROR_ILLEGAL_STATE]: the external flag outside of a capture
 //   - [CUDA_ERROR_STREAM_CAPTURE_ISOLATION]: the stream captures and the event was recorded outside
 //     of a capture; use the external flag, or wait before the capture begins
-//   - [CUDA_ERROR_STREAM_CAPTURE_MERGE]: the event belongs to another capture than the one the
-//     stream is in
+//   - [CUDA_ERROR_STREAM_CAPTURE_MERGE]: the stream and the event belong to different captures
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -1220,49 +1218,50 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags CUevent_wait_flag
 	return status(args.ret)
 }
 
-// CuStreamAddCallback enqueues a function of the program that runs on the host, with the stream's
-// status, when the earlier work is done.
+// CuStreamAddCallback enqueues a host callback, which runs when the stream's earlier work is done
+// and receives the stream's status.
 //
 //	CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 //
-// It runs exactly once for each call that succeeded, and later work of the stream waits until it
-// returns. Unlike the function of [CuLaunchHostFunc] it also runs after a fatal error, and is told
-// the code: callbacks that were pending then all ran (measured), those added afterwards are
-// refused. NVIDIA means to remove it some day and it cannot be captured; [CuLaunchHostFunc] is the
-// replacement where the status is not needed.
+// The callback runs exactly once for each call that succeeded, and later work of the stream waits
+// until it returns. Unlike a host function of [CuLaunchHostFunc], a callback also runs after a
+// fatal error and receives its code: all pending callbacks ran (measured), and new ones are
+// refused. A callback cannot be captured, and NVIDIA intends to remove this function. Where you do
+// not need the status, use [CuLaunchHostFunc].
 //
-// A callback must not call CUDA. Calls that need a context return [CUDA_ERROR_NOT_PERMITTED]; that
-// others work (measured: queries) is not promised. It must not wait for device work, nor for
-// another callback that need not run before it. Callbacks of different streams have no order and
-// run one after the other: on the driver measured all of a process share one thread, so a slow one
-// delays every other.
+// A callback must not call CUDA. Calls that need a context return [CUDA_ERROR_NOT_PERMITTED]; other
+// calls may work (queries did when measured), but CUDA does not promise it. A callback must not
+// wait for device work, nor for a callback that may run after it. Callbacks of different streams
+// are unordered. All callbacks of a process run on one thread, one at a time (measured), so a slow
+// callback delays all others.
 //
-// For managed memory the stream counts as idle while the callback runs, so memory attached to it
-// may be used. The beginning of a callback is as good as having synchronized with an event recorded
-// just before it, which includes streams that were joined before. Work added to any stream does not
-// make that stream active until the host functions and callbacks before it have run, so globally
-// attached memory may be used too, if an event orders other streams' work after the callback. The
-// end of a callback makes nothing active: with no work after it, and between callbacks that follow
-// each other, the stream stays idle. A callback at the end of a stream may therefore signal that
-// the stream is done.
+// For managed memory the stream counts as idle while the callback runs, so the callback may use
+// memory attached to that stream. Once the callback starts, the host may use this memory as if it
+// had synchronized with an event recorded just before the callback. That includes streams that this
+// stream waited for. Work added to any stream does not make that stream active until all earlier
+// host functions and callbacks have run. A callback may therefore use globally attached memory too,
+// if an event orders the work of other streams after it. The end of a callback does not make the
+// stream active: the stream stays idle between consecutive callbacks and when no work follows, so a
+// callback at the end of a stream may signal that the stream is done.
 //
 // Parameters:
 //   - hStream: the stream; 0 is the legacy default stream
-//   - callback: the C function; called as (stream, status, userData), where the stream is the
-//     handle as given here, 0 included
-//   - userData: handed on untouched; any number
+//   - callback: the C function; called as (stream, status, userData) with the handle given here, 0
+//     included
+//   - userData: passed to the callback unchanged; any number
 //   - flags: must be 0; there are no flags
 //
-// Ordering: asynchronous with the host. In the legacy stream it waits for all blocking streams'
-// earlier work and holds back their later work, like any work there.
+// Ordering: asynchronous with the host. In the legacy stream the callback waits for earlier work of
+// all blocking streams and holds back their later work, like any work of that stream.
 //
-// Capture: refused on a capturing stream, and the capture is lost; on other streams it is fine,
-// whatever mode. In a capture use [CuLaunchHostFunc].
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture. For other
+// streams it is allowed in every mode. In a capture use [CuLaunchHostFunc].
 //
 // From Go: the callback runs on a thread of the driver's, never on the calling one, so it may be an
-// exported Go function. Give a runtime/cgo.Handle as userData and delete it inside, since the call
-// comes once. Do little there: send on a buffered channel. A panic that escapes ends the process,
-// as does runtime.Goexit. If this call itself fails, nothing runs: delete the handle then.
+// exported Go function. Give a runtime/cgo.Handle as userData and delete it in the callback, which
+// runs only once. Keep the callback short, for example a send on a buffered channel. A panic that
+// escapes ends the process, as does runtime.Goexit. If this call fails, the callback does not run:
+// delete the handle yourself.
 //
 // The callback is the address of a C function. CUDA runs it on a thread of the driver's own, so it
 // may also be a Go function exported to C; it must call no CUDA function. What it is handed is
@@ -1271,8 +1270,8 @@ func CuStreamWaitEvent(hStream CUstream, hEvent CUevent, Flags CUevent_wait_flag
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: callback is 0, or flags is not
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the device cannot do it. Texts for CUDA 5.5 say: before compute
-//     capability 1.1, which no driver supports any more
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device does not support callbacks. Documentation for CUDA 5.5
+//     names devices before compute capability 1.1, which no driver supports any more
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_HANDLE], or the error of earlier work.
@@ -1307,47 +1306,46 @@ func CuStreamAddCallback(hStream CUstream, callback CUstreamCallback, userData u
 	return status(args.ret)
 }
 
-// CuStreamAttachMemAsync changes, at its turn in a stream, which streams may use a piece of managed
-// memory.
+// CuStreamAttachMemAsync changes, in stream order, which streams may use a block of managed memory.
 //
 //	CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 //
-// It replaces the former association. It says something about devices without concurrent managed
+// The new association replaces the previous one. It matters on devices without concurrent managed
 // access ([CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] is 0), where the host must not touch
-// managed memory while the GPU runs anything: memory attached to one stream may be used by the host
-// as soon as that stream is idle, whatever other streams do. The memory may be managed memory, or,
-// where [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS] is not 0, ordinary host memory.
+// managed memory while the GPU runs any work. The host may use memory attached to one stream as
+// soon as that stream is idle, whatever other streams do. The memory may also be ordinary host
+// memory, where [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS] is not 0.
 //
 //   - [CU_MEM_ATTACH_GLOBAL]: any stream of any device may use it.
 //   - [CU_MEM_ATTACH_HOST]: the program promises that no stream of a device without concurrent
 //     access uses it.
 //   - [CU_MEM_ATTACH_SINGLE]: the program promises that on such a device this stream alone uses it.
 //
-// CUDA does not check the promises: a kernel in another stream that uses the memory has undefined
-// results.
+// CUDA does not check these promises: if a kernel in another stream uses the memory, its results
+// are undefined.
 //
 // Parameters:
-//   - hStream: the stream that the operation is put into, and the one that gets the memory with the
-//     flag for a single stream. Then it must not be the NULL stream, which is no particular stream
+//   - hStream: the stream in which to enqueue the operation, and to which the flag for a single
+//     stream attaches the memory. With that flag it must not be the NULL stream
 //   - dptr: the beginning of the managed block (a __managed__ variable too), or host memory
-//   - length: bytes; for managed memory 0 or the size of the whole block, since a part cannot be
-//     attached; for host memory not 0
-//   - flags: exactly one of [CUmemAttach_flags]; 0 is none of them
+//   - length: bytes; for managed memory 0 or the size of the whole block; for host memory not 0
+//   - flags: exactly one of [CUmemAttach_flags]; 0 is not allowed
 //
-// Ordering: takes effect when the stream's earlier work is done; kernels after it, in order, see
-// the new association. Ordering it with other streams' use is the program's task, by events. When
-// the stream is destroyed the association falls back, after its last work, to the flag the block
-// was allocated with; for __managed__ variables that is always the global one.
+// Ordering: takes effect when the stream's earlier work is done; kernels ordered after it see the
+// new association. The program must order it with the work of other streams that use the memory, by
+// events. If the stream is destroyed, the association returns to the flag that the block was
+// allocated with, once the stream's last work completes; __managed__ variables return to the global
+// flag.
 //
-// Capture: cannot be captured: on a capturing stream it returns
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the capture is lost (measured).
+// Capture: not allowed on a capturing stream: the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture (measured).
 //
-// From Go: the garbage collector knows nothing of managed memory; free it only after the work. Do
-// not attach memory that Go allocated: the collector touches it whenever it likes.
+// From Go: the garbage collector does not track managed memory; free it after the work that uses
+// it. Do not attach memory that Go allocated: the collector may touch it at any time.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a part of a block, the NULL stream with the flag for a single
-//     one, another kind of memory
+//     stream, or another kind of memory
 //   - [CUDA_ERROR_NOT_SUPPORTED]: memory of this kind cannot be attached on this device
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
@@ -1379,38 +1377,40 @@ func CuStreamAttachMemAsync(hStream CUstream, dptr CUdeviceptr, length uint64, f
 	return status(args.ret)
 }
 
-// CuStreamQuery tells whether everything that was put into a stream is done, without waiting.
+// CuStreamQuery tells whether all work in a stream is done, without waiting.
 //
 //	CUresult cuStreamQuery(CUstream hStream)
 //
-// nil means done, [CUDA_ERROR_NOT_READY] not yet; the latter is an answer, not a failure. For
-// managed memory nil is as good as having synchronized.
+// The call returns nil if all work is done, and [CUDA_ERROR_NOT_READY] if work is pending, which is
+// an answer rather than a failure. For managed memory, nil has the same effect as synchronizing
+// with the stream.
 //
-// Work that others add meanwhile counts: on a stream that another thread kept full the answer was
-// never nil in two seconds (measured). To learn whether the work you gave is done, record an event
-// after it and ask [CuEventQuery].
+// Work that other threads add counts too: while another thread kept the stream full, the call did
+// not return nil once in two seconds (measured). To learn whether your own work is done, record an
+// event after it and call [CuEventQuery].
 //
 // Parameters:
-//   - hStream: the stream; 0 asks the legacy stream, which is done when all blocking streams are,
-//     the threads' default streams included; non-blocking streams do not count (measured)
+//   - hStream: the stream; 0 is the legacy stream, which is done when all blocking streams are
+//     done, per-thread default streams included; non-blocking streams do not count (measured)
 //
-// Ordering: enqueues nothing and gives the host no order but with what has completed.
+// Ordering: enqueues nothing. If it returns nil, the writes of the completed work are visible to
+// the host.
 //
-// Capture: a capturing stream cannot be asked, and the attempt ends the capture. While any thread
-// captures in global mode, asking any stream from a thread in the default mode breaks that capture;
-// exchange the thread's mode first ([CuThreadExchangeStreamCaptureMode]). Stream 0 must not be
-// asked while a blocking stream captures.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture. While any
+// thread captures in global mode, querying any stream from a thread in the default mode invalidates
+// that capture; first exchange the thread's mode ([CuThreadExchangeStreamCaptureMode]). Do not
+// query stream 0 while a blocking stream captures.
 //
-// From Go: 0.2 µs when work is pending, up to 1.5 µs when it is not. Any goroutine may ask and no
-// context need be current, but for stream 0. Polling in a loop with runtime.Gosched keeps a
-// processor busy: after some ten microseconds sleep in between.
+// From Go: takes 0.2 µs if work is pending, up to 1.5 µs if not. Any goroutine may call it; only
+// stream 0 needs a current context. A loop with runtime.Gosched keeps a processor busy: after some
+// ten microseconds, sleep between queries.
 //
 // Errors:
-//   - [CUDA_ERROR_NOT_READY]: work is pending; ask again later
-//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream; but a destroyed one crashed the process when it
-//     was tried
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures, or the thread may not ask now
-//     because of a capture
+//   - [CUDA_ERROR_NOT_READY]: work is pending; query again later
+//   - [CUDA_ERROR_INVALID_HANDLE]: no such stream. A query of a destroyed stream crashed the
+//     process when measured
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing, or a capture forbids this
+//     thread to query streams
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -1437,37 +1437,39 @@ func CuStreamQuery(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamSynchronize waits until everything that was in a stream at the time of the call is done.
+// CuStreamSynchronize blocks the calling thread until all work that was in a stream at the time of
+// the call is done.
 //
 //	CUresult cuStreamSynchronize(CUstream hStream)
 //
-// How the thread waits follows the context's scheduling flags, or the stream's own synchronization
-// policy where one is set: by default it spins, using a processor fully; with
+// The context's scheduling flags decide how the thread waits, unless the stream has a
+// synchronization policy of its own. By default the thread spins and keeps a processor busy; with
 // [CU_CTX_SCHED_BLOCKING_SYNC] it sleeps until the device interrupts (measured: 300 ms of processor
-// time for 300 ms of waiting, against less than 3). Work that others add later is not waited for.
-// Errors of asynchronous work arrive here: the code returned need not be this stream's fault.
+// time for 300 ms of waiting, against less than 3). The call does not wait for work added later. It
+// also returns errors of earlier asynchronous work, possibly of another stream.
 //
 // Parameters:
-//   - hStream: the stream. 0 waits for the legacy stream and with it for all blocking streams, not
-//     for non-blocking ones
+//   - hStream: the stream. 0 waits for the legacy stream and all blocking streams, but not for
+//     non-blocking streams
 //
-// Ordering: everything enqueued before has happened when it returns, and its writes are visible to
-// the host. Host functions and callbacks of the stream have returned too.
+// Ordering: when the call returns, all earlier work of the stream has completed, its writes are
+// visible to the host, and its host functions and callbacks have returned.
 //
-// Capture: never on a capturing stream: the capture is lost. Nor, with the thread in its default
-// mode, on any other stream while a capture in global mode is open.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture. On a
+// thread in the default mode it also invalidates every open capture in global mode, whatever the
+// stream.
 //
-// From Go: blocks its OS thread; a thousand goroutines that wait so are a thousand threads, all
-// spinning (22 s of processor time for what polled events do in 1.4 s, measured). Good for a few
-// long waits. Nothing can interrupt it: a context.Context cannot end it, and a stream that waits
-// for a value that is never written hangs it for ever. Waiting in an exported callback deadlocks.
+// From Go: blocks its OS thread: a thousand goroutines that wait in this way are a thousand
+// spinning threads (measured: 22 s of processor time, against 1.4 s with polled events). Use it for
+// a few long waits. Nothing can interrupt it, not even a context.Context, and it never returns if
+// the stream waits for a value that is never written. Calling it in a callback deadlocks.
 //
 // Errors:
-//   - [CUDA_ERROR_LAUNCH_FAILED]: earlier work failed; like [CUDA_ERROR_ILLEGAL_ADDRESS] and its
-//     kind it is fatal for the process's use of CUDA
+//   - [CUDA_ERROR_LAUNCH_FAILED]: earlier work failed. Like [CUDA_ERROR_ILLEGAL_ADDRESS] it is
+//     fatal: the process cannot use CUDA any more
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures, or a capture of another thread
-//     forbids waiting
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream is capturing, or a capture of another
+//     thread forbids waiting
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], or
 // the error of earlier work.
@@ -1497,8 +1499,8 @@ func CuStreamSynchronize(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_v1 begins a capture: work that is enqueued in the stream from now on does
-// not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_v1 begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture(CUstream hStream)
 //
@@ -1518,8 +1520,8 @@ func CuStreamBeginCapture_v1(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture_ptsz begins a capture: work that is enqueued in the stream from now on does
-// not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_ptsz begins to capture a stream: work enqueued there from now on does not
+// run, but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
 //
@@ -1540,43 +1542,42 @@ func CuStreamBeginCapture_ptsz(hStream CUstream) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCapture begins a capture: work that is enqueued in the stream from now on does not
-// run, but becomes nodes of a new graph.
+// CuStreamBeginCapture begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
-// It runs when the graph, which [CuStreamEndCapture] returns, has been instantiated and is
-// launched. Arguments of kernels are copied into the node now; memory that copies and kernels refer
-// to is read at every replay. Other streams join when they wait for an event recorded here, and
-// must be joined again. [CuStreamIsCapturing] tells the state; [CuStreamGetCaptureInfo] a number
-// that names the capture.
+// To run the work, instantiate the graph that [CuStreamEndCapture] returns, and launch it. Kernel
+// arguments are copied into the node now; memory that kernels and copies refer to is accessed at
+// every launch of the graph. Another stream joins the capture when it waits for an event recorded
+// in it. Before the capture ends, this stream must wait for every stream that joined.
+// [CuStreamIsCapturing] returns the state of the capture, [CuStreamGetCaptureInfo] also its number.
 //
-// Kernels that use texture or surface references must not be captured: what they read or write is
-// undefined. Texture and surface objects are fine.
+// Kernels that use texture or surface references must not be captured: their behaviour is
+// undefined. Texture and surface objects are allowed.
 //
 // Parameters:
-//   - hStream: the stream, which must not capture already. The legacy default stream, 0 or 1,
-//     cannot; the thread's own default stream, 2, can
-//   - mode: what other calls this capture forbids, of this thread and others:
+//   - hStream: the stream, which must not be capturing already. The legacy default stream (0 or 1)
+//     cannot capture; the per-thread default stream (2) can
+//   - mode: which calls of this and other threads the capture forbids:
 //     [CU_STREAM_CAPTURE_MODE_GLOBAL], [CU_STREAM_CAPTURE_MODE_THREAD_LOCAL] or
-//     [CU_STREAM_CAPTURE_MODE_RELAXED]; [CuThreadExchangeStreamCaptureMode] says which calls. The
-//     oldest form of the function has no mode and is global
+//     [CU_STREAM_CAPTURE_MODE_RELAXED]; [CuThreadExchangeStreamCaptureMode] lists them. The oldest
+//     form of the function has no mode and captures in global mode
 //
-// Ordering: work that was enqueued before runs as usual and is no part of the graph; it is not
-// ordered before the graph's launches either, unless these go into the same stream.
+// Ordering: work enqueued before runs as usual and is not part of the graph. A launch of the graph
+// is ordered after it only in the same stream.
 //
-// Capture: several captures may run at once, in different streams; an event must not connect two of
-// them. While a blocking stream captures, the legacy stream is unusable: any use of it, a plain
-// synchronous copy of any thread included, returns [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and ends
-// the capture, even a relaxed one. Capture in non-blocking streams.
+// Capture: several captures may be open at once, in different streams; an event must not connect
+// two of them. While a blocking stream captures, any use of the legacy stream, even a synchronous
+// copy in another thread, returns [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT] and invalidates the capture
+// in every mode. Capture in non-blocking streams.
 //
-// From Go: unless the mode is relaxed, [CuStreamEndCapture] must come from the same OS thread:
-// runtime.LockOSThread before this call, unlock after the end. Always end, also on a panic: a
-// thread that exits leaves its global capture open, which keeps forbidding unsafe calls of all
-// other threads. Other goroutines of the program, which allocate or query, are other threads: use
-// the thread-local mode. What captured nodes refer to must live as long as the graph and its
-// executables: keep buffers, and do not capture copies from Go memory, which are read again at
-// every replay.
+// From Go: unless the mode is relaxed, call [CuStreamEndCapture] on the same OS thread: call
+// runtime.LockOSThread first, and unlock after the end. Always end the capture, also after a panic:
+// a thread that exits leaves its global capture open, which still forbids unsafe calls in all other
+// threads. Other goroutines allocate and query on other threads, so use the thread-local mode. Keep
+// everything that captured nodes refer to for as long as the graph and its executables exist. Do
+// not capture copies from Go memory: each launch reads it again.
 //
 // Errors:
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the legacy default stream
@@ -1599,8 +1600,8 @@ func CuStreamBeginCapture(hStream CUstream, mode CUstreamCaptureMode) error {
 	return CuStreamBeginCapture_v2(hStream, mode)
 }
 
-// CuStreamBeginCapture_v2 begins a capture: work that is enqueued in the stream from now on does
-// not run, but becomes nodes of a new graph.
+// CuStreamBeginCapture_v2 begins to capture a stream: work enqueued there from now on does not run,
+// but becomes nodes of a new graph.
 //
 //	CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 //
@@ -1622,40 +1623,40 @@ func CuStreamBeginCapture_v2(hStream CUstream, mode CUstreamCaptureMode) error {
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToGraph begins a capture that adds its nodes to a graph which exists already.
+// CuStreamBeginCaptureToGraph begins to capture a stream into an existing graph.
 //
 //	CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 //
-// Several captures one after the other, with hand-made nodes in between, can so build one graph. It
-// cannot be instantiated meanwhile: the attempt returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and
-// breaks the capture (measured). Only one capture at a time may go into a graph.
+// Several captures, one after the other, can so build one graph together with nodes that the
+// program adds itself. Only one capture at a time may go into a graph. Instantiating the graph
+// during the capture returns [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture
+// (measured).
 //
-// As in all captures, nothing runs, and kernels with texture or surface references have undefined
-// results.
+// As in all captures, no work runs. The behaviour of kernels with texture or surface references is
+// undefined.
 //
 // Parameters:
-//   - hStream: where to capture, any stream but the legacy one that does not capture yet
-//   - hGraph: the graph to add to. It stays the caller's
+//   - hStream: the stream to capture: not the legacy stream, and not capturing yet
+//   - hGraph: the graph to add nodes to; the caller still owns it
 //   - dependencies: the nodes of that graph on which the first captured node depends, nil for none
 //   - dependencyData: edge data for each of them, or nil
 //   - numDependencies: how many
 //   - mode: as in [CuStreamBeginCapture]
 //
-// Ordering: earlier work of the stream is left out; the order within the graph follows the
-// dependencies given here.
+// Ordering: earlier work of the stream is not captured. The first captured node depends on the
+// given nodes.
 //
-// Capture: if the capture is broken, CUDA destroys the graph with all that was in it before; the
-// handle, and every node, is dead then. Whoever cannot afford that clones the graph first
+// Capture: if the capture is invalidated, CUDA destroys the graph with all its nodes, earlier ones
+// too, and the handles become invalid. To keep the earlier nodes, clone the graph first
 // ([CuGraphClone]).
 //
-// From Go: [CuStreamEndCapture] hands out the same handle again: do not give it two owners, each
-// with a destroy. The arrays are read at once. Unless relaxed, stay on one locked OS thread until
-// the end; no other goroutine may touch the graph. Needs a 12.3 driver.
+// From Go: [CuStreamEndCapture] returns the same handle again: destroy the graph once. The call
+// reads the arrays before it returns. Unless the mode is relaxed, stay on one locked OS thread
+// until the end. No other goroutine may use the graph meanwhile. Needs a 12.3 driver.
 //
 // Errors:
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream captures, or another capture into this graph is under
-//     way
-//   - [CUDA_ERROR_INVALID_VALUE]: no graph, a node of another one, an unknown mode
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream is capturing, or another capture goes into this graph
+//   - [CUDA_ERROR_INVALID_VALUE]: no such graph, a node of another graph, or an unknown mode
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1687,34 +1688,34 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 	return status(args.ret)
 }
 
-// CuStreamBeginRecaptureToGraph begins a capture that compares what is captured, node by node, with
-// a graph that exists, and updates the latter.
+// CuStreamBeginRecaptureToGraph begins a capture that compares captured work, node by node, with an
+// existing graph, and updates that graph.
 //
 //	CUresult cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph, CUgraphRecaptureCallback callbackFunc, void *userData)
 //
-// It serves programs that capture the same sequence again with other arguments. The nodes must come
-// in the same order and with the same topology as when the graph was made; otherwise, and when
-// parameters of an allocation or free node differ, the recapture fails at once. For any other
-// difference of parameters the callback is asked. The graph's user objects are released before it
-// begins. After a failure the state of the graph is undefined: destroy it.
+// Use it to capture the same sequence again with other arguments. The recapture fails at once if
+// the order or topology of the nodes differs, or a parameter of an allocation or free node. If
+// other parameters differ, CUDA calls the callback, which accepts or refuses the change. The
+// graph's user objects are released first. After a failure the state of the graph is undefined:
+// destroy it.
 //
 // Parameters:
 //   - hStream: as in [CuStreamBeginCapture]
-//   - mode: as there
+//   - mode: as in [CuStreamBeginCapture]
 //   - hGraph: the graph to compare with and to update
 //   - callbackFunc: a C function, called for each node that differs, with both sets of parameters
-//     (valid during the call only) and whether an executable could be updated; it returns 0 to go
-//     on and anything else to fail. 0 means no callback
+//     (valid only during the callback) and whether an executable could be updated. It returns 0 to
+//     go on and any other value to fail. 0 means no callback
 //   - userData: a number for the callback
 //
-// Ordering: like every capture: nothing runs.
+// Ordering: as in every capture, no work runs.
 //
-// Capture: it is a capture, with the modes, threads and rules of one; it ends by
-// [CuStreamEndCapture].
+// Capture: the rules for modes and threads are those of [CuStreamBeginCapture]; end the capture
+// with [CuStreamEndCapture].
 //
-// From Go: the callback is called inside the program's own calls, on their thread, and must not be
-// Go. Write it in C, or pass 0. Needs a 13.3 driver; how it behaves is taken from the header, not
-// measured.
+// From Go: the callback runs inside calls of the program, on their thread, and must not be a Go
+// function. Write it in C, or pass 0. Needs a 13.3 driver. This description follows the header and
+// was not measured.
 //
 // The callback is the address of a C function, or 0. CUDA runs it on the thread that ends the
 // capture, inside that call: it must not be a Go function exported to C, and must not call one, or
@@ -1722,8 +1723,8 @@ func CuStreamBeginCaptureToGraph(hStream CUstream, hGraph CUgraph, dependencies 
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: no such graph, or the stream cannot begin
-//   - [CUDA_ERROR_GRAPH_RECAPTURE_FAILURE]: from later calls: the sequence differs in a way that is
-//     not allowed
+//   - [CUDA_ERROR_GRAPH_RECAPTURE_FAILURE]: returned by later calls: the sequence differs in a way
+//     that is not allowed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -1753,41 +1754,41 @@ func CuStreamBeginRecaptureToGraph(hStream CUstream, mode CUstreamCaptureMode, h
 	return status(args.ret)
 }
 
-// CuStreamEndCapture ends the capture that began in a stream and hands out the graph.
+// CuStreamEndCapture ends the capture that began in a stream and returns the graph.
 //
 //	CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 //
-// The stream works normally again, as do the streams that joined. Events that were recorded in the
-// capture have no state any more: a query, synchronization or wait on one returns
-// [CUDA_ERROR_INVALID_VALUE] until it is recorded anew (measured).
+// Afterwards the stream, and every stream that joined, executes work again. An event recorded in
+// the capture is invalid until it is recorded again: a query, synchronization or wait returns
+// [CUDA_ERROR_INVALID_VALUE] (measured).
 //
 // Parameters:
-//   - hStream: the stream in which the capture began; one that only joined will not do
-//   - phGraph: receives the graph, owned by the caller ([CuGraphDestroy]); of a capture into an
-//     existing graph that same handle, which then must not be owned twice; 0 if the call fails. Do
-//     not pass nil: the call succeeds and the graph is lost
+//   - hStream: the stream in which the capture began, not one that joined
+//   - phGraph: receives the graph, which the caller destroys with [CuGraphDestroy], or 0 if the
+//     call fails. After a capture into an existing graph it receives the same handle: destroy that
+//     graph once. Do not pass nil: the call succeeds and the graph is lost
 //
-// Ordering: synchronous; nothing has run, the graph is only described.
+// Ordering: synchronous; no captured work has run.
 //
 // Capture: with any error but [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED] and [CUDA_ERROR_ILLEGAL_STATE]
-// this capture is over and the graph gone. If the capture went into an existing graph and was
-// broken, CUDA destroys that graph: its handle dangles (calls on it return
-// [CUDA_ERROR_INVALID_VALUE]); drop it without destroying.
+// the capture is over and there is no graph. If the capture went into an existing graph and was
+// invalidated, CUDA destroys that graph: calls with its handle return [CUDA_ERROR_INVALID_VALUE].
+// Do not destroy it again.
 //
-// From Go: same OS thread as the beginning, so same goroutine between LockOSThread and
-// UnlockOSThread; put it into a defer. Only a relaxed capture may be ended by another goroutine.
+// From Go: call it on the OS thread that began the capture, in the same goroutine, between
+// LockOSThread and UnlockOSThread; use defer. Another goroutine may end a relaxed capture only.
 //
 // Errors:
-//   - [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]: some call broke the capture before, and returned its
-//     own error then; there is no graph, and the stream is usable again
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNJOINED]: a stream that joined has work which the first stream
-//     did not wait for: record an event there and wait for it here before ending
-//   - [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED]: the capture began in another stream; it is broken now,
-//     but still has to be ended there
-//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another OS thread began it, not in relaxed mode.
-//     The capture is dropped all the same (measured): the right thread finds nothing to end any
+//   - [CUDA_ERROR_STREAM_CAPTURE_INVALIDATED]: an earlier call invalidated the capture and returned
+//     its own error. There is no graph; the stream is usable again
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNJOINED]: a stream that joined has captured work that this stream
+//     did not wait for: record an event there and wait for it here before the end
+//   - [CUDA_ERROR_STREAM_CAPTURE_UNMATCHED]: the capture began in another stream. It is now
+//     invalidated, and must still be ended there
+//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another OS thread began the capture, and not in
+//     relaxed mode. The capture is over all the same (measured): the other thread cannot end it any
 //     more
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream does not capture
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream is not capturing
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_VALUE], or the
 // error of earlier work.
@@ -1814,32 +1815,31 @@ func CuStreamEndCapture(hStream CUstream, phGraph *CUgraph) error {
 	return status(args.ret)
 }
 
-// CuStreamIsCapturing tells whether a stream records instead of works, and whether that recording
-// is still good.
+// CuStreamIsCapturing tells whether a stream is capturing, and whether its capture is still valid.
 //
 //	CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 //
-// The answer is one of three: none; active; or invalidated, which means that an error spoilt the
-// capture and that it must be ended, by [CuStreamEndCapture] in the stream where it began, before
-// any of its streams can be used again.
+// The status is none, active or invalidated. An invalidated capture was broken by an error: call
+// [CuStreamEndCapture] in the stream where it began before using any of its streams again.
 //
 // Parameters:
 //   - hStream: any stream
 //   - captureStatus: receives [CU_STREAM_CAPTURE_STATUS_NONE], [CU_STREAM_CAPTURE_STATUS_ACTIVE] or
-//     [CU_STREAM_CAPTURE_STATUS_INVALIDATED]; must not be nil. After an error it says nothing
+//     [CU_STREAM_CAPTURE_STATUS_INVALIDATED]; must not be nil. After an error the value is
+//     meaningless
 //
-// Ordering: returns at once, in about 15 ns; another thread may begin or end a capture right after.
+// Ordering: returns at once, after about 15 ns. Another thread may begin or end a capture right
+// afterwards.
 //
-// Capture: the one question that is always allowed: it breaks nothing, not even when it returns
-// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT], unlike a real use of the legacy stream.
+// Capture: always allowed. It invalidates no capture, not even when it returns
+// [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT].
 //
-// From Go: the cheap guard before a query, synchronization or allocation in code that is handed
-// streams by others. Works in host functions too.
+// From Go: in a library, a cheap check before a query, synchronization or allocation with a stream
+// of the caller. It also works in host functions.
 //
 // Errors:
-//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: asked of the legacy stream while a blocking stream of
-//     the context captures. The legacy stream itself never captures, but its use would depend on
-//     that stream
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the stream is the legacy stream, and a blocking stream
+//     of the context is capturing
 //   - [CUDA_ERROR_INVALID_VALUE]: nil
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
@@ -1865,8 +1865,8 @@ func CuStreamIsCapturing(hStream CUstream, captureStatus *CUstreamCaptureStatus)
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v1 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v1 returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1888,8 +1888,8 @@ func CuStreamGetCaptureInfo_v1(hStream CUstream, captureStatus_out *CUstreamCapt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_ptsz tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_ptsz returns the capture status of a stream, and the number and graph of
+// its capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 //
@@ -1912,8 +1912,8 @@ func CuStreamGetCaptureInfo_ptsz(hStream CUstream, captureStatus_out *CUstreamCa
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v2 returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1938,8 +1938,8 @@ func CuStreamGetCaptureInfo_v2(hStream CUstream, captureStatus_out *CUstreamCapt
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo_v2_ptsz tells all about the capture a stream is in: state, number, graph,
-// and the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v2_ptsz returns the capture status of a stream, and the number and graph
+// of its capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 //
@@ -1965,50 +1965,49 @@ func CuStreamGetCaptureInfo_v2_ptsz(hStream CUstream, captureStatus_out *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamGetCaptureInfo tells all about the capture a stream is in: state, number, graph, and the
-// nodes on which the next one will depend.
+// CuStreamGetCaptureInfo returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
-// With it a program adds nodes of its own in the middle of a capture: read graph and dependencies,
-// add the node, and set it as the new dependency by [CuStreamUpdateCaptureDependencies]. Everything
-// but the state is written only if the call succeeds and the state is active (measured: else the
-// variables keep what was in them).
+// A program can so add nodes of its own in the middle of a capture: get the graph and the
+// dependencies, add the node, and make it the new dependency with
+// [CuStreamUpdateCaptureDependencies]. The call writes the status always, and the other results
+// only if it succeeds and the capture is active (measured).
 //
 // Parameters:
 //   - hStream: the stream
-//   - captureStatus_out: receives the state; the only pointer that must not be nil
-//   - id_out: receives a number that no other capture of this process has; all streams drawn into
-//     one capture share it
-//   - graph_out: receives the graph being built, borrowed: [CuStreamEndCapture] hands it to the
-//     caller or destroys it. Nodes may be added; destroying it is refused with
-//     [CUDA_ERROR_ILLEGAL_STATE] (measured), and nodes must not be removed. Some errors make the
-//     handle invalid before the end. Nodes that become unreachable by what you do to the graph are
-//     not reported as unjoined
+//   - captureStatus_out: receives the status; the only pointer that must not be nil
+//   - id_out: receives the number of the capture, which is unique in the process and the same for
+//     all streams of one capture
+//   - graph_out: receives the graph being captured, which the caller does not own. You may add
+//     nodes but not remove any, and destroying the graph fails with [CUDA_ERROR_ILLEGAL_STATE]
+//     (measured). Some errors make the handle invalid before the end of the capture. Nodes that
+//     your changes make unreachable are not reported as unjoined
 //   - dependencies_out: receives the address of the driver's array of nodes, valid until the next
-//     call on this stream or the end of the capture. Copy the handles out to keep them: those live
-//     as long as their nodes. The array itself may be passed to functions that act on the graph
-//   - edgeData_out: receives the address of the matching array of edge data, valid as long; may be
-//     nil, and may be used only together with dependencies_out
+//     call on this stream or the end of the capture. Copy the handles to keep them: a handle is
+//     valid as long as its node. You may pass the array itself to functions that act on the graph
+//   - edgeData_out: receives the address of the matching array of edge data, valid as long as
+//     dependencies_out; may be nil, and needs dependencies_out
 //   - numDependencies_out: receives the length of both arrays
 //
-// Ordering: reads the state of this moment. An event wait, a launch or an update changes the
-// dependencies.
+// Ordering: returns the state at the time of the call. An event wait, a launch or an update changes
+// the dependencies.
 //
 // Capture: allowed and harmless on every stream, whatever the mode.
 //
-// From Go: the arrays are C memory: index them through unsafe.Slice and copy at once, with no other
-// goroutine working on the stream. Graphs are not safe for concurrent use, and this one changes
-// with each captured call. The older forms have fewer results: the first only state and number, the
-// second no edge data; a driver before 11.3 has the first alone.
+// From Go: the arrays are C memory: copy them at once through unsafe.Slice, while no other
+// goroutine uses the stream. A graph is not safe for concurrent use, and each captured call changes
+// this one. The first form returns only status and number, the second no edge data; a driver before
+// 11.3 has the first form only.
 //
 // Errors:
-//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the legacy stream, while a stream that is not
-//     non-blocking captures; that capture goes on
-//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, as programmatic launches leave it, and you did
-//     not ask for it; the older forms of the function cannot ask
-//   - [CUDA_ERROR_INVALID_VALUE]: captureStatus_out is nil, or edge data is wanted without the
-//     nodes
+//   - [CUDA_ERROR_STREAM_CAPTURE_IMPLICIT]: the stream is the legacy stream, and a blocking stream
+//     is capturing; its capture stays valid
+//   - [CUDA_ERROR_LOSSY_QUERY]: an edge has data, as after a programmatic launch, and edgeData_out
+//     is nil; the older forms of the function lack that parameter
+//   - [CUDA_ERROR_INVALID_VALUE]: captureStatus_out is nil, or edgeData_out is given without
+//     dependencies_out
 //
 // See also [CuStreamBeginCapture], [CuStreamIsCapturing], [CuStreamUpdateCaptureDependencies].
 //
@@ -2022,8 +2021,8 @@ func CuStreamGetCaptureInfo(hStream CUstream, captureStatus_out *CUstreamCapture
 	return CuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)
 }
 
-// CuStreamGetCaptureInfo_v3 tells all about the capture a stream is in: state, number, graph, and
-// the nodes on which the next one will depend.
+// CuStreamGetCaptureInfo_v3 returns the capture status of a stream, and the number and graph of its
+// capture with the nodes on which the next captured node will depend.
 //
 //	CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 //
@@ -2049,26 +2048,25 @@ func CuStreamGetCaptureInfo_v3(hStream CUstream, captureStatus_out *CUstreamCapt
 	return status(args.ret)
 }
 
-// CuStreamCopyAttributes gives one stream all attributes of another.
+// CuStreamCopyAttributes copies all attributes of one stream to another.
 //
 //	CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
 //
-// These are the ones that [CuStreamGetAttribute] knows: access policy window, synchronization
-// policy, priority and memory synchronization domains (measured: priority and policy arrive). Flags
-// are none: a blocking stream stays one.
+// The attributes are those of [CuStreamGetAttribute]: access policy window, synchronization policy,
+// priority and memory synchronization domains (measured for priority and policy). Flags are not
+// attributes: a blocking stream stays blocking.
 //
 // Parameters:
 //   - dst: the stream that changes; the default streams are accepted
-//   - src: where the values come from; not changed
+//   - src: the stream to copy from
 //
-// Ordering: concerns only work that is put into the destination later; pending work keeps what it
-// had. Synchronous, waits for nothing.
+// Ordering: applies to work enqueued in the destination later; pending work keeps the old values.
+// Synchronous; the call waits for no work.
 //
 // Capture: allowed while either stream captures (measured); nodes captured later carry the new
 // values.
 //
-// From Go: two goroutines that set attributes of one stream race as with any setter: decide who
-// owns it.
+// From Go: two goroutines that set attributes of one stream race: let one goroutine own the stream.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the streams belong to different contexts
@@ -2098,24 +2096,24 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 //
 //	CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 //
-// Streams have five of the attributes that launches know:
-// [CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW], [CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY],
-// [CU_LAUNCH_ATTRIBUTE_PRIORITY], [CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP] and
-// [CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN] (found by asking a 13.0 driver for all). A synchronization
-// policy that was never set reads as -1, which is not among the values and cannot be set.
+// Streams have five of the launch attributes: [CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW],
+// [CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY], [CU_LAUNCH_ATTRIBUTE_PRIORITY],
+// [CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP] and [CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN] (found by
+// asking a 13.0 driver for all). A synchronization policy that was never set reads as -1, which is
+// not one of the constants and cannot be set.
 //
 // Parameters:
 //   - hStream: any stream, also a default one
-//   - attr: which one
-//   - value_out: receives the value in the member that belongs to attr; the rest of the union is
-//     left alone
+//   - attr: the attribute
+//   - value_out: receives the value in the member that belongs to attr; the call leaves the rest of
+//     the union unchanged
 //
-// Ordering: what the latest setter wrote, not what the running kernel was launched with.
+// Ordering: returns the value set last, not the value that a running kernel was launched with.
 //
 // Capture: harmless, on the capturing stream too (measured).
 //
 // From Go: the union is a block of bytes with a method for each member; read only the member that
-// was asked for.
+// belongs to attr.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: streams have no such attribute, or value_out is nil
@@ -2145,39 +2143,39 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 	return status(args.ret)
 }
 
-// CuStreamSetAttribute changes one attribute of a stream, for the work that comes later.
+// CuStreamSetAttribute sets one attribute of a stream, for work enqueued later.
 //
 //	CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 //
 // Streams have these attributes:
 //
-//   - Access policy window: which addresses the L2 cache shall hold. Needs a part of the cache set
-//     aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]), else it does nothing; undo its effects by
+//   - Access policy window: which addresses the L2 cache should keep. It does nothing unless a part
+//     of the cache is set aside first ([CU_LIMIT_PERSISTING_L2_CACHE_SIZE]); undo its effects with
 //     [CuCtxResetPersistingL2Cache].
 //   - Synchronization policy: how [CuStreamSynchronize] waits for this stream. It does not change
-//     how threads wait for an event recorded here (measured).
-//   - Priority: as if the stream had been made with it; values out of range are clamped.
-//   - Memory synchronization domains: which domain the fences of the stream's kernels count in.
+//     how [CuEventSynchronize] waits for an event recorded here (measured).
+//   - Priority: as in [CuStreamCreateWithPriority]; values out of range are clamped.
+//   - Memory synchronization domains: the domain in which memory fences of the stream's kernels
+//     act.
 //
-// A launch that carries the same attribute itself goes by its own.
+// An attribute of a launch overrides the same attribute of the stream.
 //
 // Parameters:
 //   - hStream: the stream to change, also a default one
-//   - attr: which attribute
+//   - attr: the attribute
 //   - value: the value, in the union's member for attr; read during the call
 //
-// Ordering: work enqueued before is not affected. The call itself waits for nothing.
+// Ordering: work enqueued before is not affected. Synchronous; the call waits for no work.
 //
-// Capture: allowed on a capturing stream (measured): kernels captured afterwards keep the value in
-// their nodes.
+// Capture: allowed on a capturing stream (measured): kernels captured later keep the value in their
+// nodes.
 //
-// From Go: the union may lie on the Go stack. The window's address is a device address and needs no
-// pinning, but the memory should outlive the setting.
+// From Go: the union may be a Go variable. The window's address is a device address and needs no
+// pinning; keep the memory allocated as long as the attribute is set.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no attribute of streams; or a value out of bounds: a window
-//     beyond the device's largest, a hit ratio above 1, misses that shall persist, an unknown
-//     policy
+//   - [CUDA_ERROR_INVALID_VALUE]: not an attribute of streams, or a bad value: a window larger than
+//     the device allows, a hit ratio above 1, a miss property that persists, or an unknown policy
 //   - [CUDA_ERROR_INVALID_HANDLE]: no such stream
 //
 // See also [CUaccessPolicyWindow].
@@ -2206,8 +2204,8 @@ func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstream
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_v1 changes which nodes the next node captured in a stream will
-// depend on.
+// CuStreamUpdateCaptureDependencies_v1 changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
@@ -2231,8 +2229,8 @@ func CuStreamUpdateCaptureDependencies_v1(hStream CUstream, dependencies *CUgrap
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies_ptsz changes which nodes the next node captured in a stream
-// will depend on.
+// CuStreamUpdateCaptureDependencies_ptsz changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 //
@@ -2257,35 +2255,35 @@ func CuStreamUpdateCaptureDependencies_ptsz(hStream CUstream, dependencies *CUgr
 	return status(args.ret)
 }
 
-// CuStreamUpdateCaptureDependencies changes which nodes the next node captured in a stream will
-// depend on.
+// CuStreamUpdateCaptureDependencies changes the nodes on which the next node captured in a stream
+// will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
-// Nodes that the program added to the graph by hand come into the stream's order in this way.
+// Use it to order captured work after nodes that the program added to the graph itself.
 //
 // Parameters:
-//   - hStream: a stream that captures
+//   - hStream: a capturing stream
 //   - dependencies: nodes of the graph being captured; nil only with a count of 0
 //   - dependencyData: one entry of edge data for each node, or nil for ordinary edges; the oldest
 //     form has no such parameter
-//   - numDependencies: how many nodes. 0 together with the flag for setting makes the next node
-//     depend on nothing
-//   - flags: [CU_STREAM_ADD_CAPTURE_DEPENDENCIES] (0) adds to the present set,
+//   - numDependencies: the number of nodes. With 0 and [CU_STREAM_SET_CAPTURE_DEPENDENCIES] the
+//     next node depends on nothing
+//   - flags: [CU_STREAM_ADD_CAPTURE_DEPENDENCIES] (0) adds the nodes to the current set,
 //     [CU_STREAM_SET_CAPTURE_DEPENDENCIES] replaces it
 //
-// Ordering: only nodes captured later see it. Nodes that fell out of the set and that the stream no
-// longer reaches do not count as unjoined at [CuStreamEndCapture].
+// Ordering: applies to nodes captured later. Nodes that you remove from the set and that the stream
+// no longer reaches do not count as unjoined in [CuStreamEndCapture].
 //
-// Capture: meaningful in a capture alone; no mode forbids it.
+// Capture: only in a capture; allowed in every mode.
 //
-// From Go: arrays are read during the call, so a Go slice will do. Serialize it with everything
-// else that touches the graph or its streams. Lacking in drivers before 11.3.
+// From Go: the call reads the arrays before it returns, so they may be Go slices. No other
+// goroutine may use the graph or its streams at the same time. Needs an 11.3 driver.
 //
 // Errors:
-//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream does not capture
-//   - [CUDA_ERROR_INVALID_VALUE]: a node of another graph, or unknown flags; the capture goes on
-//     undamaged (measured)
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the stream is not capturing
+//   - [CUDA_ERROR_INVALID_VALUE]: a node of another graph, or unknown flags; the capture stays
+//     valid (measured)
 //
 // See also [CuStreamBeginCapture], [CuStreamGetCaptureInfo].
 //
@@ -2299,8 +2297,8 @@ func CuStreamUpdateCaptureDependencies(hStream CUstream, dependencies *CUgraphNo
 	return CuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags)
 }
 
-// CuStreamUpdateCaptureDependencies_v2 changes which nodes the next node captured in a stream will
-// depend on.
+// CuStreamUpdateCaptureDependencies_v2 changes the nodes on which the next node captured in a
+// stream will depend.
 //
 //	CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 //
@@ -2325,40 +2323,41 @@ func CuStreamUpdateCaptureDependencies_v2(hStream CUstream, dependencies *CUgrap
 	return status(args.ret)
 }
 
-// CuStreamBeginCaptureToCig begins to record a stream's work into a command list of Direct3D 12 or
-// a command buffer of Vulkan.
+// CuStreamBeginCaptureToCig begins to record a stream's work into a Direct3D 12 command list or a
+// Vulkan command buffer.
 //
 //	CUresult cuStreamBeginCaptureToCig(CUstream hStream, CUstreamCigCaptureParams *streamCigCaptureParams)
 //
-// CIG is CUDA in graphics: the graphics API then executes the CUDA work among its own commands, in
-// the order of recording. The context must have been created for that, with [CUctxCigParam], and
-// the device must support it: [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED],
+// CIG means CUDA in graphics: the graphics API executes the CUDA work among its own commands, in
+// the order of recording. The context must have been created for CIG, with [CUctxCigParam], and the
+// device must support it: [CU_DEVICE_ATTRIBUTE_D3D12_CIG_STREAMS_SUPPORTED],
 // [CU_DEVICE_ATTRIBUTE_VULKAN_CIG_STREAMS_SUPPORTED]. Launches, copies and memsets are recorded.
-// Not allowed, not even by way of a graph: host functions and callbacks, [CuStreamSynchronize],
-// waits for values and batches of memory operations, ordinary captures, allocation and release in
-// stream order.
+// Not allowed, even in a graph, are host functions and callbacks, [CuStreamSynchronize], waits for
+// values, batches of memory operations, ordinary captures, and stream-ordered allocation and free.
 //
-// The command list must be recording while work is added, belong to the same device, and must not
-// be submitted before [CuStreamEndCaptureToCig], nor twice. Resources that the recorded work uses
-// need barriers of the graphics API before. How the recorded work is ordered with other CUDA work
-// of the context is the program's responsibility: a wrong order can hang the device.
+// The command list must belong to the same device and must be recording while work is added. Submit
+// it once, after [CuStreamEndCaptureToCig]. Resources that the recorded work uses need barriers of
+// the graphics API first. The program must order the recorded work with other CUDA work of the
+// context: a wrong order can hang the device.
 //
 // Parameters:
-//   - hStream: the stream, not the legacy one and not yet in such a capture
-//   - streamCigCaptureParams: which command list; for Direct3D 12 the ID3D12CommandList, for Vulkan
-//     the handle that vkGetCommandBufferInternalHandleNV gives, not the VkCommandBuffer itself
+//   - hStream: the stream; not the legacy stream, and not recording for CIG already
+//   - streamCigCaptureParams: the command list: for Direct3D 12 the ID3D12CommandList, for Vulkan
+//     the handle that vkGetCommandBufferInternalHandleNV returns, not the VkCommandBuffer itself
 //
-// Ordering: nothing runs until the graphics API executes the list; then in recorded order.
+// Ordering: no work runs until the graphics API executes the list; the work then runs in recorded
+// order.
 //
-// Capture: like a capture in relaxed mode in what it forbids other calls, but it produces no graph.
+// Capture: forbids other calls as a capture in relaxed mode does, but produces no graph.
 //
-// From Go: the struct is read during the call, what it points to is the graphics API's. Keep stream
-// and list alive until the GPU is done with the list. Needs 13.2; taken from the header, not tried.
+// From Go: the struct is read during the call; what it points to belongs to the graphics API. Keep
+// stream and list until the GPU has executed the list. Needs a 13.2 driver. This description
+// follows the header and was not measured.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_CONTEXT]: the context was not created for CIG
-//   - [CUDA_ERROR_NOT_SUPPORTED]: device or driver cannot
-//   - [CUDA_ERROR_INVALID_VALUE]: parameters that name no usable command list
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the device or the driver does not support CIG
+//   - [CUDA_ERROR_INVALID_VALUE]: the parameters do not name a usable command list
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //
@@ -2380,28 +2379,29 @@ func CuStreamBeginCaptureToCig(hStream CUstream, streamCigCaptureParams *CUstrea
 	return status(args.ret)
 }
 
-// CuStreamEndCaptureToCig ends the recording of a stream's work into a graphics command list, and
-// makes the stream an ordinary one again.
+// CuStreamEndCaptureToCig ends the recording of a stream's work into a graphics command list;
+// afterwards the stream executes work again.
 //
 //	CUresult cuStreamEndCaptureToCig(CUstream hStream)
 //
-// From now on the graphics API may submit the list. The stream, and every stream that depends on it
-// through events, must not be destroyed before the GPU has executed the list.
+// The graphics API may now submit the list. Do not destroy the stream, nor a stream that depends on
+// it through events, before the GPU has executed the list.
 //
 // Parameters:
 //   - hStream: the stream in which [CuStreamBeginCaptureToCig] began
 //
-// Ordering: the recorded work is ordered by the graphics queue; CUDA cannot wait for it but through
-// what the two APIs share.
+// Ordering: the graphics queue orders the recorded work. CUDA can wait for it only through objects
+// shared with the graphics API.
 //
-// Capture: ordinary captures are possible in the stream again.
+// Capture: the stream may be captured again.
 //
-// From Go: call it on the OS thread that began, which therefore stays locked in between, and also
-// on error paths: a list left open cannot be submitted. From 13.2 on.
+// From Go: call it on the OS thread that began the recording, and keep the goroutine locked to that
+// thread in between. Call it on error paths too: a list that is still recording cannot be
+// submitted. Needs a 13.2 driver.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the stream is not recording for CIG
-//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another thread began it
+//   - [CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD]: another thread began the recording
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], or the error of earlier work.
 //

@@ -17,39 +17,42 @@ type CUuuid struct {
 	Bytes [16]byte
 }
 
-// CUmemFabricHandle is 64 bytes that name memory to processes on any node of an NVLink fabric.
+// CUmemFabricHandle is a fabric handle: 64 bytes that identify memory for processes on any node of
+// an NVLink fabric.
 //
-// Send it as it is. It works for those who may use the same IMEX channel.
+// Send the bytes unchanged. The importing process needs access to the same IMEX channel.
 type CUmemFabricHandle struct {
 	_ structs.HostLayout
-	// The bytes, which mean nothing to programs.
+	// The bytes.
 	Data [64]uint8
 }
 
-// CUipcEventHandle is 64 bytes that name an event to other processes of this machine.
+// CUipcEventHandle is an IPC handle: 64 bytes that identify an event for other processes on this
+// machine.
 type CUipcEventHandle struct {
 	_ structs.HostLayout
-	// The bytes; copy them, do not look into them.
+	// The bytes.
 	Reserved [64]byte
 }
 
-// CUipcMemHandle is 64 bytes that name a device allocation to other processes of this machine.
+// CUipcMemHandle is an IPC handle: 64 bytes that identify a device allocation for other processes
+// on this machine.
 //
-// It is valid as long as the memory is allocated in the process that made it.
+// It is valid as long as the process that made it keeps the memory allocated.
 type CUipcMemHandle struct {
 	_ structs.HostLayout
-	// The bytes to be sent.
+	// The bytes.
 	Reserved [64]byte
 }
 
-// CUstreamBatchMemOpParams is one operation of a batch that [CuStreamBatchMemOp] puts into a
+// CUstreamBatchMemOpParams is one operation of a batch that [CuStreamBatchMemOp] enqueues in a
 // stream.
 //
-// Set the operation first: it lies at the start of every member and tells the driver which one to
-// read. Zero the whole union before use; the members are of different lengths.
+// Start from a zero union, since the members have different sizes. Every member begins with the
+// operation, which tells the driver which member to read.
 //
-// From Go: an array of these is read during the call and may be Go memory. The words at the
-// addresses must stay until the stream has passed the operation.
+// From Go: an array of operations may be a Go slice. Keep the words at the addresses until the
+// operation is done.
 //
 // It is a union of 48 bytes: its members overlap, and a method gives the address of each.
 type CUstreamBatchMemOpParams struct {
@@ -59,7 +62,7 @@ type CUstreamBatchMemOpParams struct {
 
 // Operation is the member operation of the union, where it lies in u.
 //
-// Which member is meant; the same memory as the operation inside each member.
+// The operation, in the same place as in each member.
 func (u *CUstreamBatchMemOpParams) Operation() *CUstreamBatchMemOpType {
 	return (*CUstreamBatchMemOpType)(unsafe.Pointer(u))
 }
@@ -73,7 +76,7 @@ func (u *CUstreamBatchMemOpParams) WaitValue() *CUstreamBatchMemOpParams_waitVal
 
 // WriteValue is the member writeValue of the union, where it lies in u.
 //
-// For the two stores.
+// For the two writes.
 func (u *CUstreamBatchMemOpParams) WriteValue() *CUstreamBatchMemOpParams_writeValue {
 	return (*CUstreamBatchMemOpParams_writeValue)(unsafe.Pointer(u))
 }
@@ -87,7 +90,7 @@ func (u *CUstreamBatchMemOpParams) FlushRemoteWrites() *CUstreamBatchMemOpParams
 
 // MemoryBarrier is the member memoryBarrier of the union, where it lies in u.
 //
-// For the fence; the first version of the functions does not know it.
+// For the fence; not in the first version of the functions.
 func (u *CUstreamBatchMemOpParams) MemoryBarrier() *CUstreamBatchMemOpParams_memoryBarrier {
 	return (*CUstreamBatchMemOpParams_memoryBarrier)(unsafe.Pointer(u))
 }
@@ -112,28 +115,27 @@ type CUstreamBatchMemOpParams_waitValue struct {
 	// [CU_STREAM_MEM_OP_WAIT_VALUE_32] or [CU_STREAM_MEM_OP_WAIT_VALUE_64].
 	Operation CUstreamBatchMemOpType
 	_         [4]byte
-	// The word to watch, as a device address, at a multiple of its size, else
-	// [CUDA_ERROR_INVALID_VALUE]. Managed memory is refused in the same way; pinned host memory is
-	// given by its device address.
+	// Device address of the word, a multiple of its size. A misaligned address and managed memory give
+	// [CUDA_ERROR_INVALID_VALUE]. Pinned host memory is allowed, by its device address.
 	Address CUdeviceptr
 	anon2   CUstreamBatchMemOpParams_waitValue_anon2
-	// The comparison, of [CUstreamWaitValue_flags].
+	// Values of [CUstreamWaitValue_flags].
 	Flags CUstreamWaitValue_flags
 	_     [4]byte
-	// The driver's own; leave it.
+	// For the driver; leave it 0.
 	Alias CUdeviceptr
 }
 
 // Value is the member value of the union, where it lies in u.
 //
-// What to compare with, for the wait on 4 bytes.
+// The value to compare a 32-bit word with.
 func (u *CUstreamBatchMemOpParams_waitValue) Value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Value64 is the member value64 of the union, where it lies in u.
 //
-// What to compare with, for the wait on 8 bytes.
+// The value to compare a 64-bit word with.
 func (u *CUstreamBatchMemOpParams_waitValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -148,14 +150,14 @@ type CUstreamBatchMemOpParams_waitValue_anon2 struct {
 
 // Value is the member value of the union, where it lies in u.
 //
-// What to compare with, for the wait on 4 bytes.
+// The value to compare a 32-bit word with.
 func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
 // Value64 is the member value64 of the union, where it lies in u.
 //
-// What to compare with, for the wait on 8 bytes.
+// The value to compare a 64-bit word with.
 func (u *CUstreamBatchMemOpParams_waitValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -166,26 +168,26 @@ type CUstreamBatchMemOpParams_writeValue struct {
 	// [CU_STREAM_MEM_OP_WRITE_VALUE_32] or [CU_STREAM_MEM_OP_WRITE_VALUE_64].
 	Operation CUstreamBatchMemOpType
 	_         [4]byte
-	// Where the word goes, a device address at a multiple of its size.
+	// Device address of the word, a multiple of its size.
 	Address CUdeviceptr
 	anon2   CUstreamBatchMemOpParams_writeValue_anon2
-	// Fenced or not, of [CUstreamWriteValue_flags].
+	// A value of [CUstreamWriteValue_flags].
 	Flags CUstreamWriteValue_flags
 	_     [4]byte
-	// Used inside the driver; any content will do.
+	// For the driver; any value is allowed.
 	Alias CUdeviceptr
 }
 
 // Value is the member value of the union, where it lies in u.
 //
-// The word, for the store of 4 bytes.
+// The value of a 32-bit word.
 func (u *CUstreamBatchMemOpParams_writeValue) Value() *uint32 {
 	return (*uint32)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Value64 is the member value64 of the union, where it lies in u.
 //
-// The word, for the store of 8 bytes.
+// The value of a 64-bit word.
 func (u *CUstreamBatchMemOpParams_writeValue) Value64() *uint64 {
 	return (*uint64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -201,14 +203,14 @@ type CUstreamBatchMemOpParams_writeValue_anon2 struct {
 
 // Value is the member value of the union, where it lies in u.
 //
-// The word, for the store of 4 bytes.
+// The value of a 32-bit word.
 func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value() *uint32 {
 	return (*uint32)(unsafe.Pointer(u))
 }
 
 // Value64 is the member value64 of the union, where it lies in u.
 //
-// The word, for the store of 8 bytes.
+// The value of a 64-bit word.
 func (u *CUstreamBatchMemOpParams_writeValue_anon2) Value64() *uint64 {
 	return (*uint64)(unsafe.Pointer(u))
 }
@@ -238,25 +240,25 @@ type CUstreamBatchMemOpParams_atomicReduction struct {
 	Operation CUstreamBatchMemOpType
 	// 0.
 	Flags uint32
-	// How operand and memory are combined.
+	// The operation.
 	ReductionOp CUstreamAtomicReductionOpType
-	// How wide the word is.
+	// The type of the word.
 	DataType CUstreamAtomicReductionDataType
-	// The word in memory, at a multiple of its size.
+	// Address of the word, a multiple of its size.
 	Address CUdeviceptr
 	// The operand.
 	Value uint64
-	// Belongs to the driver, needs no value.
+	// For the driver; needs no value.
 	Alias CUdeviceptr
 }
 
-// CUDA_BATCH_MEM_OP_NODE_PARAMS is a list of writes to and waits for words in memory that a node
-// carries out in order.
+// CUDA_BATCH_MEM_OP_NODE_PARAMS holds the parameters of a batch memory operation node, which
+// executes its operations in order.
 //
-// Both forms have the same layout. The array is copied when the node is added or changed.
+// Both forms have the same layout. CUDA copies the array when the node is added or changed.
 type CUDA_BATCH_MEM_OP_NODE_PARAMS struct {
 	_ structs.HostLayout
-	// The context to run in.
+	// The context in which the node runs.
 	Ctx CUcontext
 	// Number of operations, at least 1, below 256.
 	Count uint32
@@ -268,13 +270,13 @@ type CUDA_BATCH_MEM_OP_NODE_PARAMS struct {
 	_     [4]byte
 }
 
-// CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 is a list of writes to and waits for words in memory that a node
-// carries out in order.
+// CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 holds the parameters of a batch memory operation node, which
+// executes its operations in order.
 //
-// Both forms have the same layout. The array is copied when the node is added or changed.
+// Both forms have the same layout. CUDA copies the array when the node is added or changed.
 type CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 struct {
 	_ structs.HostLayout
-	// The context to run in.
+	// The context in which the node runs.
 	Ctx CUcontext
 	// Number of operations, at least 1, below 256.
 	Count uint32
@@ -371,17 +373,17 @@ type CUaccessPolicyWindow struct {
 	_        [4]byte
 }
 
-// CUDA_KERNEL_NODE_PARAMS_v1 is what a kernel node launches: the kernel, its launch shape and its
+// CUDA_KERNEL_NODE_PARAMS_v1 holds the parameters of a kernel node: kernel, grid, block and
 // arguments.
 //
-// The first form (_v1) ends before kern and ctx; the second and third have the same layout.
-// Arguments are given by kernelParams or by extra, never by both; they are copied when the node is
-// added or changed. Read back, they point into memory of the node.
+// The first form (_v1) lacks kern and ctx; the second and third have the same layout. Give the
+// arguments in kernelParams or in extra, never in both. CUDA copies them when the node is added or
+// changed. If you read the parameters of a node, they point into memory of the node.
 //
-// From Go: to pass Go memory, pin the array and the values until the call returns.
+// From Go: pin the array and the values in Go memory until the call returns.
 type CUDA_KERNEL_NODE_PARAMS_v1 struct {
 	_ structs.HostLayout
-	// The kernel as a function of a loaded module, which also decides the context; 0 if kern is given.
+	// The kernel, as a function of a loaded module, which also gives the context; 0 if kern is given.
 	Func CUfunction
 	// Blocks in x, at least 1.
 	GridDimX uint32
@@ -395,28 +397,28 @@ type CUDA_KERNEL_NODE_PARAMS_v1 struct {
 	BlockDimY uint32
 	// Threads of a block in z, at least 1.
 	BlockDimZ uint32
-	// Dynamic shared memory of a block in bytes; above 48 KiB the function's attribute must allow it.
+	// Dynamic shared memory of a block in bytes; more than 48 KiB must be allowed by the function's
+	// attribute.
 	SharedMemBytes uint32
 	_              [4]byte
-	// Array of pointers, one for each parameter of the kernel, to its value.
+	// Array of pointers to the argument values, one for each parameter of the kernel.
 	KernelParams *unsafe.Pointer
-	// Or a list with one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
+	// Or a list that describes one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
 	// [CU_LAUNCH_PARAM_BUFFER_SIZE], the address of its size, [CU_LAUNCH_PARAM_END]. Not for
 	// cooperative kernels.
 	Extra *uintptr
 }
 
-// CUDA_KERNEL_NODE_PARAMS is what a kernel node launches: the kernel, its launch shape and its
-// arguments.
+// CUDA_KERNEL_NODE_PARAMS holds the parameters of a kernel node: kernel, grid, block and arguments.
 //
-// The first form (_v1) ends before kern and ctx; the second and third have the same layout.
-// Arguments are given by kernelParams or by extra, never by both; they are copied when the node is
-// added or changed. Read back, they point into memory of the node.
+// The first form (_v1) lacks kern and ctx; the second and third have the same layout. Give the
+// arguments in kernelParams or in extra, never in both. CUDA copies them when the node is added or
+// changed. If you read the parameters of a node, they point into memory of the node.
 //
-// From Go: to pass Go memory, pin the array and the values until the call returns.
+// From Go: pin the array and the values in Go memory until the call returns.
 type CUDA_KERNEL_NODE_PARAMS struct {
 	_ structs.HostLayout
-	// The kernel as a function of a loaded module, which also decides the context; 0 if kern is given.
+	// The kernel, as a function of a loaded module, which also gives the context; 0 if kern is given.
 	Func CUfunction
 	// Blocks in x, at least 1.
 	GridDimX uint32
@@ -430,33 +432,34 @@ type CUDA_KERNEL_NODE_PARAMS struct {
 	BlockDimY uint32
 	// Threads of a block in z, at least 1.
 	BlockDimZ uint32
-	// Dynamic shared memory of a block in bytes; above 48 KiB the function's attribute must allow it.
+	// Dynamic shared memory of a block in bytes; more than 48 KiB must be allowed by the function's
+	// attribute.
 	SharedMemBytes uint32
 	_              [4]byte
-	// Array of pointers, one for each parameter of the kernel, to its value.
+	// Array of pointers to the argument values, one for each parameter of the kernel.
 	KernelParams *unsafe.Pointer
-	// Or a list with one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
+	// Or a list that describes one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
 	// [CU_LAUNCH_PARAM_BUFFER_SIZE], the address of its size, [CU_LAUNCH_PARAM_END]. Not for
 	// cooperative kernels.
 	Extra *uintptr
-	// The kernel without a context, from a library; counts if func is 0.
+	// The kernel, from a library, without a context; used if func is 0.
 	Kern CUkernel
-	// The context for kern; 0 is the current one. Up to [CuGraphAddNode_v2] not looked at if func is
-	// given; [CuGraphAddNode_v3] refuses one that does not fit.
+	// The context for kern; 0 is the current context. With func, functions up to [CuGraphAddNode_v2]
+	// ignore it, and [CuGraphAddNode_v3] refuses a context that does not match.
 	Ctx CUcontext
 }
 
-// CUDA_KERNEL_NODE_PARAMS_v3 is what a kernel node launches: the kernel, its launch shape and its
+// CUDA_KERNEL_NODE_PARAMS_v3 holds the parameters of a kernel node: kernel, grid, block and
 // arguments.
 //
-// The first form (_v1) ends before kern and ctx; the second and third have the same layout.
-// Arguments are given by kernelParams or by extra, never by both; they are copied when the node is
-// added or changed. Read back, they point into memory of the node.
+// The first form (_v1) lacks kern and ctx; the second and third have the same layout. Give the
+// arguments in kernelParams or in extra, never in both. CUDA copies them when the node is added or
+// changed. If you read the parameters of a node, they point into memory of the node.
 //
-// From Go: to pass Go memory, pin the array and the values until the call returns.
+// From Go: pin the array and the values in Go memory until the call returns.
 type CUDA_KERNEL_NODE_PARAMS_v3 struct {
 	_ structs.HostLayout
-	// The kernel as a function of a loaded module, which also decides the context; 0 if kern is given.
+	// The kernel, as a function of a loaded module, which also gives the context; 0 if kern is given.
 	Func CUfunction
 	// Blocks in x, at least 1.
 	GridDimX uint32
@@ -470,30 +473,33 @@ type CUDA_KERNEL_NODE_PARAMS_v3 struct {
 	BlockDimY uint32
 	// Threads of a block in z, at least 1.
 	BlockDimZ uint32
-	// Dynamic shared memory of a block in bytes; above 48 KiB the function's attribute must allow it.
+	// Dynamic shared memory of a block in bytes; more than 48 KiB must be allowed by the function's
+	// attribute.
 	SharedMemBytes uint32
 	_              [4]byte
-	// Array of pointers, one for each parameter of the kernel, to its value.
+	// Array of pointers to the argument values, one for each parameter of the kernel.
 	KernelParams *unsafe.Pointer
-	// Or a list with one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
+	// Or a list that describes one packed buffer: [CU_LAUNCH_PARAM_BUFFER_POINTER], its address,
 	// [CU_LAUNCH_PARAM_BUFFER_SIZE], the address of its size, [CU_LAUNCH_PARAM_END]. Not for
 	// cooperative kernels.
 	Extra *uintptr
-	// The kernel without a context, from a library; counts if func is 0.
+	// The kernel, from a library, without a context; used if func is 0.
 	Kern CUkernel
-	// The context for kern; 0 is the current one. Up to [CuGraphAddNode_v2] not looked at if func is
-	// given; [CuGraphAddNode_v3] refuses one that does not fit.
+	// The context for kern; 0 is the current context. With func, functions up to [CuGraphAddNode_v2]
+	// ignore it, and [CuGraphAddNode_v3] refuses a context that does not match.
 	Ctx CUcontext
 }
 
-// CUDA_MEMSET_NODE_PARAMS is what a memset node fills: rows of equal elements.
+// CUDA_MEMSET_NODE_PARAMS holds the parameters of a memset node, which sets rows of elements to one
+// value.
 //
-// The first form (_v1), which the older functions take, has no ctx: they take it as a parameter.
+// The older functions take the first form (_v1), which has no ctx, and have a parameter for the
+// context.
 type CUDA_MEMSET_NODE_PARAMS struct {
 	_ structs.HostLayout
 	// Device address of the first element.
 	Dst CUdeviceptr
-	// Bytes from one row to the next; not looked at if there is one row.
+	// Bytes from one row to the next; not used if height is 1.
 	Pitch uint64
 	// The value; only the low elementSize bytes count.
 	Value uint32
@@ -505,14 +511,16 @@ type CUDA_MEMSET_NODE_PARAMS struct {
 	Height uint64
 }
 
-// CUDA_MEMSET_NODE_PARAMS_v2 is what a memset node fills: rows of equal elements.
+// CUDA_MEMSET_NODE_PARAMS_v2 holds the parameters of a memset node, which sets rows of elements to
+// one value.
 //
-// The first form (_v1), which the older functions take, has no ctx: they take it as a parameter.
+// The older functions take the first form (_v1), which has no ctx, and have a parameter for the
+// context.
 type CUDA_MEMSET_NODE_PARAMS_v2 struct {
 	_ structs.HostLayout
 	// Device address of the first element.
 	Dst CUdeviceptr
-	// Bytes from one row to the next; not looked at if there is one row.
+	// Bytes from one row to the next; not used if height is 1.
 	Pitch uint64
 	// The value; only the low elementSize bytes count.
 	Value uint32
@@ -522,36 +530,35 @@ type CUDA_MEMSET_NODE_PARAMS_v2 struct {
 	Width uint64
 	// Rows, at least 1.
 	Height uint64
-	// The context to run in.
+	// The context in which the node runs.
 	Ctx CUcontext
 }
 
-// CUDA_HOST_NODE_PARAMS is the host function that a node calls, with its argument.
+// CUDA_HOST_NODE_PARAMS holds the parameters of a host node: the host function and its argument.
 //
 // The first form (_v1) has function and argument only.
 //
-// From Go: fn may be the address of an exported Go function, userData a cgo.Handle.
+// From Go: fn may be the address of an exported Go function, and userData a cgo.Handle.
 type CUDA_HOST_NODE_PARAMS struct {
 	_ structs.HostLayout
 	// The function; not nil.
 	Fn CUhostFn
-	// Its argument, stored as it is.
+	// The argument, which CUDA does not dereference.
 	UserData uintptr
 }
 
-// CUDA_HOST_NODE_PARAMS_v2 is the host function that a node calls, with its argument.
+// CUDA_HOST_NODE_PARAMS_v2 holds the parameters of a host node: the host function and its argument.
 //
 // The first form (_v1) has function and argument only.
 //
-// From Go: fn may be the address of an exported Go function, userData a cgo.Handle.
+// From Go: fn may be the address of an exported Go function, and userData a cgo.Handle.
 type CUDA_HOST_NODE_PARAMS_v2 struct {
 	_ structs.HostLayout
 	// The function; not nil.
 	Fn CUhostFn
-	// Its argument, stored as it is.
+	// The argument, which CUDA does not dereference.
 	UserData uintptr
-	// How the driver's thread waits for its turn, a value of [CUhostTaskSyncMode]: sleeping, or
-	// spinning at the cost of a core.
+	// How the driver's thread waits for the start of the function, a value of [CUhostTaskSyncMode].
 	SyncMode uint32
 	_        [4]byte
 	anon3    CUDA_HOST_NODE_PARAMS_v2_anon3
@@ -559,14 +566,14 @@ type CUDA_HOST_NODE_PARAMS_v2 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context that the node counts for.
+// The context of the node.
 func (u *CUDA_HOST_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_HOST_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -581,51 +588,51 @@ type CUDA_HOST_NODE_PARAMS_v2_anon3 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context that the node counts for.
+// The context of the node.
 func (u *CUDA_HOST_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_HOST_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_CONDITIONAL_NODE_PARAMS is a conditional node: its variable, its kind, and the body graphs
-// that it gets.
+// CUDA_CONDITIONAL_NODE_PARAMS holds the parameters of a conditional node, and receives its body
+// graphs.
 //
-// The bodies are made empty when the node is added, belong to it and are filled by the program.
-// They may hold kernels, copies, memsets, empty, child and further conditional nodes, and all
-// kernels must be of one context.
+// CUDA creates empty body graphs when the node is added; they belong to the node, and the program
+// adds nodes to them. They may contain kernel, memcpy, memset, empty, child graph and conditional
+// nodes. All kernels must belong to one context.
 //
-// From Go: phGraph_out is C memory, valid for the node's life: read the handles with unsafe.Slice
-// and keep copies.
+// From Go: phGraph_out points to C memory, valid as long as the node exists: copy the handles with
+// unsafe.Slice.
 type CUDA_CONDITIONAL_NODE_PARAMS struct {
 	_ structs.HostLayout
-	// The variable, from [CuGraphConditionalHandleCreate]; one node each.
+	// The conditional handle, from [CuGraphConditionalHandleCreate]; each node needs its own.
 	Handle CUgraphConditionalHandle
 	// If, while or switch.
 	Type CUgraphConditionalNodeType
-	// Number of bodies: 1 or 2 for if, 1 for while, 1 or more for switch.
+	// Number of body graphs: 1 or 2 for if, 1 for while, 1 or more for switch.
 	Size uint32
-	// Receives the address of an array with that many graphs, in memory of the node.
+	// Receives the address of the array of body graphs, in memory of the node.
 	PhGraph_out *CUgraph
-	// The context of the node; the same as for the handle and all kernels inside.
+	// The context of the node, the handle and all kernels in the body graphs.
 	Ctx CUcontext
 }
 
-// CUgraphEdgeData is what an edge carries: when it is fulfilled, and how strict it is.
+// CUgraphEdgeData is the data of an edge: the ports that it connects, and its type.
 //
-// All zero is an ordinary edge. Other values exist between kernel nodes only, for programmatic
-// dependent launch.
+// If all bytes are 0 the edge is an ordinary one. Other values are for programmatic dependent
+// launch between kernel nodes.
 type CUgraphEdgeData struct {
 	_ structs.HostLayout
-	// What of the first node counts: [CU_GRAPH_KERNEL_NODE_PORT_DEFAULT] is its end, the other two
-	// ports of a kernel come earlier.
+	// The output port of the first node: [CU_GRAPH_KERNEL_NODE_PORT_DEFAULT] is the end of the kernel,
+	// and the other two ports come earlier.
 	From_port uint8
-	// What of the second node waits; must be 0, all of it.
+	// The input port of the second node; must be 0, which is the whole node.
 	To_port uint8
 	// A value of [CUgraphDependencyType].
 	Type uint8
@@ -633,17 +640,17 @@ type CUgraphEdgeData struct {
 	Reserved [5]uint8
 }
 
-// CUDA_GRAPH_INSTANTIATE_PARAMS is what [CuGraphInstantiateWithParams] is to do, and what became of
-// it.
+// CUDA_GRAPH_INSTANTIATE_PARAMS holds flags and upload stream for [CuGraphInstantiateWithParams],
+// and receives the result.
 type CUDA_GRAPH_INSTANTIATE_PARAMS struct {
 	_ structs.HostLayout
 	// Values of [CUgraphInstantiate_flags] joined by |.
 	Flags uint64
-	// The stream for the upload; looked at with the upload flag only.
+	// The stream for the upload; used only with the upload flag.
 	HUploadStream CUstream
-	// Receives the node at fault, 0 if none is to blame.
+	// Receives the node at fault, or 0.
 	HErrNode_out CUgraphNode
-	// Receives success or the reason.
+	// Receives the result.
 	Result_out CUgraphInstantiateResult
 	_          [4]byte
 }
@@ -964,15 +971,13 @@ type CUctxCreateParams struct {
 	CigParams *CUctxCigParam
 }
 
-// CUstreamCigParam is the graphics command list that takes up a stream's work instead of a CUDA
-// graph.
+// CUstreamCigParam names the graphics command list into which a stream's work is recorded.
 type CUstreamCigParam struct {
 	_ structs.HostLayout
-	// What the pointer points to.
+	// The type of the object.
 	StreamSharedDataType CUstreamCigDataType
 	_                    [4]byte
-	// The command list or buffer of the graphics API. CUDA does not keep it alive: the program does,
-	// until the capture has ended.
+	// The command list or command buffer, which the program must keep until the recording has ended.
 	StreamSharedData unsafe.Pointer
 }
 
@@ -1000,43 +1005,43 @@ type CUlibraryHostUniversalFunctionAndDataTable struct {
 	DataWindowSize uint64
 }
 
-// CUDA_MEMCPY2D is the copy of a rectangle: for each end its kind, its memory, where to begin and
-// how far rows are apart.
+// CUDA_MEMCPY2D describes a copy of a rectangle: for source and destination the kind of memory, the
+// memory, the start of the rectangle and the pitch.
 //
-// Only the memory member that the kind names is used. The form _v1 has 32-bit sizes and addresses.
+// The memory type selects which memory member is used. The form _v1 has 32-bit sizes and addresses.
 //
-// From Go: pin Go memory that SrcHost or DstHost points to.
+// From Go: pin Go memory that SrcHost or DstHost points to until the copy is done.
 type CUDA_MEMCPY2D struct {
 	_ structs.HostLayout
-	// Where to begin in a row of the source, in bytes.
+	// Offset in a row of the source, in bytes.
 	SrcXInBytes uint64
 	// First row of the source.
 	SrcY uint64
-	// Kind of the source.
+	// Kind of memory of the source.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
 	// The source, if it is host memory.
 	SrcHost unsafe.Pointer
-	// The source, if it is device memory or the driver is to find out.
+	// The source, if it is device memory or of unified type.
 	SrcDevice CUdeviceptr
 	// The source, if it is an array.
 	SrcArray CUarray
-	// Bytes from row to row of the source; ignored for arrays, and 0 means rows without a gap.
+	// Bytes from one source row to the next; ignored for arrays, and 0 means rows without padding.
 	SrcPitch uint64
-	// Where to begin in a row of the destination, in bytes.
+	// Offset in a row of the destination, in bytes.
 	DstXInBytes uint64
 	// First row of the destination.
 	DstY uint64
-	// Kind of the destination.
+	// Kind of memory of the destination.
 	DstMemoryType CUmemorytype
 	_             [4]byte
 	// The destination, if it is host memory.
 	DstHost unsafe.Pointer
-	// The destination, if it is device memory or of unknown kind.
+	// The destination, if it is device memory or of unified type.
 	DstDevice CUdeviceptr
 	// The destination, if it is an array.
 	DstArray CUarray
-	// Bytes from row to row of the destination.
+	// Bytes from one destination row to the next.
 	DstPitch uint64
 	// Bytes of each row to copy.
 	WidthInBytes uint64
@@ -1044,13 +1049,12 @@ type CUDA_MEMCPY2D struct {
 	Height uint64
 }
 
-// CUDA_MEMCPY3D is the copy of a box between memory and arrays inside one context.
+// CUDA_MEMCPY3D describes a copy of a box between linear memory and arrays in one context.
 //
 // Linear memory consists of slices of srcHeight or dstHeight rows. The form _v1 has 32-bit sizes
 // and addresses.
 //
-// From Go: clear it first. Memory of Go in it has to be pinned, for asynchronous copies until the
-// stream is done.
+// From Go: start from the zero struct. Pin Go memory that it points to until the copy is done.
 type CUDA_MEMCPY3D struct {
 	_ structs.HostLayout
 	// Offset in a row, in bytes.
@@ -1066,15 +1070,15 @@ type CUDA_MEMCPY3D struct {
 	_             [4]byte
 	// Address on the host.
 	SrcHost unsafe.Pointer
-	// Address on the device, or of unknown kind.
+	// Address on the device, or of unified type.
 	SrcDevice CUdeviceptr
 	// The array.
 	SrcArray CUarray
 	// Nil.
 	Reserved0 unsafe.Pointer
-	// Bytes from row to row.
+	// Bytes from one row to the next.
 	SrcPitch uint64
-	// Rows from slice to slice; may be 0 where depth is 1.
+	// Rows from one slice to the next; may be 0 if Depth is 1.
 	SrcHeight uint64
 	// The destination's offset in a row, in bytes.
 	DstXInBytes uint64
@@ -1089,15 +1093,15 @@ type CUDA_MEMCPY3D struct {
 	_             [4]byte
 	// Its address on the host.
 	DstHost unsafe.Pointer
-	// Its address on the device, or of unknown kind.
+	// Its address on the device, or of unified type.
 	DstDevice CUdeviceptr
 	// The array to write.
 	DstArray CUarray
 	// Nil.
 	Reserved1 unsafe.Pointer
-	// The destination's bytes from row to row.
+	// Bytes from one destination row to the next.
 	DstPitch uint64
-	// The destination's rows from slice to slice.
+	// Rows from one destination slice to the next.
 	DstHeight uint64
 	// Bytes of each row to copy, also for arrays.
 	WidthInBytes uint64
@@ -1107,7 +1111,7 @@ type CUDA_MEMCPY3D struct {
 	Depth uint64
 }
 
-// CUDA_MEMCPY3D_PEER is the copy of a box whose two ends may belong to different contexts.
+// CUDA_MEMCPY3D_PEER describes a copy of a box between memory of two contexts.
 type CUDA_MEMCPY3D_PEER struct {
 	_ structs.HostLayout
 	// Offset in a row of the source, in bytes.
@@ -1118,7 +1122,7 @@ type CUDA_MEMCPY3D_PEER struct {
 	SrcZ uint64
 	// 0.
 	SrcLOD uint64
-	// What the source is.
+	// Kind of memory of the source.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
 	// The source on the host.
@@ -1127,11 +1131,11 @@ type CUDA_MEMCPY3D_PEER struct {
 	SrcDevice CUdeviceptr
 	// The source, an array.
 	SrcArray CUarray
-	// Whose it is; ignored for an array, which belongs to a context itself.
+	// The context of the source; ignored for an array, which belongs to a context.
 	SrcContext CUcontext
-	// Bytes between rows of the source.
+	// Bytes from one source row to the next.
 	SrcPitch uint64
-	// Rows between slices of the source.
+	// Rows from one source slice to the next.
 	SrcHeight uint64
 	// Offset in a row of the destination, in bytes.
 	DstXInBytes uint64
@@ -1141,7 +1145,7 @@ type CUDA_MEMCPY3D_PEER struct {
 	DstZ uint64
 	// 0.
 	DstLOD uint64
-	// What the destination is.
+	// Kind of memory of the destination.
 	DstMemoryType CUmemorytype
 	_             [4]byte
 	// The destination on the host.
@@ -1150,11 +1154,11 @@ type CUDA_MEMCPY3D_PEER struct {
 	DstDevice CUdeviceptr
 	// The destination, an array.
 	DstArray CUarray
-	// Whose that is.
+	// The context of the destination; ignored for an array.
 	DstContext CUcontext
-	// Bytes between rows of the destination.
+	// Bytes from one destination row to the next.
 	DstPitch uint64
-	// Rows between slices of the destination.
+	// Rows from one destination slice to the next.
 	DstHeight uint64
 	// Bytes of a row.
 	WidthInBytes uint64
@@ -1164,19 +1168,18 @@ type CUDA_MEMCPY3D_PEER struct {
 	Depth uint64
 }
 
-// CUDA_MEMCPY_NODE_PARAMS is what a copy node does, in the params of [CuGraphAddNode].
+// CUDA_MEMCPY_NODE_PARAMS holds the parameters of a memcpy node in the params of [CuGraphAddNode].
 //
-// Only the description is copied; host memory is read and written by each launch, so it must not be
-// Go memory.
+// CUDA copies the struct. Each launch accesses the host memory, so it must not be Go memory.
 type CUDA_MEMCPY_NODE_PARAMS struct {
 	_ structs.HostLayout
 	// Must be 0.
 	Flags int32
 	// Must be 0.
 	Reserved int32
-	// The context to run in.
+	// The context in which the node runs.
 	CopyCtx CUcontext
-	// Both ends, offsets and extent.
+	// Source, destination, offsets and extent.
 	CopyParams CUDA_MEMCPY3D
 }
 
@@ -1455,16 +1458,16 @@ func NewCUtensorMap() *CUtensorMap {
 	return (*CUtensorMap)(unsafe.Pointer(&mem[gap]))
 }
 
-// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS is the pair of tokens by which a kernel driver of another
-// device may map GPU memory.
+// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS holds the tokens with which a kernel driver of another device
+// maps GPU memory.
 //
-// Valid while the allocation lives. Newer systems share memory by dma-buf instead, see
+// The tokens are valid as long as the memory is allocated. Newer systems use dma-buf instead, see
 // [CuMemGetHandleForAddressRange].
 type CUDA_POINTER_ATTRIBUTE_P2P_TOKENS struct {
 	_ structs.HostLayout
-	// The first argument that nvidia_p2p_get_pages wants.
+	// The first argument of nvidia_p2p_get_pages.
 	P2pToken uint64
-	// The second.
+	// The second argument.
 	VaSpaceToken uint32
 	_            [4]byte
 }
@@ -1776,32 +1779,32 @@ type CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_params_keyedMutex struct {
 	_         [4]byte
 }
 
-// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS is what a signal node signals: a list of imported semaphores and
-// what each one gets.
+// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS holds the parameters of a signal node: imported semaphores, and
+// the value to signal for each.
 //
-// The first form (_v1) has no context. The arrays are copied when the node is added or changed;
-// read back, they belong to the node.
+// The first form (_v1) has no context. CUDA copies the arrays when the node is added or changed. If
+// you read a node's parameters, the arrays belong to the node.
 type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
-	// What to signal, at the same indices.
+	// The values to signal, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 	// Length of both arrays; fixed in an executable.
 	NumExtSems uint32
 	_          [4]byte
 }
 
-// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 is what a signal node signals: a list of imported semaphores
-// and what each one gets.
+// CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 holds the parameters of a signal node: imported semaphores,
+// and the value to signal for each.
 //
-// The first form (_v1) has no context. The arrays are copied when the node is added or changed;
-// read back, they belong to the node.
+// The first form (_v1) has no context. CUDA copies the arrays when the node is added or changed. If
+// you read a node's parameters, the arrays belong to the node.
 type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
-	// What to signal, at the same indices.
+	// The values to signal, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS
 	// Length of both arrays; fixed in an executable.
 	NumExtSems uint32
@@ -1811,14 +1814,14 @@ type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context to run in; fixed in an executable.
+// The context in which the node runs; fixed in an executable.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1833,42 +1836,44 @@ type CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context to run in; fixed in an executable.
+// The context in which the node runs; fixed in an executable.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_EXT_SEM_WAIT_NODE_PARAMS is what a semaphore wait node waits for: all semaphores of a list,
-// each with its value.
+// CUDA_EXT_SEM_WAIT_NODE_PARAMS holds the parameters of a wait node: imported semaphores, and the
+// value to wait for with each.
 //
-// The first form (_v1) has no context. Copied and owned as for signal nodes.
+// The first form (_v1) has no context. CUDA copies the arrays when the node is added or changed. If
+// you read a node's parameters, the arrays belong to the node.
 type CUDA_EXT_SEM_WAIT_NODE_PARAMS struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
-	// What to wait for, at the same indices.
+	// The values to wait for, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 	// Length of both arrays; fixed in an executable.
 	NumExtSems uint32
 	_          [4]byte
 }
 
-// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 is what a semaphore wait node waits for: all semaphores of a
-// list, each with its value.
+// CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 holds the parameters of a wait node: imported semaphores, and
+// the value to wait for with each.
 //
-// The first form (_v1) has no context. Copied and owned as for signal nodes.
+// The first form (_v1) has no context. CUDA copies the arrays when the node is added or changed. If
+// you read a node's parameters, the arrays belong to the node.
 type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 struct {
 	_ structs.HostLayout
 	// The semaphores.
 	ExtSemArray *CUexternalSemaphore
-	// What to wait for, at the same indices.
+	// The values to wait for, at the same indices.
 	ParamsArray *CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS
 	// Length of both arrays; fixed in an executable.
 	NumExtSems uint32
@@ -1878,14 +1883,14 @@ type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context to run in; fixed in an executable.
+// The context in which the node runs; fixed in an executable.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -1900,14 +1905,14 @@ type CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context to run in; fixed in an executable.
+// The context in which the node runs; fixed in an executable.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -2035,24 +2040,25 @@ func (u *CUarrayMapInfo_memHandle) MemHandle() *CUmemGenericAllocationHandle {
 	return (*CUmemGenericAllocationHandle)(unsafe.Pointer(u))
 }
 
-// CUmemLocation is a place for memory: a device, the host, a NUMA node, or a part of a device.
+// CUmemLocation is a memory location: a device, the host, a NUMA node, or a locality domain of a
+// device.
 type CUmemLocation struct {
 	_ structs.HostLayout
-	// The sort of place.
+	// The kind of location.
 	Type  CUmemLocationType
 	anon1 CUmemLocation_anon1
 }
 
 // Id is the member id of the union, where it lies in u.
 //
-// Device ordinal or node number; ignored for the other sorts.
+// Device ordinal or node number; ignored for other kinds.
 func (u *CUmemLocation) Id() *int32 {
 	return (*int32)(unsafe.Add(unsafe.Pointer(u), 4))
 }
 
 // Localized is the member localized of the union, where it lies in u.
 //
-// For a part of a device.
+// For a locality domain.
 func (u *CUmemLocation) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Add(unsafe.Pointer(u), 4))
 }
@@ -2067,14 +2073,14 @@ type CUmemLocation_anon1 struct {
 
 // Id is the member id of the union, where it lies in u.
 //
-// Device ordinal or node number; ignored for the other sorts.
+// Device ordinal or node number; ignored for other kinds.
 func (u *CUmemLocation_anon1) Id() *int32 {
 	return (*int32)(unsafe.Pointer(u))
 }
 
 // Localized is the member localized of the union, where it lies in u.
 //
-// For a part of a device.
+// For a locality domain.
 func (u *CUmemLocation_anon1) Localized() *CUmemLocation_anon1_localized {
 	return (*CUmemLocation_anon1_localized)(unsafe.Pointer(u))
 }
@@ -2084,18 +2090,18 @@ type CUmemLocation_anon1_localized struct {
 	_ structs.HostLayout
 	// The device.
 	DeviceId uint8
-	// The part.
+	// The locality domain.
 	LocalityDomainId uint8
 }
 
-// CUmemAllocationProp is what physical memory is to be like.
+// CUmemAllocationProp holds the properties of physical memory.
 type CUmemAllocationProp struct {
 	_ structs.HostLayout
 	// Pinned.
 	Type CUmemAllocationType
-	// The handle types it may be exported as, combined.
+	// The handle types with which it can be exported, joined with |.
 	RequestedHandleTypes CUmemAllocationHandleType
-	// Where it is to be.
+	// The location.
 	Location CUmemLocation
 	// Security attributes on Windows; nil elsewhere.
 	Win32HandleMetaData unsafe.Pointer
@@ -2106,9 +2112,9 @@ type CUmemAllocationProp struct {
 // CUmemAllocationProp_allocFlags is a struct inside [CUmemAllocationProp].
 type CUmemAllocationProp_allocFlags struct {
 	_ structs.HostLayout
-	// 1 asks for compressible memory.
+	// 1 for compressible memory.
 	CompressionType uint8
-	// 1 for memory that network cards are to reach; ask
+	// 1 for memory that network cards can access; check
 	// [CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED] first.
 	GpuDirectRDMACapable uint8
 	// Any of [CU_MEM_CREATE_USAGE_TILE_POOL], [CU_MEM_CREATE_USAGE_HW_DECOMPRESS] and
@@ -2118,7 +2124,7 @@ type CUmemAllocationProp_allocFlags struct {
 	Reserved [4]uint8
 }
 
-// CUmulticastObjectProp is what a multicast object is to be like.
+// CUmulticastObjectProp holds the properties of a multicast object.
 type CUmulticastObjectProp struct {
 	_ structs.HostLayout
 	// Devices in the team.
@@ -2126,81 +2132,81 @@ type CUmulticastObjectProp struct {
 	_          [4]byte
 	// Bytes for each device, a multiple of the granularity.
 	Size uint64
-	// Bits of [CUmemAllocationHandleType] by which other processes may get it.
+	// Bits of [CUmemAllocationHandleType]: the handle types with which it can be exported.
 	HandleTypes uint64
 	// 0.
 	Flags uint64
 }
 
-// CUmemAccessDesc is a right on memory: who, and what.
+// CUmemAccessDesc is an access description: a location and its right to access memory.
 type CUmemAccessDesc struct {
 	_ structs.HostLayout
-	// Who: a device, or the host.
+	// A device, or the host.
 	Location CUmemLocation
-	// What.
+	// The right.
 	Flags CUmemAccess_flags
 }
 
-// CUgraphExecUpdateResultInfo is what [CuGraphExecUpdate] reports: the reason, and where the graphs
+// CUgraphExecUpdateResultInfo receives the result of [CuGraphExecUpdate], and where the graphs
 // differ.
 type CUgraphExecUpdateResultInfo struct {
 	_ structs.HostLayout
-	// Success or the reason.
+	// The result.
 	Result CUgraphExecUpdateResult
 	_      [4]byte
-	// The node of the new graph that differs; 0 if none is to blame, as with another number of nodes.
+	// The node of the new graph that differs, or 0, for instance if the number of nodes differs.
 	ErrorNode CUgraphNode
-	// If an edge differs, the node of the new graph that it comes from; else 0.
+	// If an edge differs, the node of the new graph where it begins, otherwise 0.
 	ErrorFromNode CUgraphNode
 }
 
-// CUmemPoolProps is what a memory pool is to be like.
+// CUmemPoolProps holds the properties of a memory pool.
 //
-// From Go: start from the zero value; the reserved bytes have to be 0.
+// From Go: start from the zero struct: the reserved bytes must be 0.
 type CUmemPoolProps struct {
 	_ structs.HostLayout
-	// Pinned, or managed where the driver has such pools.
+	// Pinned, or managed if the driver supports such pools.
 	AllocType CUmemAllocationType
-	// How it may be shared; none for host and managed pools.
+	// The handle types with which it can be exported; none for host and managed pools.
 	HandleTypes CUmemAllocationHandleType
-	// Where its memory is to be; for managed memory where it prefers to be.
+	// Location of its memory; for managed memory the preferred location.
 	Location CUmemLocation
 	// Security attributes on Windows, nil elsewhere.
 	Win32SecurityAttributes unsafe.Pointer
-	// Bytes that it may not exceed; 0 leaves that to the system, and is needed for managed pools.
+	// Maximum size in bytes; 0 is the system's limit, and is required for managed pools.
 	MaxSize uint64
 	// 0, or [CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS].
 	Usage uint16
-	// 1 if network cards are to reach the memory.
+	// 1 if network cards will access the memory.
 	GpuDirectRDMACapable uint8
 	// 0.
 	Reserved [53]uint8
 }
 
-// CUmemPoolPtrExportData is 64 bytes that tell an importer of a pool which allocation is meant.
+// CUmemPoolPtrExportData identifies one allocation of an exported pool for the importer.
 //
-// Plain data, to be sent in any way.
+// It is plain data, which you may send in any way.
 type CUmemPoolPtrExportData struct {
 	_ structs.HostLayout
 	// The bytes.
 	Reserved [64]uint8
 }
 
-// CUmemcpyAttributes is what copies of a batch have in common apart from addresses and sizes.
+// CUmemcpyAttributes holds the attributes of one or more copies of a batch.
 type CUmemcpyAttributes struct {
 	_ structs.HostLayout
-	// When the source may be read; has to be set.
+	// When the device may read the source; must be set.
 	SrcAccessOrder CUmemcpySrcAccessOrder
-	// Where the source is likely to be, for managed memory and memory of malloc that the GPU can use;
-	// otherwise ignored.
+	// The probable location of the source, for managed memory and for pageable memory that the GPU can
+	// access; otherwise ignored.
 	SrcLocHint CUmemLocation
 	// The same for the destination.
 	DstLocHint CUmemLocation
-	// 0 or a wish of [CUmemcpyFlags].
+	// 0 or a value of [CUmemcpyFlags].
 	Flags CUmemcpyFlags
 }
 
-// CUoffset3D is a place in an array, in elements.
+// CUoffset3D is a position in an array, in elements.
 type CUoffset3D struct {
 	_ structs.HostLayout
 	// Along the row.
@@ -2211,7 +2217,7 @@ type CUoffset3D struct {
 	Z uint64
 }
 
-// CUextent3D is the size of a box copy in a batch, in elements; none may be 0.
+// CUextent3D is the size of a box copy in a batch, in elements; with no size 0.
 type CUextent3D struct {
 	_ structs.HostLayout
 	// Along the row.
@@ -2222,16 +2228,15 @@ type CUextent3D struct {
 	Depth uint64
 }
 
-// CUmemcpy3DOperand is one end of a box copy in a batch.
+// CUmemcpy3DOperand is one operand of a box copy in a batch: its source or its destination.
 //
-// From Go: op is a union of plain words: a Go pointer written into it is unknown to the collector,
-// so pin its memory.
+// From Go: op is a union, in which the collector does not see Go pointers: pin Go memory.
 type CUmemcpy3DOperand struct {
 	_ structs.HostLayout
 	// Which member of op counts.
 	Type CUmemcpy3DOperandType
 	_    [4]byte
-	// The end.
+	// The address or the array.
 	Op CUmemcpy3DOperand_op
 }
 
@@ -2245,7 +2250,7 @@ type CUmemcpy3DOperand_op struct {
 
 // Ptr is the member ptr of the union, where it lies in u.
 //
-// An address and how rows and layers follow each other there.
+// An address, with the distances of rows and layers.
 func (u *CUmemcpy3DOperand_op) Ptr() *CUmemcpy3DOperand_op_ptr {
 	return (*CUmemcpy3DOperand_op_ptr)(unsafe.Pointer(u))
 }
@@ -2260,13 +2265,13 @@ func (u *CUmemcpy3DOperand_op) Array() *CUmemcpy3DOperand_op_array {
 // CUmemcpy3DOperand_op_ptr is a struct inside [CUmemcpy3DOperand_op].
 type CUmemcpy3DOperand_op_ptr struct {
 	_ structs.HostLayout
-	// Where the copy begins.
+	// Start of the copy.
 	Ptr CUdeviceptr
-	// Elements from row to row; 0 means as wide as the copy.
+	// Elements from one row to the next; 0 means the width of the copy.
 	RowLength uint64
-	// Rows from layer to layer; 0 means as high as the copy.
+	// Rows from one layer to the next; 0 means the height of the copy.
 	LayerHeight uint64
-	// Where managed memory is likely to be.
+	// The probable location of managed memory.
 	LocHint CUmemLocation
 }
 
@@ -2275,7 +2280,7 @@ type CUmemcpy3DOperand_op_array struct {
 	_ structs.HostLayout
 	// The handle.
 	Array CUarray
-	// Where in it the copy begins.
+	// Start of the copy in the array.
 	Offset CUoffset3D
 }
 
@@ -2286,70 +2291,70 @@ type CUDA_MEMCPY3D_BATCH_OP struct {
 	Src CUmemcpy3DOperand
 	// The destination.
 	Dst CUmemcpy3DOperand
-	// Size in elements: bytes between addresses, else the array's elements.
+	// Size in elements of the array, or in bytes if no array takes part.
 	Extent CUextent3D
-	// When the source may be read; has to be set.
+	// When the device may read the source; must be set.
 	SrcAccessOrder CUmemcpySrcAccessOrder
-	// 0 or a wish of [CUmemcpyFlags].
+	// 0 or a value of [CUmemcpyFlags].
 	Flags uint32
 }
 
-// CUDA_MEM_ALLOC_NODE_PARAMS is what an allocation node allocates, and where it was told that the
-// memory will be.
+// CUDA_MEM_ALLOC_NODE_PARAMS holds the parameters of an allocation node, and receives the address.
 //
-// The forms differ in nothing that a program sees.
+// All forms have the same members.
 type CUDA_MEM_ALLOC_NODE_PARAMS struct {
 	_ structs.HostLayout
-	// Kind and place of the memory; only the location and the allocation type count, and handle types
-	// must be none.
+	// Location and allocation type of the memory; the handle types must be none, and other members are
+	// not used.
 	PoolProps CUmemPoolProps
-	// Which other devices may use it, nil for none; copied during the call.
+	// Access rights for other devices, nil for none; copied during the call.
 	AccessDescs *CUmemAccessDesc
 	// Length of that array, at most one for each device.
 	AccessDescCount uint64
 	// Size in bytes, at least 1.
 	Bytesize uint64
-	// Receives the address, which stays the same for the node's life.
+	// Receives the address, which never changes.
 	Dptr CUdeviceptr
 }
 
-// CUDA_MEM_ALLOC_NODE_PARAMS_v2 is what an allocation node allocates, and where it was told that
-// the memory will be.
+// CUDA_MEM_ALLOC_NODE_PARAMS_v2 holds the parameters of an allocation node, and receives the
+// address.
 //
-// The forms differ in nothing that a program sees.
+// All forms have the same members.
 type CUDA_MEM_ALLOC_NODE_PARAMS_v2 struct {
 	_ structs.HostLayout
-	// Kind and place of the memory; only the location and the allocation type count, and handle types
-	// must be none.
+	// Location and allocation type of the memory; the handle types must be none, and other members are
+	// not used.
 	PoolProps CUmemPoolProps
-	// Which other devices may use it, nil for none; copied during the call.
+	// Access rights for other devices, nil for none; copied during the call.
 	AccessDescs *CUmemAccessDesc
 	// Length of that array, at most one for each device.
 	AccessDescCount uint64
 	// Size in bytes, at least 1.
 	Bytesize uint64
-	// Receives the address, which stays the same for the node's life.
+	// Receives the address, which never changes.
 	Dptr CUdeviceptr
 }
 
-// CUDA_MEM_FREE_NODE_PARAMS is which memory a free node frees.
+// CUDA_MEM_FREE_NODE_PARAMS holds the parameters of a free node.
 type CUDA_MEM_FREE_NODE_PARAMS struct {
 	_ structs.HostLayout
-	// The address that the allocation node gave.
+	// The address that the allocation node returned.
 	Dptr CUdeviceptr
 }
 
-// CUDA_CHILD_GRAPH_NODE_PARAMS is the graph that a child node runs, and who owns it afterwards.
+// CUDA_CHILD_GRAPH_NODE_PARAMS holds the parameters of a child graph node: the graph, and who owns
+// it.
 type CUDA_CHILD_GRAPH_NODE_PARAMS struct {
 	_ structs.HostLayout
-	// The graph; read back, the one inside the node.
+	// The graph to add; if you read a node's parameters, the graph inside the node.
 	Graph CUgraph
-	// Whether it is copied into the node or moved.
+	// Whether CUDA copies the graph into the node or moves it.
 	Ownership CUgraphChildGraphNodeOwnership
 	_         [4]byte
 }
 
-// CUDA_EVENT_RECORD_NODE_PARAMS is the event that a record node records.
+// CUDA_EVENT_RECORD_NODE_PARAMS holds the parameters of an event record node.
 type CUDA_EVENT_RECORD_NODE_PARAMS struct {
 	_ structs.HostLayout
 	// The event.
@@ -2359,14 +2364,14 @@ type CUDA_EVENT_RECORD_NODE_PARAMS struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context to record in.
+// The context in which the node records the event.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 8))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 8))
 }
@@ -2381,41 +2386,41 @@ type CUDA_EVENT_RECORD_NODE_PARAMS_anon1 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context to record in.
+// The context in which the node records the event.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS_anon1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_EVENT_RECORD_NODE_PARAMS_anon1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUDA_EVENT_WAIT_NODE_PARAMS is the event for which a wait node holds up its launch.
+// CUDA_EVENT_WAIT_NODE_PARAMS holds the parameters of an event wait node.
 type CUDA_EVENT_WAIT_NODE_PARAMS struct {
 	_ structs.HostLayout
-	// The event; recorded outside of the graph, before the launch.
+	// The event, recorded outside the graph before the launch.
 	Event CUevent
 }
 
-// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 is a list of one-dimensional copies that a node makes, in no
-// particular order.
+// CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 holds the parameters of a node that makes a batch of
+// one-dimensional copies, which are unordered.
 //
-// The arrays are copied when the node is added. In an executable addresses and sizes may change; a
-// size of 0 switches one copy off. The rest is fixed.
+// CUDA copies the arrays when the node is added. In an executable only addresses and sizes may
+// change; a size of 0 disables a copy.
 type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 struct {
 	_ structs.HostLayout
 	// Number of copies.
 	Count uint64
-	// Where to, for each copy.
+	// The destination of each copy.
 	Dsts *CUdeviceptr
-	// Where from, for each copy.
+	// The source of each copy.
 	Srcs *CUdeviceptr
-	// Bytes, for each copy.
+	// Bytes of each copy.
 	Sizes *uint64
-	// Attributes, each for a run of copies.
+	// Attributes, each for a range of copies.
 	Attrs *CUmemcpyAttributes
 	// The index of the first copy to which each attribute applies.
 	AttrsIdxs *uint64
@@ -2426,14 +2431,14 @@ type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context that is preferred for the copies.
+// The preferred context for the copies.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 56))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 56))
 }
@@ -2448,14 +2453,14 @@ type CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context that is preferred for the copies.
+// The preferred context for the copies.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_MEMCPY_BATCH_NODE_PARAMS_V1_anon7) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
@@ -2475,11 +2480,11 @@ type CUDA_FABRIC_COPY_BATCH_OP struct {
 	_     [4]byte
 }
 
-// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 is a list of copies between logical endpoints of a fabric
-// that a node makes.
+// CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 holds the parameters of a node that makes a batch of copies
+// between logical endpoints of a fabric.
 //
-// The endpoints must stay valid and bound as long as any executable can run the node.
-// Device-launched graphs and conditional bodies cannot hold it. In an executable only addresses and
+// The endpoints must stay valid and bound as long as an executable can run the node. Graphs for
+// device launch and body graphs cannot contain such a node. In an executable only addresses and
 // sizes may change.
 type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 struct {
 	_ structs.HostLayout
@@ -2494,14 +2499,14 @@ type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context that is preferred for the copies.
+// The preferred context for the copies.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Add(unsafe.Pointer(u), 24))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Add(unsafe.Pointer(u), 24))
 }
@@ -2517,26 +2522,26 @@ type CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3 struct {
 
 // Ctx is the member ctx of the union, where it lies in u.
 //
-// The context that is preferred for the copies.
+// The preferred context for the copies.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3) Ctx() *CUcontext {
 	return (*CUcontext)(unsafe.Pointer(u))
 }
 
 // GCtx is the member gCtx of the union, where it lies in u.
 //
-// Or a green context, in the same place.
+// Or a green context, in the same place of the union.
 func (u *CUDA_FABRIC_CPY_BATCH_NODE_PARAMS_V1_anon3) GCtx() *CUgreenCtx {
 	return (*CUgreenCtx)(unsafe.Pointer(u))
 }
 
-// CUgraphNodeParams is the description of a node of any type: the type, and the member of a union
-// that belongs to it.
+// CUgraphNodeParams holds the parameters of a node of any type: the type, and a union with a member
+// for each type.
 //
-// Start from a zero value each time: [CuGraphAddNode] refuses the struct if bytes are set that the
-// type does not use. The members are methods that give their address inside the struct.
+// Start from a zero struct: [CuGraphAddNode] refuses it if a byte that the type does not use is not
+// 0. In Go the members of the union are methods, which return their address in the struct.
 type CUgraphNodeParams struct {
 	_ structs.HostLayout
-	// Which member counts.
+	// The type, which selects the member.
 	Type CUgraphNodeType
 	// Must be 0.
 	Reserved0 [3]int32
@@ -2547,7 +2552,7 @@ type CUgraphNodeParams struct {
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
 //
-// The union's size; must be 0 beyond the member in use.
+// The union; must be 0 beyond the member in use.
 func (u *CUgraphNodeParams) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -2589,42 +2594,42 @@ func (u *CUgraphNodeParams) Graph() *CUDA_CHILD_GRAPH_NODE_PARAMS {
 
 // EventWait is the member eventWait of the union, where it lies in u.
 //
-// For waiting for an event.
+// For an event wait node.
 func (u *CUgraphNodeParams) EventWait() *CUDA_EVENT_WAIT_NODE_PARAMS {
 	return (*CUDA_EVENT_WAIT_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
 //
-// For recording an event.
+// For an event record node.
 func (u *CUgraphNodeParams) EventRecord() *CUDA_EVENT_RECORD_NODE_PARAMS {
 	return (*CUDA_EVENT_RECORD_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 //
-// For signalling imported semaphores.
+// For a signal node of imported semaphores.
 func (u *CUgraphNodeParams) ExtSemSignal() *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
 //
-// For waiting for imported semaphores.
+// For a wait node of imported semaphores.
 func (u *CUgraphNodeParams) ExtSemWait() *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
 //
-// For an allocation; the address is written into it when the node is added.
+// For an allocation node; receives the address when the node is added.
 func (u *CUgraphNodeParams) Alloc() *CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
 	return (*CUDA_MEM_ALLOC_NODE_PARAMS_v2)(unsafe.Add(unsafe.Pointer(u), 16))
 }
 
 // Free is the member free of the union, where it lies in u.
 //
-// For freeing the memory of an allocation node.
+// For a free node.
 func (u *CUgraphNodeParams) Free() *CUDA_MEM_FREE_NODE_PARAMS {
 	return (*CUDA_MEM_FREE_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -2638,7 +2643,7 @@ func (u *CUgraphNodeParams) MemOp() *CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
 
 // Conditional is the member conditional of the union, where it lies in u.
 //
-// For a conditional node; the body graphs are written into it when the node is added.
+// For a conditional node; receives the body graphs when the node is added.
 func (u *CUgraphNodeParams) Conditional() *CUDA_CONDITIONAL_NODE_PARAMS {
 	return (*CUDA_CONDITIONAL_NODE_PARAMS)(unsafe.Add(unsafe.Pointer(u), 16))
 }
@@ -2674,7 +2679,7 @@ type CUgraphNodeParams_anon2 struct {
 
 // Reserved1 is the member reserved1 of the union, where it lies in u.
 //
-// The union's size; must be 0 beyond the member in use.
+// The union; must be 0 beyond the member in use.
 func (u *CUgraphNodeParams_anon2) Reserved1() *[29]int64 {
 	return (*[29]int64)(unsafe.Pointer(u))
 }
@@ -2716,42 +2721,42 @@ func (u *CUgraphNodeParams_anon2) Graph() *CUDA_CHILD_GRAPH_NODE_PARAMS {
 
 // EventWait is the member eventWait of the union, where it lies in u.
 //
-// For waiting for an event.
+// For an event wait node.
 func (u *CUgraphNodeParams_anon2) EventWait() *CUDA_EVENT_WAIT_NODE_PARAMS {
 	return (*CUDA_EVENT_WAIT_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // EventRecord is the member eventRecord of the union, where it lies in u.
 //
-// For recording an event.
+// For an event record node.
 func (u *CUgraphNodeParams_anon2) EventRecord() *CUDA_EVENT_RECORD_NODE_PARAMS {
 	return (*CUDA_EVENT_RECORD_NODE_PARAMS)(unsafe.Pointer(u))
 }
 
 // ExtSemSignal is the member extSemSignal of the union, where it lies in u.
 //
-// For signalling imported semaphores.
+// For a signal node of imported semaphores.
 func (u *CUgraphNodeParams_anon2) ExtSemSignal() *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // ExtSemWait is the member extSemWait of the union, where it lies in u.
 //
-// For waiting for imported semaphores.
+// For a wait node of imported semaphores.
 func (u *CUgraphNodeParams_anon2) ExtSemWait() *CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
 	return (*CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // Alloc is the member alloc of the union, where it lies in u.
 //
-// For an allocation; the address is written into it when the node is added.
+// For an allocation node; receives the address when the node is added.
 func (u *CUgraphNodeParams_anon2) Alloc() *CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
 	return (*CUDA_MEM_ALLOC_NODE_PARAMS_v2)(unsafe.Pointer(u))
 }
 
 // Free is the member free of the union, where it lies in u.
 //
-// For freeing the memory of an allocation node.
+// For a free node.
 func (u *CUgraphNodeParams_anon2) Free() *CUDA_MEM_FREE_NODE_PARAMS {
 	return (*CUDA_MEM_FREE_NODE_PARAMS)(unsafe.Pointer(u))
 }
@@ -2765,7 +2770,7 @@ func (u *CUgraphNodeParams_anon2) MemOp() *CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 {
 
 // Conditional is the member conditional of the union, where it lies in u.
 //
-// For a conditional node; the body graphs are written into it when the node is added.
+// For a conditional node; receives the body graphs when the node is added.
 func (u *CUgraphNodeParams_anon2) Conditional() *CUDA_CONDITIONAL_NODE_PARAMS {
 	return (*CUDA_CONDITIONAL_NODE_PARAMS)(unsafe.Pointer(u))
 }
@@ -2874,22 +2879,22 @@ type CUcheckpointUnlockArgs struct {
 	Reserved [8]uint64
 }
 
-// CUmemDecompressParams is the decompression of one buffer.
+// CUmemDecompressParams describes the decompression of one buffer.
 //
 // From Go: all three pointers are device addresses; convert them from numbers.
 type CUmemDecompressParams struct {
 	_ structs.HostLayout
 	// Compressed bytes.
 	SrcNumBytes uint64
-	// Bytes that are expected to come out; may be 0, and only helps to distribute the work.
+	// Expected bytes after decompression; may be 0, since it only helps to distribute the work.
 	DstNumBytes uint64
-	// Device address of a uint32 that receives the bytes that came out.
+	// Device address of a uint32 that receives the number of decompressed bytes.
 	DstActBytes *uint32
 	// The compressed bytes.
 	Src unsafe.Pointer
-	// Where the others go; nothing but the program makes sure that there is room.
+	// The destination; the program must make sure that it is large enough.
 	Dst unsafe.Pointer
-	// One format.
+	// The format.
 	Algo CUmemDecompressAlgorithm
 	// 0.
 	Padding [20]uint8
@@ -3177,44 +3182,44 @@ func (u *CUdevResource_anon2) X_oversize() *[40]uint8 {
 	return (*[40]uint8)(unsafe.Pointer(u))
 }
 
-// CUDA_MEMCPY2D_v1 is the copy of a rectangle: for each end its kind, its memory, where to begin
-// and how far rows are apart.
+// CUDA_MEMCPY2D_v1 describes a copy of a rectangle: for source and destination the kind of memory,
+// the memory, the start of the rectangle and the pitch.
 //
-// Only the memory member that the kind names is used. The form _v1 has 32-bit sizes and addresses.
+// The memory type selects which memory member is used. The form _v1 has 32-bit sizes and addresses.
 //
-// From Go: pin Go memory that SrcHost or DstHost points to.
+// From Go: pin Go memory that SrcHost or DstHost points to until the copy is done.
 type CUDA_MEMCPY2D_v1 struct {
 	_ structs.HostLayout
-	// Where to begin in a row of the source, in bytes.
+	// Offset in a row of the source, in bytes.
 	SrcXInBytes uint32
 	// First row of the source.
 	SrcY uint32
-	// Kind of the source.
+	// Kind of memory of the source.
 	SrcMemoryType CUmemorytype
 	_             [4]byte
 	// The source, if it is host memory.
 	SrcHost unsafe.Pointer
-	// The source, if it is device memory or the driver is to find out.
+	// The source, if it is device memory or of unified type.
 	SrcDevice CUdeviceptr_v1
 	_         [4]byte
 	// The source, if it is an array.
 	SrcArray CUarray
-	// Bytes from row to row of the source; ignored for arrays, and 0 means rows without a gap.
+	// Bytes from one source row to the next; ignored for arrays, and 0 means rows without padding.
 	SrcPitch uint32
-	// Where to begin in a row of the destination, in bytes.
+	// Offset in a row of the destination, in bytes.
 	DstXInBytes uint32
 	// First row of the destination.
 	DstY uint32
-	// Kind of the destination.
+	// Kind of memory of the destination.
 	DstMemoryType CUmemorytype
 	// The destination, if it is host memory.
 	DstHost unsafe.Pointer
-	// The destination, if it is device memory or of unknown kind.
+	// The destination, if it is device memory or of unified type.
 	DstDevice CUdeviceptr_v1
 	_         [4]byte
 	// The destination, if it is an array.
 	DstArray CUarray
-	// Bytes from row to row of the destination.
+	// Bytes from one destination row to the next.
 	DstPitch uint32
 	// Bytes of each row to copy.
 	WidthInBytes uint32
@@ -3223,13 +3228,12 @@ type CUDA_MEMCPY2D_v1 struct {
 	_      [4]byte
 }
 
-// CUDA_MEMCPY3D_v1 is the copy of a box between memory and arrays inside one context.
+// CUDA_MEMCPY3D_v1 describes a copy of a box between linear memory and arrays in one context.
 //
 // Linear memory consists of slices of srcHeight or dstHeight rows. The form _v1 has 32-bit sizes
 // and addresses.
 //
-// From Go: clear it first. Memory of Go in it has to be pinned, for asynchronous copies until the
-// stream is done.
+// From Go: start from the zero struct. Pin Go memory that it points to until the copy is done.
 type CUDA_MEMCPY3D_v1 struct {
 	_ structs.HostLayout
 	// Offset in a row, in bytes.
@@ -3245,16 +3249,16 @@ type CUDA_MEMCPY3D_v1 struct {
 	_             [4]byte
 	// Address on the host.
 	SrcHost unsafe.Pointer
-	// Address on the device, or of unknown kind.
+	// Address on the device, or of unified type.
 	SrcDevice CUdeviceptr_v1
 	_         [4]byte
 	// The array.
 	SrcArray CUarray
 	// Nil.
 	Reserved0 unsafe.Pointer
-	// Bytes from row to row.
+	// Bytes from one row to the next.
 	SrcPitch uint32
-	// Rows from slice to slice; may be 0 where depth is 1.
+	// Rows from one slice to the next; may be 0 if Depth is 1.
 	SrcHeight uint32
 	// The destination's offset in a row, in bytes.
 	DstXInBytes uint32
@@ -3269,16 +3273,16 @@ type CUDA_MEMCPY3D_v1 struct {
 	_             [4]byte
 	// Its address on the host.
 	DstHost unsafe.Pointer
-	// Its address on the device, or of unknown kind.
+	// Its address on the device, or of unified type.
 	DstDevice CUdeviceptr_v1
 	_         [4]byte
 	// The array to write.
 	DstArray CUarray
 	// Nil.
 	Reserved1 unsafe.Pointer
-	// The destination's bytes from row to row.
+	// Bytes from one destination row to the next.
 	DstPitch uint32
-	// The destination's rows from slice to slice.
+	// Rows from one destination slice to the next.
 	DstHeight uint32
 	// Bytes of each row to copy, also for arrays.
 	WidthInBytes uint32

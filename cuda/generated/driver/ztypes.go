@@ -2,11 +2,11 @@
 
 package driver
 
-// CUdeviceptr is an address that the GPU understands, as a 64-bit number.
+// CUdeviceptr is a device address, as a 64-bit number.
 //
-// It is unique in the process over all devices and the host, and arithmetic on it is done in bytes.
-// The host can follow it only if it leads to pinned or managed memory. 0 is no address. The type
-// _v1 has 32 bits and serves the oldest functions.
+// It is unique among all devices and the host of a process. Arithmetic on it counts bytes. The host
+// can dereference it only in pinned or managed memory. 0 is not a valid address. The type _v1 has
+// 32 bits and belongs to the oldest functions.
 //
 // From Go: a number keeps nothing alive. Convert pinned or managed memory with
 // unsafe.Pointer(uintptr(p)), which go vet reports although it is safe for memory that is not Go's.
@@ -59,17 +59,19 @@ type CUlibrary uintptr
 // library.
 type CUkernel uintptr
 
-// CUarray is a block of memory for textures and surfaces, in a layout known to the device alone.
+// CUarray is a CUDA array: memory for textures and surfaces, in a layout that only the device
+// knows.
 //
-// It has no address; copies and texture or surface objects reach it. [CuArrayDestroy] frees it.
+// It has no address: access it by copies and by texture or surface objects. [CuArrayDestroy] frees
+// it.
 //
-// From Go: a number for Go. Destroy texture objects before the array that they read.
+// From Go: the handle is a number. Destroy texture objects before their array.
 type CUarray uintptr
 
-// CUmipmappedArray is an array with smaller versions of itself, which texture fetches choose from
-// by distance.
+// CUmipmappedArray is a mipmapped array: an array of several levels, each half the size of the one
+// before, among which texture fetches choose.
 //
-// Its levels are arrays that belong to it.
+// Each level is an array that belongs to the mipmapped array.
 type CUmipmappedArray uintptr
 
 // CUtexref is a texture reference: a texture variable of a module. Texture objects have replaced
@@ -84,35 +86,37 @@ type CUtexref uintptr
 // Modules compiled by current toolkits contain none.
 type CUsurfref uintptr
 
-// CUevent is a marker that is placed in a stream and becomes done when the work before it is done.
+// CUevent is an event: it is recorded in a stream, and completes when the earlier work of the
+// stream is done.
 //
-// [CuEventRecord] places it, and each record replaces the earlier place. Until the first record it
-// counts as done: a wait for it returns at once and a query succeeds, so a forgotten record shows
-// up as missing order, never as an error. Waits that were enqueued earlier keep the place they saw.
+// [CuEventRecord] records it, and each record replaces the previous one. Waits that were enqueued
+// before still refer to the previous record. Until its first record an event counts as complete: a
+// wait does nothing and a query succeeds, so a forgotten record shows up as a race, never as an
+// error.
 //
-// Unless it was created with [CU_EVENT_DISABLE_TIMING], a record also notes the GPU's time, and
-// [CuEventElapsedTime] gives the difference of two.
+// Unless it was created with [CU_EVENT_DISABLE_TIMING], each record also notes the GPU's clock, and
+// [CuEventElapsedTime] returns the time between two records.
 //
-// From Go: usable from every goroutine. It holds no memory of the program, so the handle may be
-// dropped after [CuEventDestroy] even while streams still wait for the record they saw.
+// From Go: any goroutine may use it. You may destroy an event while streams still wait for its
+// record.
 type CUevent uintptr
 
-// CUstream is a queue of work for one device: what is put into it runs in that order, and what is
-// in different streams may run at the same time.
+// CUstream is a stream: a queue of work for one device. Work in one stream runs in the order in
+// which it was enqueued; work in different streams may run at the same time.
 //
-// It is a number, not a pointer that Go may follow. Three values are no streams that anybody
-// created: 0 is the default stream, as the called function understands it (the legacy one, or the
-// thread's own in the functions whose names end in _ptsz and _ptds), 1 is the legacy default stream
-// and 2 the calling thread's own default stream. They are never destroyed.
+// It is a number, not a Go pointer. Three values mean default streams, which the program neither
+// creates nor destroys: 1 is the legacy default stream, 2 is the per-thread default stream of the
+// calling thread, and 0 is one of the two: the per-thread default stream in functions whose names
+// end in _ptsz or _ptds, the legacy default stream in all others.
 //
-// A stream belongs to the context in which it was created. Copying the handle copies nothing, and
-// CUDA does not notice a handle that is used after [CuStreamDestroy]: the number may belong to
-// another stream by then.
+// A stream belongs to the context in which it was created. A copy of the handle means the same
+// stream. CUDA does not detect a handle that is used after [CuStreamDestroy]: by then the number
+// may belong to another stream.
 //
-// From Go: any goroutine may use a stream, several at a time; the order of their work is then the
-// order in which the calls happen to enter the driver. The handle 2 means another stream on each OS
-// thread, so it is for goroutines that are locked to theirs. A handle keeps nothing alive: pinned
-// memory, buffers and callbacks that pending work uses must outlive the work by the program's care.
+// From Go: several goroutines may use a stream at the same time; their work then runs in the order
+// in which the calls enter the driver. The handle 2 means a different stream on each OS thread: use
+// it only in goroutines that are locked to their thread. A handle keeps nothing alive: the program
+// must keep memory and callbacks that pending work uses.
 type CUstream uintptr
 
 // CUgraphicsResource is a buffer or texture of a graphics API that was registered for use by CUDA.
@@ -136,70 +140,69 @@ type CUtexObject uint64
 // created with [CUDA_ARRAY3D_SURFACE_LDST]. 0 is no surface.
 type CUsurfObject uint64
 
-// CUexternalMemory is memory of another API that was imported; mappings make it usable.
+// CUexternalMemory is imported memory of another API. Map it to use it.
 type CUexternalMemory uintptr
 
 // CUexternalSemaphore is a semaphore or fence of another API that streams can signal and wait for.
 type CUexternalSemaphore uintptr
 
-// CUgraph is a graph: a plan of work as nodes and the edges between them, kept in host memory.
+// CUgraph is a graph: nodes of work and the edges between them, in host memory.
 //
-// It comes from [CuGraphCreate], [CuGraphClone] or a capture, and goes by [CuGraphDestroy]. To run
-// it, instantiate it: the executable is a snapshot and independent of it. A graph that a child or
-// conditional node contains belongs to that node.
+// [CuGraphCreate], [CuGraphClone] and captures make graphs; destroy them with [CuGraphDestroy]. To
+// run a graph, instantiate it: the executable is a snapshot, which later changes of the graph do
+// not affect. A graph inside a child graph node or conditional node belongs to that node.
 //
-// From Go: a number that keeps nothing alive. Not safe for concurrent use: one goroutine at a time,
-// a stream that captures into it included, for reading as well. A capture into an existing graph
-// that fails destroys the graph: drop the handle then.
+// From Go: the handle is a number and keeps nothing alive. A graph is not safe for concurrent use:
+// only one goroutine at a time may read it, change it or capture a stream into it. If a capture
+// into an existing graph fails, CUDA destroys the graph: drop the handle.
 type CUgraph uintptr
 
 // CUgraphNode is a node of a graph: one kernel, copy, host function or other piece of work.
 //
-// It belongs to its graph and dies with it, or by [CuGraphDestroyNode]. It also names the
-// counterpart in each executable made of the graph, when a single node of an executable is changed.
+// It belongs to its graph and is destroyed with it, or by [CuGraphDestroyNode]. To change a single
+// node of an executable, pass the node of the graph that the executable was made of.
 //
-// From Go: unlike graphs and executables, node handles are not checked by the driver: a stale one
-// can crash the process (measured). Keep them beside the graph, under its lock.
+// From Go: the driver checks handles of graphs and executables, but not of nodes: the handle of a
+// destroyed node can crash the process (measured). Guard node handles with the lock of their graph.
 type CUgraphNode uintptr
 
-// CUgraphExec is an executable graph: a graph made ready to be launched any number of times.
+// CUgraphExec is an executable graph, which can be launched any number of times.
 //
-// It comes from [CuGraphInstantiateWithFlags] and goes by [CuGraphExecDestroy], and is changed by
-// [CuGraphExecUpdate] or node by node. Its launches run one after another, never at the same time.
+// [CuGraphInstantiateWithFlags] makes it, [CuGraphExecDestroy] destroys it. [CuGraphExecUpdate]
+// updates it from a graph, and other functions change single nodes. Its launches never overlap.
 //
-// From Go: not safe for concurrent use: a launch counts as a use, so lock it around every call.
-// Memory that its nodes name must live until the last launch is done.
+// From Go: it is not safe for concurrent use: guard every call, launches too, with a lock. Keep the
+// memory that its nodes use until the last launch is done.
 type CUgraphExec uintptr
 
-// CUmemoryPool is a source of memory for stream-ordered allocation: it keeps what was freed for the
-// next to come.
+// CUmemoryPool is a memory pool for stream-ordered allocation: it keeps freed memory for later
+// allocations.
 //
-// Every device has a default pool; own ones are made by [CuMemPoolCreate]. Safe for use by all
-// threads.
+// Every device has a default pool; [CuMemPoolCreate] creates others. All threads may use a pool at
+// the same time.
 type CUmemoryPool uintptr
 
-// CUuserObject is a reference-counted object that ties a resource of the program to the life of
-// graphs: see [CuUserObjectCreate].
+// CUuserObject is a user object: a reference count that keeps a resource of the program as long as
+// graphs need it. See [CuUserObjectCreate].
 //
-// It has no destroy function: it ends when the last reference is released, by the program or a
-// graph.
+// There is no destroy function: its destructor runs when the program or a graph releases the last
+// reference.
 //
-// From Go: its functions may be called from several goroutines at once, except those that take a
-// graph as well.
+// From Go: several goroutines may call its functions at once, except those that also take a graph.
 type CUuserObject uintptr
 
-// CUgraphConditionalHandle is the name of a conditional node's variable: a 64-bit number that host
-// code puts into the node's parameters and device code uses to set the value.
+// CUgraphConditionalHandle is a conditional handle: a 64-bit number for the variable of a
+// conditional node. The host puts it into the node's parameters, and kernels set the variable with
+// it.
 //
-// It comes from [CuGraphConditionalHandleCreate], belongs to a graph and is never freed by itself.
-// Kernels take it by value, as an 8-byte argument.
+// [CuGraphConditionalHandleCreate] creates it, and it is destroyed with its graph. Pass it to
+// kernels by value, as an argument of 8 bytes.
 type CUgraphConditionalHandle uint64
 
-// CUgraphDeviceNode is a kernel node as device code knows it, for changing the node while the graph
-// is on the device.
+// CUgraphDeviceNode is the handle with which device code updates a kernel node.
 //
-// It is given when a kernel node is made device-updatable by its launch attribute, and is passed to
-// kernels as an argument. Host functions do not take it.
+// You get it when you make a kernel node device-updatable by its launch attribute. Pass it to
+// kernels as an argument; no host function takes it.
 type CUgraphDeviceNode uintptr
 
 // CUasyncCallbackHandle is the handle of a registered notification callback; its only use is
@@ -249,18 +252,18 @@ type CUasyncCallback uintptr
 // [CuLinkDestroy]: C memory, not Go's.
 type CUlinkState uintptr
 
-// CUhostFn is a function of the program that a stream calls on the host when its turn comes.
+// CUhostFn is a host function: a stream calls it on the host when its earlier work is done.
 //
-// It receives the userData that was given with it, and nothing else: no stream and no status. After
-// an error in the context it is not called at all, so nothing may depend on it for cleaning up.
+// Its only argument is userData: it receives no stream and no status. After an error in the context
+// CUDA does not call it, so do not rely on it for cleanup.
 //
-// All host functions of the process share one thread of the driver: measured, four streams with a
-// function of 400 ms each took 1.6 s, and an allocation on another thread was blocked meanwhile. Be
-// short, and never wait for work of the GPU inside.
+// One driver thread runs all host functions of the process: four streams with a function of 400 ms
+// each took 1.6 s, and blocked an allocation on another thread meanwhile (measured). Keep the
+// function short, and never wait for GPU work in it.
 //
-// From Go: calls into CUDA fail with [CUDA_ERROR_NOT_PERMITTED] or can deadlock; hand over to a
-// goroutine by a channel with room. A panic or runtime.Goexit on the driver's thread ends the
-// process. Hand in a [runtime/cgo.Handle] as userData.
+// From Go: calls into CUDA fail with [CUDA_ERROR_NOT_PERMITTED] or can deadlock; leave them to a
+// goroutine, for example through a buffered channel. A panic or runtime.Goexit on the driver's
+// thread ends the process. Pass a [runtime/cgo.Handle] as userData.
 //
 //	void (*CUhostFn)(void *userData)
 //
@@ -268,16 +271,15 @@ type CUlinkState uintptr
 // be a Go function exported to C.
 type CUhostFn uintptr
 
-// CUstreamCallback is a function that [CuStreamAddCallback] has called once a stream has done its
-// earlier work, with the stream's status.
+// CUstreamCallback is a stream callback: [CuStreamAddCallback] enqueues it, and a stream calls it
+// with its status when its earlier work is done.
 //
-// It receives the stream as it was given (0 for the default stream), success or the error that the
-// stream is in, and the userData. Later work of the stream waits until it returns. Other than a
-// host function it is called after a fault too, with the error.
+// Its arguments are the stream handle as given (0 for the default stream), success or the stream's
+// error, and userData. Later work of the stream waits until it returns. Unlike a host function it
+// is also called after a fault, with the error.
 //
-// From Go: runs on the thread that all host functions share, so it must be short; no CUDA calls
-// inside, no panic, no runtime.Goexit. userData is carried as a number: pass a
-// [runtime/cgo.Handle].
+// From Go: it runs on the driver thread of all host functions, so keep it short. It must not call
+// CUDA, panic or call runtime.Goexit. Pass a [runtime/cgo.Handle] as userData.
 //
 //	void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData)
 //
@@ -300,10 +302,10 @@ type CUstreamCallback uintptr
 // returns. It must not be a Go function exported to C, and must not call one.
 type CUoccupancyB2DSize uintptr
 
-// CUmemGenericAllocationHandle is a piece of physical memory, or a multicast object, without an
-// address.
+// CUmemGenericAllocationHandle is a handle of physical memory, or of a multicast object, that is
+// not mapped by itself.
 //
-// It is counted: each handle that was created, imported or retained has to be released once.
+// Release each handle that you create, import or retain once, with [CuMemRelease].
 type CUmemGenericAllocationHandle uint64
 
 // CUcheckpointOperationHandle is a checkpoint or restore in progress, which ends when the caller
@@ -318,11 +320,11 @@ type CUcheckpointOperationHandle uintptr
 type CUlogicalEndpointId uint32
 
 // CUgraphRecaptureCallback is the function that a recapture calls for each node whose parameters
-// differ from the recorded ones.
+// differ.
 //
-// It is handed the user data, the node, the old and the new parameters, which are valid during the
-// call only, and the kind of difference. Success lets the node take the new parameters and the
-// recapture go on; any other code ends it, and the graph is then fit only to be destroyed.
+// Its arguments are the user data, the node, the old and the new parameters (valid only during the
+// call), and the kind of difference. If it returns success, the node takes the new parameters and
+// the recapture goes on. Any other code ends the recapture; destroy the graph then.
 //
 // From Go: it runs on a thread of the program, inside a CUDA call, so it must be a C function that
 // calls no Go.
@@ -386,10 +388,10 @@ type CUlogsCallback uintptr
 // messages overwrite the oldest ones, and the output then says that messages are missing.
 type CUlogIterator uint32
 
-// CUdeviceptr_v1 is a device address of 32 bits, for functions that no program of today should
-// call.
+// CUdeviceptr_v1 is a device address of 32 bits, for the oldest functions, which no program should
+// call any more.
 //
-// Where a GPU has more than 4 GiB, its memory cannot be named by it at all.
+// It cannot address the memory of a GPU with more than 4 GiB.
 type CUdeviceptr_v1 uint32
 
 // CUeglStreamConnection is CUDA's end of an EGL stream, as its producer or its consumer.

@@ -4,28 +4,28 @@ package driver
 
 import "unsafe"
 
-// CuPointerGetAttribute tells one fact about the memory at an address: what it is, whose it is,
-// where it begins.
+// CuPointerGetAttribute returns one attribute of the memory at an address, such as its type, its
+// context or its start.
 //
 //	CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 //
-// Thanks to unique addresses this works for any number. What CUDA does not know, such as memory of
-// Go or of malloc, gives an error; [CuPointerGetAttributes] asks more gently.
+// With unified addressing the call accepts any address. For memory that CUDA did not allocate, such
+// as memory of Go or malloc, it returns an error; [CuPointerGetAttributes] does not.
 //
 // Parameters:
-//   - data: receives the value, of the type that the attribute has
-//   - attribute: the question
+//   - data: receives the value, of the attribute's type
+//   - attribute: the attribute
 //   - ptr: an address, host or device
 //
-// From Go: data must have the size of the answer: an int32 for a boolean and a CUdeviceptr for an
-// address. What is told may be outdated when another goroutine frees memory. Harmless during
-// captures.
+// From Go: data must point to a variable of the attribute's size: an int32 for a boolean, a
+// CUdeviceptr for an address. The value is outdated once another goroutine frees the memory.
+// Allowed in captures of every mode.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the address is none of CUDA's, or the question does not fit the
-//     memory: an answer, seldom a mistake
+//   - [CUDA_ERROR_INVALID_VALUE]: CUDA did not allocate the memory, or memory of this type does not
+//     have the attribute. Treat the error as an answer
 //   - [CUDA_ERROR_INVALID_CONTEXT]: [CU_POINTER_ATTRIBUTE_DEVICE_POINTER] without a current
-//     context; the memory's type was told without one (measured)
+//     context; the memory's type needs none (measured)
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or
 // the error of earlier work.
@@ -56,8 +56,8 @@ func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, p
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync_v2_ptsz enqueues the move of a range of managed memory to a device or to the
-// host.
+// CuMemPrefetchAsync_v2_ptsz enqueues a prefetch in a stream: migrates a range of managed memory to
+// a device or to the host.
 //
 //	CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
@@ -83,41 +83,44 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 	return status(args.ret)
 }
 
-// CuMemAdvise tells the driver how a range of managed memory will be used, so that pages move less.
+// CuMemAdvise advises the driver how a range of managed memory will be used, so that fewer pages
+// migrate.
 //
 //	CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 //
-// Advice changes the speed and never the result. It stays in force until it is withdrawn or the
-// memory freed, and holds for whole pages. "Read mostly" makes copies for each reader and gets
-// expensive with every write; a preferred location is where pages go back to and stay if the other
-// side can reach them; "accessed by" keeps a device's mapping up to date so that it does not fault.
-// "Read mostly" overrides the other two, a preferred location overrides "accessed by" for the same
-// processor. A page with a preferred location on a device goes on moving to and fro if both sides
-// use it; without one the driver would pin it to the host. Memory of malloc or Go may be advised
-// where the devices can use it ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]). On such memory
-// "accessed by" does nothing for a device that uses the host's page tables
+// Advice changes the speed, never the result. It applies to whole pages until you unset it or free
+// the memory. "Read mostly" makes a copy of a page for each reader, and every write becomes
+// expensive. With a preferred location, pages return there, and stay if the other processors can
+// access them there. "Accessed by" keeps a device's mapping up to date, so that the device does not
+// fault. "Read mostly" overrides the other two, and a preferred location overrides "accessed by"
+// for the same processor. If host and device both use a page, the driver would keep it on the host;
+// with a preferred location on the device it migrates back and forth instead.
+//
+// Memory of malloc or Go may be advised if the devices can access it
+// ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]). On such memory "accessed by" does nothing for a
+// device that uses the host's page tables
 // ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES]), and "read mostly" makes no
-// copy there. While a device without concurrent managed access has a context, "read mostly" makes
+// copies there. While a device without concurrent managed access has a context, "read mostly" makes
 // no copies at all.
 //
 // Parameters:
-//   - devPtr: beginning of the range, rounded down to a page
+//   - devPtr: start of the range, rounded down to a page
 //   - count: bytes; the end is rounded up
-//   - advice: what to set or take back
+//   - advice: the advice to set or unset
 //   - location: a device, the host or a NUMA node; ignored for "read mostly"
 //
-// Ordering: takes effect at once, without regard to work that is enqueued. Taking back "read
-// mostly" may move pages before it returns.
+// Ordering: takes effect at once, not ordered with enqueued work. Unsetting "read mostly" may
+// migrate pages before the call returns.
 //
-// Capture: a thread that gives advice while another captures in GLOBAL mode gets
-// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the capture is lost (measured).
+// Capture: unsafe: while another thread captures in GLOBAL mode, the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates that capture (measured).
 //
-// From Go: arguments go by value. Lock the goroutine for the current context; "NUMA node of the
-// current thread" means the OS thread of the moment.
+// From Go: the call uses the OS thread's current context, and "NUMA node of the current thread"
+// means this OS thread: lock the goroutine.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: not managed memory (measured for device memory), or a location of
-//     a wrong kind
+//     the wrong kind
 //   - [CUDA_ERROR_INVALID_DEVICE]: a device without [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no context is current (measured)
 //
@@ -137,8 +140,8 @@ func CuMemAdvise(devPtr CUdeviceptr, count uint64, advice CUmem_advise, location
 	return CuMemAdvise_v2(devPtr, count, advice, location)
 }
 
-// CuMemAdvise_v2 tells the driver how a range of managed memory will be used, so that pages move
-// less.
+// CuMemAdvise_v2 advises the driver how a range of managed memory will be used, so that fewer pages
+// migrate.
 //
 //	CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 //
@@ -162,7 +165,7 @@ func CuMemAdvise_v2(devPtr CUdeviceptr, count uint64, advice CUmem_advise, locat
 	return status(args.ret)
 }
 
-// CuMemPrefetchBatchAsync_ptsz enqueues the prefetch of many ranges by one call.
+// CuMemPrefetchBatchAsync_ptsz enqueues the prefetch of many ranges as one operation of a stream.
 //
 //	CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
@@ -189,8 +192,8 @@ func CuMemPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint6
 	return status(args.ret)
 }
 
-// CuMemDiscardBatchAsync_ptsz declares the contents of ranges of managed memory worthless, so that
-// they need not be moved.
+// CuMemDiscardBatchAsync_ptsz enqueues an operation that discards the contents of ranges of managed
+// memory, so that their pages need not migrate.
 //
 //	CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 //
@@ -215,8 +218,8 @@ func CuMemDiscardBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, count uint64
 	return status(args.ret)
 }
 
-// CuMemDiscardAndPrefetchBatchAsync_ptsz gives ranges of managed memory a new place without moving
-// their contents, which are lost.
+// CuMemDiscardAndPrefetchBatchAsync_ptsz enqueues an operation that discards ranges of managed
+// memory and prefetches them without copying their contents.
 //
 //	CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
@@ -243,31 +246,31 @@ func CuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs *CUdeviceptr, sizes *uint64, c
 	return status(args.ret)
 }
 
-// CuMemGetLocationInfo estimates where the pages of a range of managed or ordinary memory are at
-// the moment.
+// CuMemGetLocationInfo estimates where the pages of a range of managed or pageable memory currently
+// are.
 //
 //	CUresult cuMemGetLocationInfo(CUdeviceptr ptr, size_t size, size_t summaryGranularity, size_t samplingGranularity, CUmemLocation *location_out)
 //
-// The range is cut into regions, pages are sampled in each, and the commonest place in a region is
-// its answer; ties fall at random. Pages move while it looks, so take it for a hint when tuning
-// prefetches.
+// The driver divides the range into regions, samples pages of each region, and returns the most
+// common location of the samples; of equally common locations it returns any. Pages may migrate
+// meanwhile: use the result as a hint, for instance to tune prefetches.
 //
 // Parameters:
-//   - ptr: beginning of the range
+//   - ptr: start of the range
 //   - size: bytes
 //   - summaryGranularity: bytes of a region, from 1 to size
-//   - samplingGranularity: bytes from sample to sample, at most a region; 0 leaves it to the driver
-//   - location_out: receives a location for each region, so size divided by the region's bytes,
+//   - samplingGranularity: bytes from one sample to the next, at most summaryGranularity; 0 for a
+//     value of the driver's choice
+//   - location_out: receives a location for each region: size divided by summaryGranularity,
 //     rounded up
 //
-// From Go: make the slice long enough, it is not checked. A region that was never touched has the
-// type [CU_MEM_LOCATION_TYPE_NONE].
+// From Go: make the slice long enough: CUDA does not check it. A region that was never accessed has
+// the type [CU_MEM_LOCATION_TYPE_NONE].
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: device memory, pinned or registered memory, or granularities as
-//     above
-//   - [CUDA_ERROR_NOT_SUPPORTED]: some device of the system cannot share managed memory
-//     concurrently
+//   - [CUDA_ERROR_INVALID_VALUE]: device, pinned or registered memory, or a granularity out of
+//     range
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a device of the system does not have concurrent managed access
 //
 // Since CUDA 13.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
@@ -287,28 +290,28 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 	return status(args.ret)
 }
 
-// CuMemRangeGetAttribute tells what advice is in force for a range of managed memory, or where it
-// was last prefetched to.
+// CuMemRangeGetAttribute returns the advice in force for a range of managed memory, or the location
+// of its last prefetch.
 //
 //	CUresult cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
 //
-// It answers for the whole range together: a page that differs makes it "no" or [CU_DEVICE_INVALID]
-// (measured: -2 when no location is preferred). It does not tell where pages are;
+// The result applies to the whole range: if the pages differ, it is "no" or [CU_DEVICE_INVALID]
+// (measured: -2 without a preferred location). The call does not return where pages are;
 // [CuMemGetLocationInfo] estimates that.
 //
 // Parameters:
-//   - data: receives the answer, 4 bytes, or for "accessed by" a list of devices, filled up with
+//   - data: receives the value, 4 bytes, or for "accessed by" a list of devices, padded with
 //     [CU_DEVICE_INVALID]
-//   - dataSize: bytes there
-//   - attribute: the question
-//   - devPtr: beginning of the range
+//   - dataSize: size of data in bytes
+//   - attribute: the attribute
+//   - devPtr: start of the range
 //   - count: bytes
 //
-// From Go: an int32 receives the simple answers and a []int32 the list.
+// From Go: pass the address of an int32, or of the first element of a []int32 for a list.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not managed memory (measured for device memory), or a wrong size
-//     of data
+//   - [CUDA_ERROR_INVALID_VALUE]: not managed memory (measured for device memory), or a bad
+//     dataSize
 //   - [CUDA_ERROR_INVALID_CONTEXT]: no current context (measured)
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
@@ -340,22 +343,22 @@ func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUme
 	return status(args.ret)
 }
 
-// CuMemRangeGetAttributes answers several questions about a range of managed memory at once.
+// CuMemRangeGetAttributes returns several attributes of a range of managed memory.
 //
 //	CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
 //
 // Parameters:
-//   - data: for each question the place of the answer
-//   - dataSizes: for each question the bytes of that place
-//   - attributes: the questions
-//   - numAttributes: how many
-//   - devPtr: beginning of the range
+//   - data: for each attribute the address of the memory that receives its value
+//   - dataSizes: for each attribute the size of that memory in bytes
+//   - attributes: the attributes
+//   - numAttributes: number of attributes
+//   - devPtr: start of the range
 //   - count: bytes
 //
-// From Go: the places are reached through an array of pointers: pin them for the call.
+// From Go: data is an array of pointers: pin what they point to until the call returns.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a place of the wrong size, or memory that is not managed
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad size, or memory that is not managed
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_DEVICE], or
 // the error of earlier work.
@@ -384,24 +387,24 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 	return status(args.ret)
 }
 
-// CuPointerSetAttribute makes synchronous memory operations on an allocation really wait, or not.
+// CuPointerSetAttribute sets whether synchronous copies and memsets of an allocation always wait
+// until they are done.
 //
 //	CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 //
-// [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] is the one attribute that can be set. With it, a copy between
-// device addresses and a memset of this memory return only when they are done (measured), as
-// network drivers need that read the memory without CUDA's knowledge.
+// [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS] is the only attribute that can be set. With it, a copy between
+// device addresses and a memset of this memory return only when they are done (measured). Network
+// drivers need that when they access the memory without CUDA.
 //
 // Parameters:
-//   - value: address of a uint32, 1 to set it and 0 to take it back
+//   - value: address of a uint32, 1 to set the attribute and 0 to clear it
 //   - attribute: [CU_POINTER_ATTRIBUTE_SYNC_MEMOPS]
-//   - ptr: an address in the allocation; it counts for all of it
+//   - ptr: any address in the allocation
 //
-// From Go: the value is read during the call. It waits for operations on the memory that are
-// pending.
+// From Go: the call waits for pending operations on the memory.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not memory of CUDA's, or another attribute
+//   - [CUDA_ERROR_INVALID_VALUE]: memory that CUDA did not allocate, or another attribute
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_INVALID_CONTEXT],
 // [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
@@ -430,25 +433,25 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 	return status(args.ret)
 }
 
-// CuPointerGetAttributes tells several facts about the memory at an address in one call.
+// CuPointerGetAttributes returns several attributes of the memory at an address.
 //
 //	CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 //
-// For memory that CUDA does not know it succeeds and answers with zeros (measured), also for
-// questions that do not fit; so it never fails just because an address is foreign.
+// For memory that CUDA did not allocate, and for attributes that the memory does not have, the call
+// succeeds and returns zeros (measured).
 //
 // Parameters:
-//   - numAttributes: number of questions
-//   - attributes: the questions
-//   - data: for each question the place of its answer
+//   - numAttributes: number of attributes
+//   - attributes: the attributes
+//   - data: for each attribute the address of a variable that receives its value
 //   - ptr: the address
 //
-// From Go: data is an array of pointers, so the places have to be pinned with runtime.Pinner for
-// the call, or lie in C memory.
+// From Go: data is an array of pointers: pin the variables with a runtime.Pinner until the call
+// returns, or allocate them in C memory.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: an unknown question, or a nil place
-//   - [CUDA_ERROR_INVALID_CONTEXT]: an answer depends on the current context and there is none
+//   - [CUDA_ERROR_INVALID_VALUE]: an unknown attribute, or a nil address in data
+//   - [CUDA_ERROR_INVALID_CONTEXT]: an attribute needs a current context, and there is none
 //
 // Also [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_INVALID_DEVICE], or the error of earlier work.
 //
@@ -478,14 +481,15 @@ func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribut
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync_v1 enqueues the move of a range of managed memory to a device or to the host.
+// CuMemPrefetchAsync_v1 enqueues a prefetch in a stream: migrates a range of managed memory to a
+// device or to the host.
 //
 //	CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 //
 // It is another form of [CuMemPrefetchAsync], where the rest is said.
 //
 // Other parameters:
-//   - dstDevice: where to: a device, or [CU_DEVICE_CPU] for the host
+//   - dstDevice: the target: a device, or [CU_DEVICE_CPU] for the host
 //
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
@@ -505,8 +509,8 @@ func CuMemPrefetchAsync_v1(devPtr CUdeviceptr, count uint64, dstDevice CUdevice,
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync_ptsz enqueues the move of a range of managed memory to a device or to the
-// host.
+// CuMemPrefetchAsync_ptsz enqueues a prefetch in a stream: migrates a range of managed memory to a
+// device or to the host.
 //
 //	CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 //
@@ -531,36 +535,36 @@ func CuMemPrefetchAsync_ptsz(devPtr CUdeviceptr, count uint64, dstDevice CUdevic
 	return status(args.ret)
 }
 
-// CuMemPrefetchAsync enqueues the move of a range of managed memory to a device or to the host.
+// CuMemPrefetchAsync enqueues a prefetch in a stream: migrates a range of managed memory to a
+// device or to the host.
 //
 //	CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
-// Pages that are there already stay, others are moved or, if they were never touched, made there. A
-// kernel that comes after it in the stream then finds no faults. Full devices make room by evicting
-// other managed pages to the host, never plain allocations. For "read mostly" ranges it makes
-// copies instead. A prefetch to the host before the CPU reads pays as well.
+// Later kernels of the stream then access the range without page faults. Pages at the target stay
+// there, other pages migrate, and pages that were never accessed are created at the target. A full
+// device evicts other managed pages to the host, but never ordinary allocations. For a "read
+// mostly" range the prefetch makes copies. Prefetch to the host too before the CPU reads.
 //
 // Parameters:
-//   - devPtr: beginning of the range, rounded down to a page
+//   - devPtr: start of the range, rounded down to a page
 //   - count: bytes; the end is rounded up to a page
-//   - location: where to: a device, the host, a NUMA node, or the one of the calling OS thread.
-//     Parts of a device are not possible
+//   - location: the target: a device, the host, a NUMA node, or that of the calling OS thread; not
+//     a part of a device
 //   - flags: 0
 //   - hStream: the stream; 0 is accepted (measured)
 //
-// Ordering: begins when the stream gets there and later work of the stream waits for it. The move
-// needs the CPU as well, so the call may take long and even block when much is enqueued. Reads and
-// writes by others during the move are safe.
+// Ordering: in stream order. The prefetch also needs the CPU, so the call may take long, and block
+// when much work is enqueued. Others may read and write the range meanwhile.
 //
-// Capture: not possible: the call fails and the capture is lost (measured). Prefetches on other
-// streams do not disturb captures.
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture
+// (measured). Prefetches in other streams are allowed.
 //
-// From Go: needs no current context with a real stream (measured). The memory must not be freed
-// before the stream has passed it.
+// From Go: with a stream other than 0 no current context is needed (measured). Keep the memory
+// until the prefetch is done.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: device memory, or memory of malloc on a system that does not
-//     share it (measured)
+//   - [CUDA_ERROR_INVALID_VALUE]: device memory, or memory of malloc on a system whose devices
+//     cannot access it (measured)
 //   - [CUDA_ERROR_INVALID_DEVICE]: the target device, or the stream's, lacks
 //     [CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS]
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures
@@ -581,7 +585,8 @@ func CuMemPrefetchAsync(devPtr CUdeviceptr, count uint64, location CUmemLocation
 	return CuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream)
 }
 
-// CuMemPrefetchAsync_v2 enqueues the move of a range of managed memory to a device or to the host.
+// CuMemPrefetchAsync_v2 enqueues a prefetch in a stream: migrates a range of managed memory to a
+// device or to the host.
 //
 //	CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 //
@@ -606,8 +611,8 @@ func CuMemPrefetchAsync_v2(devPtr CUdeviceptr, count uint64, location CUmemLocat
 	return status(args.ret)
 }
 
-// CuMemAdvise_v1 tells the driver how a range of managed memory will be used, so that pages move
-// less.
+// CuMemAdvise_v1 advises the driver how a range of managed memory will be used, so that fewer pages
+// migrate.
 //
 //	CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 //
@@ -635,35 +640,37 @@ func CuMemAdvise_v1(devPtr CUdeviceptr, count uint64, advice CUmem_advise, devic
 	return status(args.ret)
 }
 
-// CuMemPrefetchBatchAsync enqueues the prefetch of many ranges by one call.
+// CuMemPrefetchBatchAsync enqueues the prefetch of many ranges as one operation of a stream.
 //
 //	CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
-// Entry k of prefetchLocs is for the ranges from prefetchLocIdxs k up to the next index. All
-// devices of the system have to support concurrent managed access. The ranges have no order among
-// themselves. Where all devices have [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS], they may be
-// ordinary host memory too.
+// Each element of prefetchLocs applies to the ranges from its index in prefetchLocIdxs up to the
+// next index. The ranges are unordered. All devices of the system must have concurrent managed
+// access. If all devices have [CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS], the ranges may also be
+// pageable host memory.
 //
 // Parameters:
-//   - dptrs: beginnings of the ranges
-//   - sizes: their bytes
+//   - dptrs: start of each range
+//   - sizes: bytes of each range
 //   - count: number of ranges
-//   - prefetchLocs: where to
-//   - prefetchLocIdxs: the first range that each location is for; begins with 0 and increases
-//   - numPrefetchLocs: number of locations, at most count
+//   - prefetchLocs: the targets
+//   - prefetchLocIdxs: for each target the index of the first range to which it applies; starts
+//     with 0 and increases
+//   - numPrefetchLocs: number of targets, at most count
 //   - flags: 0
 //   - hStream: the stream; 0 and the legacy handle are refused (measured for 0)
 //
-// Ordering: one piece of work of the stream: later work waits for all ranges.
+// Ordering: one operation of the stream: later work waits for all ranges.
 //
-// Capture: refused, and the capture is invalidated (measured).
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture
+// (measured).
 //
-// From Go: the arrays are read during the call; they hold numbers, which keep nothing alive.
+// From Go: the call reads the arrays before it returns. The addresses are numbers, which keep
+// nothing alive.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the legacy stream, indexes out of order, or memory that is not
-//     managed
-//   - [CUDA_ERROR_NOT_SUPPORTED]: a device of the system cannot share managed memory concurrently
+//   - [CUDA_ERROR_INVALID_VALUE]: the legacy stream, bad indexes, or memory that is not managed
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a device of the system does not have concurrent managed access
 //   - [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED]: the stream captures
 //
 // Safe counterpart: [safe.Stream.PrefetchAll].
@@ -690,33 +697,33 @@ func CuMemPrefetchBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, pr
 	return status(args.ret)
 }
 
-// CuMemDiscardBatchAsync declares the contents of ranges of managed memory worthless, so that they
-// need not be moved.
+// CuMemDiscardBatchAsync enqueues an operation that discards the contents of ranges of managed
+// memory, so that their pages need not migrate.
 //
 //	CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 //
-// A scratch buffer that was discarded is dropped under pressure instead of being copied to the
-// host. Until it is written or prefetched, reading it gives anything. It stays allocated. See
-// [CuMemPrefetchBatchAsync] for the memory that it takes.
+// When memory is short, the driver drops discarded pages instead of copying them to the host. Until
+// a range is written or prefetched again, reads of it are undefined. The memory stays allocated.
+// See [CuMemPrefetchBatchAsync] for the kinds of memory.
 //
 // Parameters:
-//   - dptrs: beginnings of the ranges
-//   - sizes: their bytes
+//   - dptrs: start of each range
+//   - sizes: bytes of each range
 //   - count: number of ranges
 //   - flags: 0
-//   - hStream: a stream that is not the legacy default stream (0 is refused, measured)
+//   - hStream: the stream; not the legacy default stream (0 is refused, measured)
 //
-// Ordering: in stream order. Anything that touches the ranges at the same time, the CPU included,
-// makes the result undefined.
+// Ordering: in stream order. If host or device access the ranges meanwhile, the result is
+// undefined.
 //
-// Capture: cannot be captured: the attempt costs the capture (measured).
+// Capture: not allowed on a capturing stream: the call fails and invalidates the capture
+// (measured).
 //
-// From Go: make sure that no goroutine reads the memory from the call on until it has written it
-// anew.
+// From Go: after the call no goroutine may read the memory before it is written again.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a range that is not managed memory, or a stream of the wrong kind
-//   - [CUDA_ERROR_NOT_SUPPORTED]: a device without concurrent managed access is in the system
+//   - [CUDA_ERROR_INVALID_VALUE]: memory that is not managed, or the legacy stream
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a device of the system does not have concurrent managed access
 //
 // Safe counterpart: [safe.Stream.DiscardAll].
 //
@@ -740,34 +747,37 @@ func CuMemDiscardBatchAsync(dptrs *CUdeviceptr, sizes *uint64, count uint64, fla
 	return status(args.ret)
 }
 
-// CuMemDiscardAndPrefetchBatchAsync gives ranges of managed memory a new place without moving their
-// contents, which are lost.
+// CuMemDiscardAndPrefetchBatchAsync enqueues an operation that discards ranges of managed memory
+// and prefetches them without copying their contents.
 //
 //	CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 //
-// Cheaper than discarding and then prefetching. Meant for output buffers: pages are at the device
-// before the kernel writes them, and nothing is copied.
+// Use it for output buffers: the pages are on the device before the kernel writes them. It costs
+// less than a discard followed by a prefetch.
 //
 // Parameters:
-//   - dptrs: beginnings of the ranges
-//   - sizes: their bytes
+//   - dptrs: start of each range
+//   - sizes: bytes of each range
 //   - count: number of ranges
-//   - prefetchLocs: where they shall be
-//   - prefetchLocIdxs: the first range that each location is for, beginning with 0, increasing
-//   - numPrefetchLocs: number of locations
+//   - prefetchLocs: the targets
+//   - prefetchLocIdxs: for each target the index of the first range to which it applies; starts
+//     with 0 and increases
+//   - numPrefetchLocs: number of targets
 //   - flags: 0
 //   - hStream: the stream; not the legacy default stream
 //
-// Ordering: as one piece of work of the stream; touching the ranges meanwhile is undefined.
+// Ordering: one operation of the stream. If host or device access the ranges meanwhile, the result
+// is undefined.
 //
-// Capture: as impossible as for its two halves (measured): [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED].
+// Capture: not allowed on a capturing stream: the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture (measured).
 //
-// From Go: what Go has stored there is gone when the stream gets to it: wait for the stream before
+// From Go: the operation also discards what Go wrote there: synchronize with the stream before
 // writing.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: wrong memory, wrong indexes or the legacy stream
-//   - [CUDA_ERROR_NOT_SUPPORTED]: not every device has concurrent managed access
+//   - [CUDA_ERROR_INVALID_VALUE]: memory that is not managed, bad indexes, or the legacy stream
+//   - [CUDA_ERROR_NOT_SUPPORTED]: a device of the system does not have concurrent managed access
 //
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.

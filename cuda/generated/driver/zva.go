@@ -4,30 +4,29 @@ package driver
 
 import "unsafe"
 
-// CuMemAddressReserve reserves a range of addresses, without memory.
+// CuMemAddressReserve reserves a range of virtual addresses, without physical memory.
 //
 //	CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 //
-// Together with [CuMemCreate], [CuMemMap] and [CuMemSetAccess] it does what [CuMemAlloc] does in
-// one step, and what that cannot: reserve much, map little, and let an array grow without moving.
-// Nothing is used up but address space, of which there is plenty.
+// [CuMemAddressReserve], [CuMemCreate], [CuMemMap] and [CuMemSetAccess] together do what
+// [CuMemAlloc] does in one call. In addition, an array can grow in place: reserve a large range and
+// map more memory as needed. A reservation uses only address space, which is plentiful.
 //
 // Parameters:
 //   - ptr: receives the first address
-//   - size: bytes, a multiple of the host's page size; to map memory there, better of what
-//     [CuMemGetAllocationGranularity] says (2 MiB on an H200)
+//   - size: bytes, a multiple of the host's page size; to map memory there, use a multiple of
+//     [CuMemGetAllocationGranularity] (2 MiB on an H200)
 //   - alignment: bytes, a power of two; 0 for the default
-//   - addr: an address that would be welcome, a multiple of the host's page size, or 0; it is a
-//     hint only
+//   - addr: the preferred address, a multiple of the host's page size, or 0; it is only a hint
 //   - flags: 0
 //
-// From Go: no current context is needed for any of these functions (measured with 13.0), and
-// captures of other threads do not mind them. Touching addresses that are not mapped kills the
-// process's CUDA work.
+// From Go: no function of virtual memory management needs a current context (measured with 13.0) or
+// disturbs captures of other threads. An access to an unmapped address is a fatal error: the
+// process cannot use CUDA any more.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: a size or an alignment that is not allowed
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no such range of addresses is free
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad size or alignment
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: no such address range is free
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -56,18 +55,19 @@ func CuMemAddressReserve(ptr *CUdeviceptr, size uint64, alignment uint64, addr C
 	return status(args.ret)
 }
 
-// CuMemAddressFree gives a reserved range of addresses back, the whole of it.
+// CuMemAddressFree frees a whole range of reserved addresses.
 //
 //	CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 //
 // Parameters:
-//   - ptr: what the reservation gave
+//   - ptr: the address that [CuMemAddressReserve] returned
 //   - size: the size of the reservation; a part is refused (measured)
 //
-// From Go: the addresses may be given out again at once; make sure that no goroutine holds one.
+// From Go: CUDA may reserve the addresses again at once: make sure that no goroutine uses one.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: something is still mapped there (measured), or it is only a part
+//   - [CUDA_ERROR_INVALID_VALUE]: memory is still mapped there (measured), or the range is only a
+//     part of the reservation
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -93,33 +93,33 @@ func CuMemAddressFree(ptr CUdeviceptr, size uint64) error {
 	return status(args.ret)
 }
 
-// CuMemCreate allocates physical memory, on a device or on a NUMA node of the host, without an
-// address.
+// CuMemCreate allocates physical memory on a device or on a NUMA node of the host, without mapping
+// it to an address.
 //
 //	CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 //
-// The handle can be mapped in several places, also into another process if a handle type was asked
-// for. The memory is freed when the handle is released and every mapping is gone, whichever is
-// last.
+// You can map the memory at several addresses, and in another process if you set a handle type. The
+// memory is freed once the handle is released and the memory is unmapped everywhere.
 //
-// Memory of the host without a NUMA node takes no handle types, and the NUMA node "of the current
-// thread" is refused. Memory for tiles of sparse arrays ([CuMemMapArrayAsync]) must be created with
-// [CU_MEM_CREATE_USAGE_TILE_POOL], and serves nothing else.
+// Host memory without a NUMA node cannot have handle types. The NUMA node "of the current thread"
+// is refused. Memory for tiles of sparse arrays ([CuMemMapArrayAsync]) must be created with
+// [CU_MEM_CREATE_USAGE_TILE_POOL] and cannot be used for anything else.
 //
 // Parameters:
-//   - handle: receives the memory
-//   - size: bytes, a multiple of the granularity; 100 is refused (measured)
-//   - prop: kind, location, handle types and hints; clear it first
+//   - handle: receives the handle of the memory
+//   - size: bytes, a multiple of [CuMemGetAllocationGranularity]
+//   - prop: kind, location, handle types and hints; unused bytes must be 0
 //   - flags: 0
 //
-// From Go: every Create needs one Release, and every Map an Unmap; defer them in that order.
+// From Go: each [CuMemCreate] needs one [CuMemRelease], and each [CuMemMap] one [CuMemUnmap]; defer
+// them in this order.
 //
 // Errors:
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: the location has not enough memory
-//   - [CUDA_ERROR_INVALID_VALUE]: size or properties are wrong
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory at the location
+//   - [CUDA_ERROR_INVALID_VALUE]: a bad size, such as 100 (measured), or bad properties
 //   - [CUDA_ERROR_NOT_SUPPORTED]: [CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] is 0,
-//     or this handle type does not exist here
-//   - [CUDA_ERROR_NOT_PERMITTED]: fabric handles were asked for, and no IMEX channel is accessible
+//     or the system does not support the handle type
+//   - [CUDA_ERROR_NOT_PERMITTED]: fabric handles without access to an IMEX channel
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], or
 // the error of earlier work.
@@ -147,22 +147,22 @@ func CuMemCreate(handle *CUmemGenericAllocationHandle, size uint64, prop *CUmemA
 	return status(args.ret)
 }
 
-// CuMemRelease drops a reference to physical memory.
+// CuMemRelease releases a handle of physical memory.
 //
 //	CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 //
-// Mappings keep the memory: it is usual to release the handle right after mapping it, so that
-// unmapping is what frees it. It waits for nothing (measured).
+// Mapped memory stays allocated: programs usually release the handle right after [CuMemMap], so
+// that [CuMemUnmap] frees the memory. The call waits for no work (measured).
 //
 // Parameters:
 //   - handle: from [CuMemCreate], an import, [CuMemRetainAllocationHandle] or [CuMulticastCreate]
 //
-// From Go: a released number may come back as another handle; forget it. Every import needs a
-// release of its own.
+// From Go: do not use the handle afterwards: CUDA may reuse its number. Each import needs a release
+// of its own.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no handle, or released before, if the driver notices: CUDA calls
-//     it undefined
+//   - [CUDA_ERROR_INVALID_VALUE]: an invalid handle, or one released before, if the driver detects
+//     it; otherwise the behaviour is undefined
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -191,26 +191,24 @@ func CuMemRelease(handle CUmemGenericAllocationHandle) error {
 //
 //	CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 //
-// No device may touch them yet, not even the owner: [CuMemSetAccess] comes next, and a memset
-// before it is refused (measured). The same memory may be mapped in two places.
+// No device has access yet, not even the device of the memory: call [CuMemSetAccess] next. A memset
+// before that is refused (measured). The same memory may be mapped at several addresses.
 //
 // Parameters:
-//   - ptr: first address, inside one reservation, a multiple of the granularity
+//   - ptr: first address, inside one reservation, a multiple of [CuMemGetAllocationGranularity]
 //   - size: bytes
-//   - offset: bytes into the memory; 0 is the only value that has ever been allowed for plain
-//     memory
+//   - offset: offset into the memory in bytes; must be 0 for ordinary memory
 //   - handle: the memory, or a multicast object
 //   - flags: 0
 //
 // From Go: addresses and sizes for a multicast object are multiples of [CuMulticastGetGranularity]
-// instead. With a multicast object the call blocks until all devices were added, and the OS thread
-// with it.
+// instead. With a multicast object the call blocks its OS thread until all devices have been added.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the addresses are not reserved, or are mapped already (measured)
-//   - [CUDA_ERROR_OUT_OF_MEMORY]: no memory for page tables
-//   - [CUDA_ERROR_ILLEGAL_STATE]: a multicast object, and the system is not set up for it: check
-//     the drivers' daemons
+//   - [CUDA_ERROR_OUT_OF_MEMORY]: not enough memory for page tables
+//   - [CUDA_ERROR_ILLEGAL_STATE]: the handle is a multicast object, and the system is not set up
+//     for multicast: check the drivers' daemons
 //
 // Also [CUDA_ERROR_INVALID_DEVICE], [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED],
 // [CUDA_ERROR_NOT_PERMITTED], [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -240,7 +238,8 @@ func CuMemMap(ptr CUdeviceptr, size uint64, offset uint64, handle CUmemGenericAl
 	return status(args.ret)
 }
 
-// CuMemMapArrayAsync_ptsz enqueues mappings of parts of sparse arrays to memory, and unmappings.
+// CuMemMapArrayAsync_ptsz enqueues operations that map memory to parts of sparse arrays, or unmap
+// it.
 //
 //	CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 //
@@ -264,22 +263,24 @@ func CuMemMapArrayAsync_ptsz(mapInfoList *CUarrayMapInfo, count uint32, hStream 
 	return status(args.ret)
 }
 
-// CuMemUnmap takes the mapping from a range of addresses.
+// CuMemUnmap unmaps a range of addresses.
 //
 //	CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 //
-// Whole mappings only, but several at once. The addresses are reserved again, and a new mapping
-// there needs [CuMemSetAccess] anew. It does not wait for the device (measured): work that still
-// uses the addresses faults, which takes all of the process's CUDA work with it. Synchronize first.
+// The range may hold several mappings, but only whole ones. The addresses stay reserved; a new
+// mapping there needs [CuMemSetAccess] again. The call does not wait for the device (measured).
+// Work that still uses the addresses faults, which is fatal for all CUDA work of the process:
+// synchronize first.
 //
 // Parameters:
-//   - ptr: beginning of a mapping
+//   - ptr: start of a mapping
 //   - size: bytes; the range must end where a mapping ends
 //
-// From Go: call it after the last use has completed; streams do not order it.
+// From Go: the call is not ordered with streams: make it after the work that uses the addresses has
+// completed.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: half of a mapping (measured), or nothing was mapped
+//   - [CUDA_ERROR_INVALID_VALUE]: a part of a mapping (measured), or nothing is mapped
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -306,25 +307,26 @@ func CuMemUnmap(ptr CUdeviceptr, size uint64) error {
 	return status(args.ret)
 }
 
-// CuMemSetAccess says which devices may use mapped addresses, and how.
+// CuMemSetAccess sets the access rights of devices to mapped addresses.
 //
 //	CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 //
-// Each entry names a device, or the host for memory of the host, and gives it read and write
-// rights, or takes them away. For a peer's memory this replaces enabling peer access.
+// Each entry gives a device (or the host, for host memory) access for reading and writing, or takes
+// it away. For memory of a peer device this replaces enabling peer access.
 //
 // Parameters:
 //   - ptr: first address
-//   - size: bytes, all mapped; the range holds whole mappings
+//   - size: bytes; the range must consist of whole mappings
 //   - desc: the entries
-//   - count: how many
+//   - count: number of entries
 //
-// From Go: takes effect before it returns. Devices that run while rights are taken away fault.
+// From Go: the change is in effect when the call returns. Running work of a device that loses
+// access faults.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: unmapped addresses
-//   - [CUDA_ERROR_INVALID_DEVICE]: no such device, or it cannot reach the memory
-//   - [CUDA_ERROR_NOT_SUPPORTED]: reading alone is not possible for this memory
+//   - [CUDA_ERROR_INVALID_DEVICE]: no such device, or the device cannot access the memory
+//   - [CUDA_ERROR_NOT_SUPPORTED]: read-only access is not possible for this memory
 //
 // See also [CuMemCreate], [CuMemMap].
 //
@@ -349,16 +351,16 @@ func CuMemSetAccess(ptr CUdeviceptr, size uint64, desc *CUmemAccessDesc, count u
 	return status(args.ret)
 }
 
-// CuMemGetAccess tells what rights a location has on a mapped address.
+// CuMemGetAccess returns the access rights of a location to a mapped address.
 //
 //	CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 //
 // Parameters:
 //   - flags: receives a value of [CUmemAccess_flags]
-//   - location: the device or host asked about
+//   - location: the device or the host
 //   - ptr: an address
 //
-// From Go: flags is a uint64, although the enumeration's Go type is narrower.
+// From Go: flags points to a uint64, although the Go type of the constants is narrower.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: the address is not mapped
@@ -388,22 +390,22 @@ func CuMemGetAccess(flags *uint64, location *CUmemLocation, ptr CUdeviceptr) err
 	return status(args.ret)
 }
 
-// CuMemExportToShareableHandle makes a handle of physical memory, or of a multicast object, for
+// CuMemExportToShareableHandle exports physical memory, or a multicast object, as a handle for
 // other processes.
 //
 //	CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 //
 // Parameters:
 //   - shareableHandle: receives an int32 file descriptor, or 64 bytes for a fabric handle
-//   - handle: the memory, created with that handle type
-//   - handleType: exactly one type
+//   - handle: the memory, created with this handle type
+//   - handleType: exactly one handle type
 //   - flags: 0
 //
-// From Go: a descriptor belongs to the program: send it with syscall.UnixRights over a Unix socket,
-// and close it. The memory stays as long as a descriptor or an importer holds it.
+// From Go: the program owns a file descriptor: send it with syscall.UnixRights over a Unix socket,
+// then close it. An open descriptor and an import each keep the memory allocated.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: the memory was not created for this type
+//   - [CUDA_ERROR_INVALID_VALUE]: the memory was not created with this handle type
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -432,25 +434,27 @@ func CuMemExportToShareableHandle(shareableHandle unsafe.Pointer, handle CUmemGe
 	return status(args.ret)
 }
 
-// CuMemImportFromShareableHandle turns another process's handle into one of physical memory here.
+// CuMemImportFromShareableHandle imports physical memory of another process.
 //
 //	CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
 //
-// The result is mapped and released like own memory; its properties tell what it is.
+// Map and release the imported memory like memory of this process.
+// [CuMemGetAllocationPropertiesFromHandle] returns its properties.
 //
 // Parameters:
-//   - handle: receives the memory
+//   - handle: receives the handle of the memory
 //   - osHandle: a file descriptor as a pointer-sized number, not its address; for a fabric handle
 //     the address of its 64 bytes
-//   - shHandleType: the type
+//   - shHandleType: the handle type
 //
-// From Go: pass unsafe.Pointer(uintptr(fd)); go vet complains about it without need. Close the
-// descriptor afterwards.
+// From Go: pass a file descriptor as unsafe.Pointer(uintptr(fd)); go vet complains, but it works.
+// Close the descriptor afterwards.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: not such a handle
-//   - [CUDA_ERROR_NOT_PERMITTED]: a fabric handle whose IMEX channel this process may not use
-//   - [CUDA_ERROR_NOT_SUPPORTED]: the memory is of a kind that this system cannot import
+//   - [CUDA_ERROR_INVALID_VALUE]: an invalid handle
+//   - [CUDA_ERROR_NOT_PERMITTED]: a fabric handle, and the process has no access to its IMEX
+//     channel
+//   - [CUDA_ERROR_NOT_SUPPORTED]: the system cannot import this kind of memory
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], or the error of earlier work.
 //
@@ -477,23 +481,23 @@ func CuMemImportFromShareableHandle(handle *CUmemGenericAllocationHandle, osHand
 	return status(args.ret)
 }
 
-// CuMemGetAllocationGranularity tells of what size multiples have to be for memory with given
-// properties.
+// CuMemGetAllocationGranularity returns the granularity of memory with given properties: sizes and
+// addresses must be multiples of it.
 //
 //	CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 //
-// The smallest is enough; the recommended one may be larger and uses larger pages. On an H200 the
-// smallest is 2 MiB (measured).
+// The minimum granularity is enough. The recommended granularity may be larger and allows larger
+// pages. On an H200 the minimum is 2 MiB (measured).
 //
 // Parameters:
 //   - granularity: receives bytes
-//   - prop: the properties that [CuMemCreate] will get
-//   - option: smallest or recommended
+//   - prop: the properties for [CuMemCreate]
+//   - option: minimum or recommended
 //
-// From Go: round every size up to it before reserving, creating and mapping.
+// From Go: round sizes up to the granularity before you reserve, create and map.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: properties that no memory can have
+//   - [CUDA_ERROR_INVALID_VALUE]: bad properties
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -521,21 +525,22 @@ func CuMemGetAllocationGranularity(granularity *uint64, prop *CUmemAllocationPro
 	return status(args.ret)
 }
 
-// CuMemGetAllocationPropertiesFromHandle tells with what properties physical memory was created.
+// CuMemGetAllocationPropertiesFromHandle returns the properties with which physical memory was
+// created.
 //
 //	CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 //
-// Of interest for imported memory, and to see whether compression was granted, which is only a hint
-// when asked for.
+// Use it for imported memory, and to learn whether the memory is compressible: in [CuMemCreate]
+// compression is only a hint.
 //
 // Parameters:
 //   - prop: receives the properties
 //   - handle: the memory
 //
-// From Go: the struct's win32HandleMetaData is of no use on Linux.
+// From Go: win32HandleMetaData of the struct has no meaning on Linux.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: no such handle
+//   - [CUDA_ERROR_INVALID_VALUE]: an invalid handle
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -561,21 +566,20 @@ func CuMemGetAllocationPropertiesFromHandle(prop *CUmemAllocationProp, handle CU
 	return status(args.ret)
 }
 
-// CuMemRetainAllocationHandle gives the handle of the physical memory that is mapped at an address,
-// with a reference of its own.
+// CuMemRetainAllocationHandle returns a handle of the physical memory mapped at an address.
 //
 //	CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 //
 // Parameters:
-//   - handle: receives the memory; it has to be released once more
+//   - handle: receives the handle, which needs a [CuMemRelease] of its own
 //   - addr: any address in the mapping
 //
-// From Go: addr is an unsafe.Pointer although it is a device address; convert the number, and
-// expect go vet to ask.
+// From Go: addr is a device address, but its type is unsafe.Pointer: convert the number. go vet
+// complains about the conversion, but it works.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: nothing of [CuMemCreate] is mapped there; memory of [CuMemAlloc]
-//     has no such handle
+//   - [CUDA_ERROR_INVALID_VALUE]: no memory of [CuMemCreate] is mapped there; memory of
+//     [CuMemAlloc] has no handle
 //
 // Also [CUDA_ERROR_NOT_INITIALIZED], [CUDA_ERROR_DEINITIALIZED], [CUDA_ERROR_NOT_PERMITTED],
 // [CUDA_ERROR_NOT_SUPPORTED], or the error of earlier work.
@@ -597,34 +601,35 @@ func CuMemRetainAllocationHandle(handle *CUmemGenericAllocationHandle, addr unsa
 	return status(args.ret)
 }
 
-// CuMemMapArrayAsync enqueues mappings of parts of sparse arrays to memory, and unmappings.
+// CuMemMapArrayAsync enqueues operations that map memory to parts of sparse arrays, or unmap it.
 //
 //	CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 //
-// Each entry names an array or mipmapped array, a region in whole tiles or the tail of small
-// levels, and for mapping a piece of memory that was created as a tile pool
-// ([CU_MEM_CREATE_USAGE_TILE_POOL]). What kernels read where nothing is mapped is not defined. For
-// arrays with deferred mapping the region is ignored and the whole array is mapped.
+// Each operation names an array or mipmapped array, and a region of whole tiles or the mip tail. To
+// map, it also names memory created with [CU_MEM_CREATE_USAGE_TILE_POOL]. Reads of unmapped regions
+// are undefined. For arrays with deferred mapping the call ignores the region and maps the whole
+// array.
 //
 // Parameters:
 //   - mapInfoList: the operations; unused members must be 0
-//   - count: how many
-//   - hStream: the stream, of the device that the bit mask of each entry names
+//   - count: number of operations
+//   - hStream: the stream, on the device that the bit mask of each operation names
 //
-// Ordering: in stream order: kernels after it in the stream find the new mapping, kernels before it
-// the old one. Other streams need an event.
+// Ordering: in stream order: later kernels of the stream use the new mapping, earlier ones the old
+// mapping. Other streams need an event.
 //
-// Capture: not possible; measured, the call gives [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and the
-// capture is lost.
+// Capture: not allowed on a capturing stream: the call returns
+// [CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED] and invalidates the capture (measured).
 //
-// From Go: the list is read during the call. Its unions are filled through the accessors; clear an
-// entry before using it again for another kind. Release the memory only after the stream has
-// unmapped it.
+// From Go: the call reads the list before it returns. Fill its unions through the methods, and
+// clear an operation before reusing it for another kind. Release the memory only after the stream
+// has unmapped it.
 //
 // Errors:
-//   - [CUDA_ERROR_INVALID_VALUE]: offsets that are no whole tiles, a level taken from a mipmapped
-//     array, a mask that is not exactly the stream's device, or memory that is no tile pool
-//   - [CUDA_ERROR_INVALID_HANDLE]: array, memory or stream do not exist
+//   - [CUDA_ERROR_INVALID_VALUE]: offsets that are not multiples of a tile, a level of a mipmapped
+//     array as the array, a mask that does not name exactly the stream's device, or memory that is
+//     not a tile pool
+//   - [CUDA_ERROR_INVALID_HANDLE]: array, memory or stream does not exist
 //
 // See also [CuMipmappedArrayCreate], [CuArrayCreate], [CuArray3DCreate], [CuMemCreate],
 // [CuArrayGetSparseProperties], [CuMipmappedArrayGetSparseProperties].
