@@ -107,57 +107,27 @@ func (b *Batch) useMemory(n int, o *batchOp, m *memory, reach bool) {
 // the Batch; a copy between two devices needs one of them. Source: cuMemcpyHtoDAsync,
 // cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyPeerAsync or cuMemcpyAsync.
 func BatchCopy[T any](b *Batch, dst, src Memory[T]) error {
-	return b.copy("BatchCopy", appended, endOf(dst), endOf(src))
+	return b.copy("BatchCopy", appended, spanOf(dst), spanOf(src))
 }
 
 // SetBatchCopy replaces operation n, a copy. It returns [ErrRange] if there is no operation
 // n, [ErrInvalidArgument] if that is no copy, and the errors of [BatchCopy].
 func SetBatchCopy[T any](b *Batch, n int, dst, src Memory[T]) error {
-	return b.copy("SetBatchCopy", max(n, -1), endOf(dst), endOf(src))
+	return b.copy("SetBatchCopy", max(n, -1), spanOf(dst), spanOf(src))
 }
 
-// A copyEnd is the source or the destination of a copy.
-type copyEnd struct {
-	*memory
-	host unsafe.Pointer // nil for device memory
-	at   driver.CUdeviceptr
-	n    int
-	size uint64
-}
-
-func endOf[T any](m Memory[T]) copyEnd {
-	s := spanOf(m)
-	return copyEnd{memory: s.memory, host: unsafe.Pointer(s.host), at: s.at(), n: s.n, size: s.size()}
-}
-
-func (e *copyEnd) open() bool { return e.memory != nil && !e.Closed() }
-
-func (b *Batch) copy(op string, n int, to, from copyEnd) error {
+func (b *Batch) copy(op string, n int, to, from span) error {
 	if b.none() || !to.open() || !from.open() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	c := rt.Copy{Kind: rt.DeviceToDevice, Dst: to.at, Src: from.at, Size: from.size}
-	if err := fits(op, from.n, to.n); err != nil {
-		return err
-	}
-	if err := apart(op, c.Dst, c.Src, c.Size); err != nil {
-		return err
-	}
-	on := to.ctx // of the device memory
+	c, on, err := to.copyFrom(op, &from)
 	switch {
-	case to.host != nil && from.host != nil:
-		c.Kind, on = rt.HostToHost, b.ctx
-	case to.host != nil:
-		c.Kind, on = rt.DeviceToHost, from.ctx
-	case from.host != nil:
-		c.Kind = rt.HostToDevice
-	default:
-		if err := acrossContexts(op, &c, to.ctx, from.ctx); err != nil {
-			return err
-		}
-		if from.ctx.same(b.ctx) {
-			on = from.ctx
-		}
+	case err != nil:
+		return err
+	case on == nil:
+		on = b.ctx
+	case to.host == nil && from.host == nil && from.memory.ctx.same(b.ctx):
+		on = b.ctx // the source's context will do
 	}
 	if !on.same(b.ctx) {
 		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", on.device, b.ctx.device)
@@ -170,37 +140,39 @@ func (b *Batch) copy(op string, n int, to, from copyEnd) error {
 // memory of another context than the Batch. Source: cuMemsetD8Async, cuMemsetD16Async,
 // cuMemsetD32Async or cuLaunchKernel.
 func BatchFill[T any](b *Batch, m Memory[T], v T) error {
-	f, err := filling("BatchFill", v, spanOf(m).n)
-	return b.fill("BatchFill", appended, endOf(m), f, err)
+	s := spanOf(m)
+	f, err := filling("BatchFill", v, s.n)
+	return b.fill("BatchFill", appended, s, f, err)
 }
 
 // BatchZero records setting all bytes of m to 0. Its operation is a fill. Source:
 // cuMemsetD8Async.
 func BatchZero[T any](b *Batch, m Memory[T]) error {
-	return b.fill("BatchZero", appended, endOf(m), zeroing(spanOf(m).size()), nil)
+	s := spanOf(m)
+	return b.fill("BatchZero", appended, s, zeroing(s.size), nil)
 }
 
 // SetBatchFill replaces operation n, a fill. It returns [ErrRange] if there is no operation
 // n, [ErrInvalidArgument] if that is no fill, and the errors of [BatchFill].
 func SetBatchFill[T any](b *Batch, n int, m Memory[T], v T) error {
-	f, err := filling("SetBatchFill", v, spanOf(m).n)
-	return b.fill("SetBatchFill", max(n, -1), endOf(m), f, err)
+	s := spanOf(m)
+	f, err := filling("SetBatchFill", v, s.n)
+	return b.fill("SetBatchFill", max(n, -1), s, f, err)
 }
 
-func (b *Batch) fill(op string, n int, m copyEnd, f fill, err error) error {
-	at := m.at
+func (b *Batch) fill(op string, n int, m span, f fill, err error) error {
 	if b.none() || !m.open() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case m.host != nil:
-		if at, err = m.mapped(op, m.host); err != nil {
-			return err
-		}
-	case !m.ctx.same(b.ctx):
-		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", m.ctx.device, b.ctx.device)
+	}
+	at, err := m.onDevice(op)
+	if err != nil {
+		return err
+	}
+	if x := m.memory.ctx; m.host == nil && !x.same(b.ctx) {
+		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the batch to one of %v", x.device, b.ctx.device)
 	}
 	c, host, err := f.from(&b.ctx.Handle, b.ctx, at)
 	if err != nil {

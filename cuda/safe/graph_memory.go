@@ -41,7 +41,8 @@ func FreeNode[T any](b *Buffer[T]) NodeParams {
 		typ: driver.CU_GRAPH_NODE_TYPE_MEM_FREE,
 		takes: func(op string, k *retained, _ *graphCore) error {
 			kept = k
-			if err := b.span().retainedBy(op, k); err != nil {
+			s := b.span(nil)
+			if err := s.retainedBy(op, k); err != nil {
 				return err
 			}
 			return b.ofGraph(op)

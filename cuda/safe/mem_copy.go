@@ -151,10 +151,10 @@ func apart(op string, dst, src driver.CUdeviceptr, size uint64) error {
 
 // acquireBoth acquires the blocks of two buffers for a call.
 func acquireBoth[T any](op string, a, b Memory[T]) (x, y *block, err error) {
-	if x, err = a.span().memory.acquire(op); err != nil {
+	if x, err = a.span(nil).memory.acquire(op); err != nil {
 		return nil, nil, err
 	}
-	if y, err = b.span().memory.acquire(op); err != nil {
+	if y, err = b.span(nil).memory.acquire(op); err != nil {
 		x.Release()
 	}
 	return x, y, err
@@ -163,8 +163,8 @@ func acquireBoth[T any](op string, a, b Memory[T]) (x, y *block, err error) {
 // bothOpen returns the blocks of two buffers for a call that does not acquire them: see
 // streamCore.enqueueAdmitted. The caller keeps the buffers alive until then.
 func bothOpen[T any](op string, a, b Memory[T]) (x, y *block, err error) {
-	if x, err = a.span().memory.openUnacquired(op); err == nil {
-		y, err = b.span().memory.openUnacquired(op)
+	if x, err = a.span(nil).memory.openUnacquired(op); err == nil {
+		y, err = b.span(nil).memory.openUnacquired(op)
 	}
 	return x, y, err
 }
@@ -178,18 +178,15 @@ func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy
 	if err := apart(op, c.Dst, c.Src, c.Size); err != nil {
 		return c, err
 	}
-	err := acrossContexts(op, &c, to.ctx, from.ctx)
-	return c, err
+	acrossContexts(&c, to.ctx, from.ctx)
+	return c, nil
 }
 
 // acrossContexts makes c, a copy on one device, one between two if the contexts differ.
-func acrossContexts(op string, c *rt.Copy, to, from *contextCore) error {
-	switch {
-	case to.same(from):
-	default:
+func acrossContexts(c *rt.Copy, to, from *contextCore) {
+	if !to.same(from) {
 		c.Kind, c.DstContext, c.SrcContext = rt.Peer, to.raw, from.raw
 	}
-	return nil
 }
 
 // copy enqueues a copy or a memset. The blocks need not be acquired.
@@ -268,7 +265,10 @@ func (b *block) copiedInContext() bool {
 // when the memory is cleared. It returns [ErrCapturing] if a stream that uses b is
 // capturing.
 // Source: cuMemsetD8Async, cuStreamSynchronize.
-func (b *Buffer[T]) Zero() error { return b.setNow("Buffer.Zero", zeroing(b.Size())) }
+func (b *Buffer[T]) Zero() error {
+	s := b.span(nil)
+	return s.fillNow("Buffer.Zero", zeroing(s.size))
+}
 
 // ZeroAsync enqueues [Buffer.Zero].
 // Source: cuMemsetD8Async.
@@ -286,11 +286,12 @@ func (b *Buffer[T]) ZeroAsync(s *Stream) error {
 // cuStreamSynchronize.
 func (b *Buffer[T]) Fill(v T) error {
 	const op = "Buffer.Fill"
-	f, err := filling(op, v, b.Len())
+	s := b.span(nil)
+	f, err := filling(op, v, s.n)
 	if err != nil {
 		return err
 	}
-	return b.setNow(op, f)
+	return s.fillNow(op, f)
 }
 
 // FillAsync enqueues [Buffer.Fill].
@@ -302,19 +303,6 @@ func (b *Buffer[T]) FillAsync(s *Stream, v T) error {
 		return err
 	}
 	return b.set(op, s, f)
-}
-
-func (b *Buffer[T]) setNow(op string, f fill) error {
-	m, err := b.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer m.Release()
-	c, host, err := f.at(m.ctx, b.address)
-	if err != nil {
-		return wrap(op, err)
-	}
-	return m.copyNow(op, &c, host, m)
 }
 
 func (b *Buffer[T]) set(op string, s *Stream, f fill) error {

@@ -70,6 +70,24 @@ func (f *fill) from(keeper *lifetime.Handle, c *contextCore, address driver.CUde
 	return f.at(c, address)
 }
 
+// fillNow waits for all work that uses the memory, fills it on an internal stream, and returns once it is filled.
+func (s *span) fillNow(op string, f fill) error {
+	m, err := s.memory.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	at, err := s.onDevice(op)
+	if err != nil {
+		return err
+	}
+	c, host, err := f.at(m.ctx, at)
+	if err != nil {
+		return wrap(op, err)
+	}
+	return m.copyNow(op, &c, host, m)
+}
+
 // A fillLaunch is the launch of a kernel that fills rows with a value.
 type fillLaunch struct {
 	function    driver.CUfunction

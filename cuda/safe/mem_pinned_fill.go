@@ -20,7 +20,8 @@ func (h *Pinned[T]) CopyFrom(src *Pinned[T]) error {
 	}
 	defer m.Release()
 	defer from.Release()
-	c, err := h.between(op, src)
+	to, of := h.span(nil), src.span(nil)
+	c, _, err := to.copyFrom(op, &of)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,8 @@ func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
 	}
 	defer m.Release()
 	defer from.Release()
-	c, err := h.between(op, src)
+	to, of := h.span(nil), src.span(nil)
+	c, _, err := to.copyFrom(op, &of)
 	if err != nil {
 		return err
 	}
@@ -50,21 +52,13 @@ func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
 	return sc.onHost(op, &c, nil, m, from)
 }
 
-// between describes a copy from src to h.
-func (h *Pinned[T]) between(op string, src *Pinned[T]) (rt.Copy, error) {
-	c := rt.Copy{Kind: rt.HostToHost, Dst: h.span().at(), Src: src.span().at(), Size: src.Size()}
-	if err := fits(op, src.n, h.n); err != nil {
-		return c, err
-	}
-	return c, apart(op, c.Dst, c.Src, c.Size)
-}
-
 // Zero has the device set all bytes of h to 0. It waits for all work that uses h, and
 // returns when the memory is cleared. It returns [ErrCapturing] if a stream that uses h is
 // capturing, and [ErrInvalidArgument] if the device cannot access h.
 // Source: cuMemsetD8Async, cuStreamSynchronize.
 func (h *Pinned[T]) Zero() error {
-	return h.setNow("Pinned.Zero", zeroing(h.Size()))
+	s := h.span(nil)
+	return s.fillNow("Pinned.Zero", zeroing(s.size))
 }
 
 // ZeroAsync enqueues [Pinned.Zero] on a stream of any context. Do not read or write h
@@ -80,11 +74,12 @@ func (h *Pinned[T]) ZeroAsync(s *Stream) error {
 // cuStreamSynchronize.
 func (h *Pinned[T]) Fill(v T) error {
 	const op = "Pinned.Fill"
-	f, err := filling(op, v, h.Len())
+	s := h.span(nil)
+	f, err := filling(op, v, s.n)
 	if err != nil {
 		return err
 	}
-	return h.setNow(op, f)
+	return s.fillNow(op, f)
 }
 
 // FillAsync enqueues [Pinned.Fill] on a stream of any context. Do not read or write h
@@ -97,23 +92,6 @@ func (h *Pinned[T]) FillAsync(s *Stream, v T) error {
 		return err
 	}
 	return h.set(op, s, f)
-}
-
-func (h *Pinned[T]) setNow(op string, f fill) error {
-	m, err := h.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer m.Release()
-	at, err := m.mapped(op, h.data)
-	if err != nil {
-		return err
-	}
-	c, host, err := f.at(m.ctx, at)
-	if err != nil {
-		return wrap(op, err)
-	}
-	return m.copyNow(op, &c, host, m)
 }
 
 func (h *Pinned[T]) set(op string, s *Stream, f fill) error {

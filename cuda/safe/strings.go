@@ -291,18 +291,18 @@ func (c CopyOp) String() string {
 	switch {
 	case c.err != nil:
 		return "CopyOp (invalid)"
-	case c.dst == nil || c.src == nil:
+	case c.dst.memory == nil || c.src.memory == nil:
 		return neverOpened("CopyOp")
 	}
-	return fmt.Sprintf("CopyOp: %d bytes", c.size)
+	return fmt.Sprintf("CopyOp: %d bytes", c.src.size)
 }
 
 // String describes the operation for messages.
 func (o PrefetchOp) String() string {
-	if o.memory == nil {
+	if o.of.memory == nil {
 		return neverOpened("PrefetchOp")
 	}
-	return fmt.Sprintf("PrefetchOp: %d bytes at %#x", o.size, uint64(o.at))
+	return fmt.Sprintf("PrefetchOp: %d bytes at %#x", o.of.size, uint64(o.of.at))
 }
 
 // String describes the graph for messages.

@@ -11,11 +11,8 @@ import (
 
 // CopyOp is a copy for [Stream.CopyAll]: see [NewCopyOp].
 type CopyOp struct {
-	dst, src       *memory
-	onHost, ofHost bool
-	dstAt, srcAt   driver.CUdeviceptr
-	size           uint64
-	err            error
+	dst, src span
+	err      error
 }
 
 // NewCopyOp returns a copy of all of src to the beginning of dst, which must be at least
@@ -23,23 +20,15 @@ type CopyOp struct {
 // errors of the arguments.
 func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	const op = "NewCopyOp"
-	if dst == nil || src == nil {
-		return CopyOp{err: &Error{Op: op, Err: ErrClosed}}
-	}
-	d, s := dst.span(), src.span()
-	if d.memory == nil || s.memory == nil {
-		return CopyOp{err: &Error{Op: op, Err: ErrClosed}}
-	}
-	c := CopyOp{
-		dst: d.memory, onHost: d.host != nil, dstAt: d.at(),
-		src: s.memory, ofHost: s.host != nil, srcAt: s.at(), size: s.size(),
-	}
+	c := CopyOp{dst: spanOf(dst), src: spanOf(src)}
 	switch {
-	case s.n > d.n:
-		c.err = refuse(op, ErrRange, "%d values do not fit into %d", s.n, d.n)
-	case s.n == 0:
+	case c.dst.memory == nil || c.src.memory == nil:
+		c.err = &Error{Op: op, Err: ErrClosed}
+	case c.src.n > c.dst.n:
+		c.err = fits(op, c.src.n, c.dst.n)
+	case c.src.n == 0:
 		c.err = refuse(op, ErrRange, "the source is empty: leave out such a copy")
-	case c.onHost && c.ofHost:
+	case c.dst.host != nil && c.src.host != nil:
 		c.err = refuse(op, ErrInvalidArgument, "source and destination are both host memory")
 	}
 	return c
@@ -86,7 +75,7 @@ func (s *Stream) CopyAllWith(copies []CopyOp, o CopyAllOptions) error {
 	if len(copies) == 0 {
 		return nil
 	}
-	b := &batch{}
+	b := &copyList{}
 	defer b.release()
 	for i := range copies {
 		if err := b.add(op, c, &copies[i]); err != nil {
@@ -98,7 +87,7 @@ func (s *Stream) CopyAllWith(copies []CopyOp, o CopyAllOptions) error {
 	}
 	return inParts(len(copies), chunkWork, func(from, to int) error {
 		failed := uint64(math.MaxUint64)
-		part := batch{dsts: b.dsts[from:to], srcs: b.srcs[from:to], sizes: b.sizes[from:to]}
+		part := copyList{dsts: b.dsts[from:to], srcs: b.srcs[from:to], sizes: b.sizes[from:to]}
 		err := c.enqueueCurrent(op, to-from, b.blocks, "a batch of copies cannot be captured", func() (err error) {
 			if c.onGreen { // CUDA 13.0 crashes in a batch with memory of a pool there
 				failed, err = part.enqueueSingly(c.raw)
@@ -114,35 +103,32 @@ func (s *Stream) CopyAllWith(copies []CopyOp, o CopyAllOptions) error {
 	})
 }
 
-// A batch is a list of copies in CUDA's form. Its blocks are acquired.
-type batch struct {
+// A copyList is a list of copies in CUDA's form. Its blocks are acquired.
+type copyList struct {
 	dsts, srcs []driver.CUdeviceptr
 	sizes      []uint64
 	blocks     []*block
 }
 
-func (b *batch) add(op string, s *streamCore, c *CopyOp) error {
+func (b *copyList) add(op string, s *streamCore, c *CopyOp) error {
 	if c.err != nil {
 		return wrap(op, c.err)
 	}
-	for _, end := range []struct {
-		*memory
-		host bool
-	}{{c.dst, c.onHost}, {c.src, c.ofHost}} {
-		m, err := end.acquire(op)
+	for _, side := range []*span{&c.dst, &c.src} {
+		m, err := side.memory.acquire(op)
 		if err != nil {
 			return err
 		}
 		b.blocks = append(b.blocks, m)
-		if !end.host && !m.ctx.same(s.ctx) {
+		if side.host == nil && !m.ctx.same(s.ctx) {
 			return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", m.ctx.device, s.ctx.device)
 		}
 	}
-	b.dsts, b.srcs, b.sizes = append(b.dsts, c.dstAt), append(b.srcs, c.srcAt), append(b.sizes, c.size)
+	b.dsts, b.srcs, b.sizes = append(b.dsts, c.dst.at), append(b.srcs, c.src.at), append(b.sizes, c.src.size)
 	return nil
 }
 
-func (b *batch) release() {
+func (b *copyList) release() {
 	for _, m := range b.blocks {
 		m.Release()
 	}
@@ -150,7 +136,7 @@ func (b *batch) release() {
 
 // overlap returns the index of a copy whose destination overlaps another destination or a
 // source, or -1.
-func (b *batch) overlap() int {
+func (b *copyList) overlap() int {
 	order := make([]int, len(b.dsts)) // indices of the destinations, by address
 	for i := range order {
 		order[i] = i
@@ -176,7 +162,7 @@ func (b *batch) overlap() int {
 
 // enqueue calls the newest function that the driver has. failed is the index of the copy
 // that caused the error, or more than any index if that is unknown.
-func (b *batch) enqueue(s driver.CUstream, o CopyAllOptions) (failed uint64, err error) {
+func (b *copyList) enqueue(s driver.CUstream, o CopyAllOptions) (failed uint64, err error) {
 	a := driver.CUmemcpyAttributes{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
 	if o.ReadEarly {
 		a.SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_ANY
@@ -198,7 +184,7 @@ func (b *batch) enqueue(s driver.CUstream, o CopyAllOptions) (failed uint64, err
 }
 
 // enqueueSingly enqueues the copies one by one. failed is as for enqueue.
-func (b *batch) enqueueSingly(s driver.CUstream) (failed uint64, err error) {
+func (b *copyList) enqueueSingly(s driver.CUstream) (failed uint64, err error) {
 	for i := range b.sizes {
 		if err := driver.CuMemcpyAsync(b.dsts[i], b.srcs[i], b.sizes[i], s); err != nil {
 			return uint64(i), err

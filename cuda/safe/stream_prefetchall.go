@@ -9,17 +9,14 @@ import (
 // PrefetchOp is a range of managed memory for [Stream.PrefetchAll] and
 // [Stream.DiscardAll]: see [NewPrefetchOp].
 type PrefetchOp struct {
-	memory *memory
-	at     driver.CUdeviceptr
-	size   uint64
-	to     Location
+	of span
+	to Location
 }
 
 // NewPrefetchOp returns an operation on the memory of b, which moves to a location. The
 // batch reports errors of the arguments.
 func NewPrefetchOp[T any](b *Buffer[T], to Location) PrefetchOp {
-	s := b.span()
-	return PrefetchOp{memory: s.memory, at: s.address, size: s.size(), to: to}
+	return PrefetchOp{b.span(nil), to}
 }
 
 // PrefetchAll enqueues many calls of [Buffer.PrefetchAsync], up to 12 by one call of the
@@ -126,7 +123,7 @@ func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(
 }
 
 func (b *ranges) add(op string, o *PrefetchOp, moves bool) error {
-	m, err := o.memory.acquire(op)
+	m, err := o.of.memory.acquire(op)
 	if err != nil {
 		return err
 	}
@@ -139,10 +136,10 @@ func (b *ranges) add(op string, o *PrefetchOp, moves bool) error {
 			return err
 		}
 	}
-	if o.size == 0 {
+	if o.of.size == 0 {
 		return nil
 	}
-	b.at, b.sizes, b.to = append(b.at, o.at), append(b.sizes, o.size), append(b.to, o.to)
+	b.at, b.sizes, b.to = append(b.at, o.of.at), append(b.sizes, o.of.size), append(b.to, o.to)
 	return nil
 }
 
