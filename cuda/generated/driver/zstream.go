@@ -79,7 +79,8 @@ func CuStreamCreate(phStream *CUstream, Flags uint32) error {
 // hint: when blocks of several kernels are ready to start, those of the preferred stream go first.
 // A priority promises no order and never stops running blocks. Documentation for CUDA 11 and before
 // says that preferred work may preempt other work, which is no longer true. A number outside the
-// range of [CuCtxGetStreamPriorityRange] is clamped without an
+// range of [CuCtxGetStreamPriorityRange] is clamped without an error (measured: 100 gives 0, -100
+// gives -5).
 //
 // Priorities affect kernels only, not copies between host and device. Devices before compute
 // capability 3.5 have no priorities (older documentation names only Quadro and Tesla cards, which
