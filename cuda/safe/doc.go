@@ -6,7 +6,7 @@
 //	x, err := safe.Open(0)
 //	...
 //	s, err := safe.NewStream(x)
-//	m, err := safe.LoadFile(x, "kernels.ptx", safe.LoadOptions{})
+//	m, err := safe.LoadFile(x, "kernels.ptx")
 //	k, err := m.Kernel("saxpy")
 //	in, err := safe.Upload(x, values)
 //	out, err := safe.NewZeroed[float32](x, n)
@@ -53,28 +53,26 @@
 //
 // # Lifetime
 //
-// Every stream, event, buffer, module, context and graph has a Close method. Close may be
-// called in any order, more than once, and while other goroutines use the object, which
-// is then destroyed after their calls have returned. A context that is closed first is
-// destroyed after the last object in it; [Context.CloseAll] closes all that are open. The
-// garbage collector also closes objects that were dropped without Close. Do not rely on it:
-// it does not know how full the device is. See [OnError] and [TrackLeaks].
+// Every stream, event, buffer, module, context and graph has a Close method. You may close
+// objects in any order, more than once, and while other goroutines use them: the object is then
+// destroyed after their calls have returned. A context that is closed first is destroyed after
+// the last object in it; [Context.CloseAll] closes all that are open. The garbage collector also
+// closes objects that were dropped without Close. Do not rely on it: it does not know how full
+// the device is. See [OnError] and [TrackLeaks].
 //
-// The slices of [Pinned.Data] and [Buffer.Data] are memory of CUDA's, which the garbage collector
-// does not know. They end with their object: an access after Close, or after the object was
-// dropped, corrupts whatever has the memory by then. A slice of Go's memory that is registered by
-// [RegisterPinned] has no such end.
+// The slices of [Pinned.Data] and [Buffer.Data] are memory of CUDA, which the garbage collector
+// does not track. An access after Close, or after the object was dropped, corrupts whatever has
+// the memory by then. A Go slice that is registered with [RegisterPinned] stays valid.
 //
 // A nil pointer and the zero value of any of these types behave like a closed object.
 //
 // # Errors
 //
 // This package's own errors are of type [*Error], which names the operation. Functions that call
-// a function of yours may return its error unchanged. Compare CUDA's codes with
-// errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY), and the errors of this package, such
-// as [ErrClosed], likewise. An error of work that failed on the device is returned by
-// some later call, with Async set. If [IsFatal] returns true for it, CUDA stays unusable
-// until the process is restarted.
+// a function of yours may return its error unchanged. Compare CUDA's codes with errors.Is(err,
+// driver.CUDA_ERROR_OUT_OF_MEMORY), and the errors of this package, such as [ErrClosed],
+// likewise. If work fails on the device, a later call returns the error, with Async set. If
+// [IsFatal] returns true for it, CUDA stays unusable until the process is restarted.
 //
 // # Captures
 //

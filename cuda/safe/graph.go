@@ -352,7 +352,7 @@ func (g *graphCore) edges() (from, to []driver.CUgraphNode, data []driver.CUgrap
 
 // DOT returns a description of the graph in Graphviz's DOT language. flags select the
 // details of each node; 0 is the least, driver.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE the most.
-// See also [Graph.SVG]. Source: cuGraphDebugDotPrint, which writes to a temporary file.
+// Source: cuGraphDebugDotPrint, which writes to a temporary file.
 func (g *Graph) DOT(flags driver.CUgraphDebugDot_flags) (string, error) {
 	const op = "Graph.DOT"
 	dir, err := os.MkdirTemp("", "cudabind-dot")

@@ -22,11 +22,11 @@ type RawWork struct {
 // is RELAXED, so that f may allocate memory during captures. EnqueueRaw restores the thread
 // and releases the stream even if f panics or ends its goroutine.
 //
-// uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each, and
-// other objects of the library as a [Resource]. As at [Kernel.Launch], they are retained
-// until the work has completed, even if they are closed in the meantime, and synchronous
-// copies wait for the work. In f, [Buffer.Raw] returns their addresses also then. Work on
-// other streams does not wait: order streams by events.
+// uses lists the memory, textures and surfaces that the work uses: buf.Arg() for each, and other
+// objects of the library as a [Resource]. As at [Kernel.Launch], they are retained until the work
+// has completed, even if they are closed in the meantime, and synchronous copies wait for the
+// work. In f, [Buffer.Raw] returns the address of memory in uses even if the memory is closed.
+// Work on other streams does not wait: order streams by events.
 //
 // If the stream is capturing, the work of f becomes part of the graph, and the graph and
 // its executables retain the objects in uses. Keep everything else that the work needs,

@@ -7,9 +7,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-// ExternalSemaphore is a semaphore of another API, such as Vulkan, by which work of the two
-// waits for each other: see [Stream.SignalExternal] and [Stream.WaitExternal]. Any number
-// of goroutines may use it at once.
+// ExternalSemaphore is a semaphore of another API, such as Vulkan, which orders the work of CUDA
+// and of that API: see [Stream.SignalExternal] and [Stream.WaitExternal]. Any number of
+// goroutines may use it at once.
 type ExternalSemaphore struct {
 	memory   *memory
 	raw      *driver.CUexternalSemaphore
@@ -24,11 +24,11 @@ type ExternalSemaphoreOptions struct {
 	Timeline bool
 }
 
-// ImportExternalSemaphore imports a semaphore by the opaque file descriptor that another
-// API has exported, such as vkGetSemaphoreFdKHR. The file stays the caller's, who may close
-// it afterwards: CUDA gets a duplicate of the descriptor. It returns CUDA's error if the
-// file does not stand for a semaphore.
-// Source: cuImportExternalSemaphore, and cuDestroyExternalSemaphore when closed.
+// ImportExternalSemaphore imports a semaphore by the opaque file descriptor that another API has
+// exported, such as vkGetSemaphoreFdKHR. The caller still owns the file and may close it
+// afterwards: CUDA gets a duplicate of the descriptor. It returns CUDA's error if the file does
+// not stand for a semaphore. Source: cuImportExternalSemaphore, and cuDestroyExternalSemaphore
+// when closed.
 func ImportExternalSemaphore(x *Context, f *os.File, o ExternalSemaphoreOptions) (*ExternalSemaphore, error) {
 	const op = "ImportExternalSemaphore"
 	raw := new(driver.CUexternalSemaphore)
@@ -73,8 +73,8 @@ type SemaphoreOp struct {
 	Value uint64
 }
 
-// SignalExternal enqueues signals of semaphores, by one call of the driver for each 240: after
-// the work enqueued on s before. A capture records them as one node.
+// SignalExternal enqueues signals of semaphores, up to 240 in each call of the driver. They run
+// after the work enqueued on s before. A capture makes them one node.
 //
 // It returns [ErrContextMismatch] if a semaphore was imported in another context than the
 // stream's, [ErrInvalidArgument] if a binary semaphore has a Value, and [ErrClosed] if a
@@ -188,12 +188,10 @@ func (b *semaphores) waits() []driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
 	return params
 }
 
-// SignalExternalNode is a node that signals semaphores: see [Stream.SignalExternal]. CUDA
-// changes a node of an executable only to as many operations. Using it without operations
-// returns [ErrRange].
-// Source: cuGraphAddExternalSemaphoresSignalNode,
-// cuGraphExternalSemaphoresSignalNodeSetParams,
-// cuGraphExecExternalSemaphoresSignalNodeSetParams.
+// SignalExternalNode is a node that signals semaphores: see [Stream.SignalExternal]. In an
+// executable, CUDA cannot change the number of operations. Using it without operations returns
+// [ErrRange]. Source: cuGraphAddExternalSemaphoresSignalNode,
+// cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresSignalNodeSetParams.
 func SignalExternalNode(ops ...SemaphoreOp) NodeParams {
 	var p driver.CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
 	var pin runtime.Pinner // of arrays whose addresses are inside a struct that C reads

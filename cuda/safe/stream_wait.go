@@ -163,11 +163,11 @@ func (s *Stream) Shutdown(ctx context.Context) error {
 	return errors.Join(wrap("Stream.Shutdown", err), s.Close())
 }
 
-// SynchronizeBlocking is [Stream.Synchronize] with a wait of the driver's, which blocks a
-// thread. It returns sooner if computing goroutines occupy all processors (GOMAXPROCS),
-// because Go then wakes a parked goroutine late. The thread spins, or sleeps if the
-// stream's synchronization policy says so: see [Stream.SetAttribute]. It also prints what completed kernels of the
-// context have written by printf, even if the stream has no work.
+// SynchronizeBlocking is [Stream.Synchronize] with a wait in the driver, which blocks a thread.
+// It returns sooner if computing goroutines occupy all processors (GOMAXPROCS), because Go then
+// wakes a parked goroutine late. The thread spins, or sleeps if the stream's synchronization policy
+// says so: see [Stream.SetAttribute]. It also prints what completed kernels of the context have
+// written by printf, even if the stream has no work.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventSynchronize.
 func (s *Stream) SynchronizeBlocking() error {

@@ -933,10 +933,9 @@ func (v CudaStreamCaptureStatus) String() string {
 type CudaGraphRecaptureStatus uint32
 
 const (
-	// Parameters differ, and an executable can be updated with the new ones value
-	// cudaGraphRecaptureIneligibleForUpdate: parameters differ, and the graph must be instantiated
-	// again.
-	CudaGraphRecaptureEligibleForUpdate   CudaGraphRecaptureStatus = 0
+	// Parameters differ, and an executable can be updated with the new ones.
+	CudaGraphRecaptureEligibleForUpdate CudaGraphRecaptureStatus = 0
+	// Parameters differ, and the graph must be instantiated again.
 	CudaGraphRecaptureIneligibleForUpdate CudaGraphRecaptureStatus = 1
 	// The node could not be recaptured. The recapture ends, whatever the callback returns.
 	CudaGraphRecaptureError CudaGraphRecaptureStatus = 2
@@ -1754,19 +1753,19 @@ const (
 	CudaMemRangeAttributeReadMostly CudaMemRangeAttribute = 1
 	// The preferred device of all pages, -1 for the host, -2 for none or several.
 	CudaMemRangeAttributePreferredLocation CudaMemRangeAttribute = 2
-	// List of the devices for which "accessed by" is set in the whole range value
-	// cudaMemRangeAttributeLastPrefetchLocation: the device to which the whole range was last
-	// prefetched, -1 for the host, -2 for none. The prefetch may still be pending value
-	// cudaMemRangeAttributePreferredLocationType: kind of the preferred location value
-	// cudaMemRangeAttributePreferredLocationId: its device or node number, if the kind has one value
-	// cudaMemRangeAttributeLastPrefetchLocationType: kind of the location of the last prefetch value
-	// cudaMemRangeAttributeLastPrefetchLocationId: its number, if the kind has one.
-	CudaMemRangeAttributeAccessedBy               CudaMemRangeAttribute = 3
-	CudaMemRangeAttributeLastPrefetchLocation     CudaMemRangeAttribute = 4
-	CudaMemRangeAttributePreferredLocationType    CudaMemRangeAttribute = 5
-	CudaMemRangeAttributePreferredLocationId      CudaMemRangeAttribute = 6
+	// List of the devices for which "accessed by" is set in the whole range.
+	CudaMemRangeAttributeAccessedBy CudaMemRangeAttribute = 3
+	// The device to which the whole range was last prefetched, -1 for the host, -2 for none. The
+	// prefetch may still be pending.
+	CudaMemRangeAttributeLastPrefetchLocation CudaMemRangeAttribute = 4
+	// Kind of the preferred location.
+	CudaMemRangeAttributePreferredLocationType CudaMemRangeAttribute = 5
+	// Its device or node number, if the kind has one.
+	CudaMemRangeAttributePreferredLocationId CudaMemRangeAttribute = 6
+	// Kind of the location of the last prefetch.
 	CudaMemRangeAttributeLastPrefetchLocationType CudaMemRangeAttribute = 7
-	CudaMemRangeAttributeLastPrefetchLocationId   CudaMemRangeAttribute = 8
+	// Its number, if the kind has one.
+	CudaMemRangeAttributeLastPrefetchLocationId CudaMemRangeAttribute = 8
 )
 
 // String is the C name of the value, or its number.
@@ -2565,10 +2564,10 @@ const (
 	// Whether memory freed in one stream may be reused in another that is ordered after it (int32; on).
 	CudaMemPoolReuseFollowEventDependencies CudaMemPoolAttr = 1
 	// Whether freed memory may be reused in another stream as soon as the free is done, without an
-	// order between the streams; addresses then differ from run to run (int32; on) value
-	// cudaMemPoolReuseAllowInternalDependencies: whether an allocation may make its stream wait for a
-	// free in another stream, which serializes the two (int32; on).
-	CudaMemPoolReuseAllowOpportunistic        CudaMemPoolAttr = 2
+	// order between the streams; addresses then differ from run to run (int32; on).
+	CudaMemPoolReuseAllowOpportunistic CudaMemPoolAttr = 2
+	// Whether an allocation may make its stream wait for a free in another stream, which serializes the
+	// two (int32; on).
 	CudaMemPoolReuseAllowInternalDependencies CudaMemPoolAttr = 3
 	// Bytes of unused memory that the pool keeps at a synchronization (uint64; 0, so it keeps none).
 	// With the largest uint64 the pool keeps all memory.
@@ -2651,10 +2650,9 @@ const (
 	// The node of the calling OS thread, which in Go changes unless the goroutine is locked and its
 	// thread bound to a CPU.
 	CudaMemLocationTypeHostNumaCurrent CudaMemLocationType = 4
-	// A device that is not visible to this process, for imported memory; only as a result value
-	// cudaMemLocationTypeDeviceLocalityDomain: the part of a device's memory that is near one group of
-	// its multiprocessors.
-	CudaMemLocationTypeInvisible            CudaMemLocationType = 5
+	// A device that is not visible to this process, for imported memory; only as a result.
+	CudaMemLocationTypeInvisible CudaMemLocationType = 5
+	// The part of a device's memory that is near one group of its multiprocessors.
 	CudaMemLocationTypeDeviceLocalityDomain CudaMemLocationType = 6
 )
 
@@ -2803,9 +2801,9 @@ func (v CudaGraphMemAttributeType) String() string {
 type CudaMemcpyFlags uint32
 
 const (
-	// None value cudaMemcpyFlagPreferOverlapWithCompute: use copy engines rather than multiprocessors,
-	// if possible.
-	CudaMemcpyFlagDefault                  CudaMemcpyFlags = 0
+	// None.
+	CudaMemcpyFlagDefault CudaMemcpyFlags = 0
+	// Use copy engines rather than multiprocessors, if possible.
 	CudaMemcpyFlagPreferOverlapWithCompute CudaMemcpyFlags = 1
 )
 
@@ -3634,24 +3632,24 @@ type CudaGraphExecUpdateResult uint32
 const (
 	// The executable was updated.
 	CudaGraphExecUpdateSuccess CudaGraphExecUpdateResult = 0
-	// The returned error says what is wrong value cudaGraphExecUpdateErrorTopologyChanged: the number
-	// of nodes or the edges differ value cudaGraphExecUpdateErrorNodeTypeChanged: the types of two
-	// corresponding nodes differ, for instance since the nodes were added in another order value
-	// cudaGraphExecUpdateErrorFunctionChanged: the function of a kernel node differs, which drivers
-	// before CUDA 11.2 do not allow value cudaGraphExecUpdateErrorParametersChanged: a parameter that
-	// cannot change in an executable differs, such as the rows of a memset.
-	CudaGraphExecUpdateError                  CudaGraphExecUpdateResult = 1
-	CudaGraphExecUpdateErrorTopologyChanged   CudaGraphExecUpdateResult = 2
-	CudaGraphExecUpdateErrorNodeTypeChanged   CudaGraphExecUpdateResult = 3
-	CudaGraphExecUpdateErrorFunctionChanged   CudaGraphExecUpdateResult = 4
+	// The returned error says what is wrong.
+	CudaGraphExecUpdateError CudaGraphExecUpdateResult = 1
+	// The number of nodes or the edges differ.
+	CudaGraphExecUpdateErrorTopologyChanged CudaGraphExecUpdateResult = 2
+	// The types of two corresponding nodes differ, for instance since the nodes were added in another
+	// order.
+	CudaGraphExecUpdateErrorNodeTypeChanged CudaGraphExecUpdateResult = 3
+	// The function of a kernel node differs, which drivers before CUDA 11.2 do not allow.
+	CudaGraphExecUpdateErrorFunctionChanged CudaGraphExecUpdateResult = 4
+	// A parameter that cannot change in an executable differs, such as the rows of a memset.
 	CudaGraphExecUpdateErrorParametersChanged CudaGraphExecUpdateResult = 5
-	// The node cannot be updated value cudaGraphExecUpdateErrorUnsupportedFunctionChange: the new
-	// function belongs to another context, or launches work or updates nodes on the device and the old
-	// function did not value cudaGraphExecUpdateErrorAttributesChanged: a launch attribute that cannot
-	// change in an executable differs.
-	CudaGraphExecUpdateErrorNotSupported              CudaGraphExecUpdateResult = 6
+	// The node cannot be updated.
+	CudaGraphExecUpdateErrorNotSupported CudaGraphExecUpdateResult = 6
+	// The new function belongs to another context, or launches work or updates nodes on the device and
+	// the old function did not.
 	CudaGraphExecUpdateErrorUnsupportedFunctionChange CudaGraphExecUpdateResult = 7
-	CudaGraphExecUpdateErrorAttributesChanged         CudaGraphExecUpdateResult = 8
+	// A launch attribute that cannot change in an executable differs.
+	CudaGraphExecUpdateErrorAttributesChanged CudaGraphExecUpdateResult = 8
 )
 
 // String is the C name of the value, or its number.
@@ -3689,16 +3687,16 @@ const (
 	// The returned error says what is wrong: a bad argument, a second executable, or too little memory.
 	// No node is at fault.
 	CudaGraphInstantiateError CudaGraphInstantiateResult = 1
-	// The edges form a cycle, which contains the reported node value
-	// cudaGraphInstantiateNodeOperationNotSupported: the reported node is not allowed in a graph for
-	// device launch, or in the body graph of a conditional node value
-	// cudaGraphInstantiateMultipleDevicesNotSupported: the reported node belongs to another context
-	// than other nodes, in a graph for device launch or in a graph whose kernels launch graphs value
-	// cudaGraphInstantiateConditionalHandleUnused: no node uses a conditional handle of the graph.
-	CudaGraphInstantiateInvalidStructure            CudaGraphInstantiateResult = 2
-	CudaGraphInstantiateNodeOperationNotSupported   CudaGraphInstantiateResult = 3
+	// The edges form a cycle, which contains the reported node.
+	CudaGraphInstantiateInvalidStructure CudaGraphInstantiateResult = 2
+	// The reported node is not allowed in a graph for device launch, or in the body graph of a
+	// conditional node.
+	CudaGraphInstantiateNodeOperationNotSupported CudaGraphInstantiateResult = 3
+	// The reported node belongs to another context than other nodes, in a graph for device launch or in
+	// a graph whose kernels launch graphs.
 	CudaGraphInstantiateMultipleDevicesNotSupported CudaGraphInstantiateResult = 4
-	CudaGraphInstantiateConditionalHandleUnused     CudaGraphInstantiateResult = 5
+	// No node uses a conditional handle of the graph.
+	CudaGraphInstantiateConditionalHandleUnused CudaGraphInstantiateResult = 5
 )
 
 // String is the C name of the value, or its number.
@@ -3807,18 +3805,28 @@ type CudaGraphDebugDotFlags uint32
 
 const (
 	// Everything.
-	CudaGraphDebugDotFlagsVerbose                  CudaGraphDebugDotFlags = 1
-	CudaGraphDebugDotFlagsKernelNodeParams         CudaGraphDebugDotFlags = 4
-	CudaGraphDebugDotFlagsMemcpyNodeParams         CudaGraphDebugDotFlags = 8
-	CudaGraphDebugDotFlagsMemsetNodeParams         CudaGraphDebugDotFlags = 16
-	CudaGraphDebugDotFlagsHostNodeParams           CudaGraphDebugDotFlags = 32
-	CudaGraphDebugDotFlagsEventNodeParams          CudaGraphDebugDotFlags = 64
+	CudaGraphDebugDotFlagsVerbose CudaGraphDebugDotFlags = 1
+	// Grid, block and arguments of kernels.
+	CudaGraphDebugDotFlagsKernelNodeParams CudaGraphDebugDotFlags = 4
+	// Source, destination and sizes of copies.
+	CudaGraphDebugDotFlagsMemcpyNodeParams CudaGraphDebugDotFlags = 8
+	// Address, value and size of memsets.
+	CudaGraphDebugDotFlagsMemsetNodeParams CudaGraphDebugDotFlags = 16
+	// Address and argument of host functions.
+	CudaGraphDebugDotFlagsHostNodeParams CudaGraphDebugDotFlags = 32
+	// Events of event record and wait nodes.
+	CudaGraphDebugDotFlagsEventNodeParams CudaGraphDebugDotFlags = 64
+	// Semaphores of signal nodes.
 	CudaGraphDebugDotFlagsExtSemasSignalNodeParams CudaGraphDebugDotFlags = 128
-	CudaGraphDebugDotFlagsExtSemasWaitNodeParams   CudaGraphDebugDotFlags = 256
-	CudaGraphDebugDotFlagsKernelNodeAttributes     CudaGraphDebugDotFlags = 512
+	// Semaphores of wait nodes.
+	CudaGraphDebugDotFlagsExtSemasWaitNodeParams CudaGraphDebugDotFlags = 256
+	// Launch attributes of kernels.
+	CudaGraphDebugDotFlagsKernelNodeAttributes CudaGraphDebugDotFlags = 512
 	// Handles of nodes and kernel functions.
-	CudaGraphDebugDotFlagsHandles               CudaGraphDebugDotFlags = 1024
+	CudaGraphDebugDotFlagsHandles CudaGraphDebugDotFlags = 1024
+	// Type, handle and body graphs of conditional nodes.
 	CudaGraphDebugDotFlagsConditionalNodeParams CudaGraphDebugDotFlags = 32768
+	// The copies of batches.
 	CudaGraphDebugDotFlagsMemcpyBatchNodeParams CudaGraphDebugDotFlags = 65536
 )
 
@@ -3865,10 +3873,10 @@ const (
 	CudaGraphInstantiateFlagUpload CudaGraphInstantiateFlags = 2
 	// Kernels may launch the executable too. All nodes must be kernel, memcpy, memset or child graph
 	// nodes of one context. An empty graph, copies of arrays or pageable memory, dynamic parallelism,
-	// and the auto-free flag are refused value cudaGraphInstantiateFlagUseNodePriority: kernels have
-	// the priority of their nodes, which a capture takes from the captured streams, instead of the
-	// priority of the launch stream.
-	CudaGraphInstantiateFlagDeviceLaunch    CudaGraphInstantiateFlags = 4
+	// and the auto-free flag are refused.
+	CudaGraphInstantiateFlagDeviceLaunch CudaGraphInstantiateFlags = 4
+	// Kernels have the priority of their nodes, which a capture takes from the captured streams,
+	// instead of the priority of the launch stream.
 	CudaGraphInstantiateFlagUseNodePriority CudaGraphInstantiateFlags = 8
 )
 

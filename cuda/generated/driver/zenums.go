@@ -2144,19 +2144,19 @@ const (
 	CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY CUmem_range_attribute = 1
 	// The preferred device of all pages, -1 for the host, -2 for none or several.
 	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION CUmem_range_attribute = 2
-	// List of the devices for which "accessed by" is set in the whole range value
-	// CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: the device to which the whole range was last
-	// prefetched, -1 for the host, -2 for none. The prefetch may still be pending value
-	// CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE: kind of the preferred location value
-	// CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID: its device or node number, if the kind has one
-	// value CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: kind of the location of the last
-	// prefetch value CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: its number, if the kind has one.
-	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY                 CUmem_range_attribute = 3
-	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION      CUmem_range_attribute = 4
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE     CUmem_range_attribute = 5
-	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID       CUmem_range_attribute = 6
+	// List of the devices for which "accessed by" is set in the whole range.
+	CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY CUmem_range_attribute = 3
+	// The device to which the whole range was last prefetched, -1 for the host, -2 for none. The
+	// prefetch may still be pending.
+	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION CUmem_range_attribute = 4
+	// Kind of the preferred location.
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE CUmem_range_attribute = 5
+	// Its device or node number, if the kind has one.
+	CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID CUmem_range_attribute = 6
+	// Kind of the location of the last prefetch.
 	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE CUmem_range_attribute = 7
-	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID   CUmem_range_attribute = 8
+	// Its number, if the kind has one.
+	CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID CUmem_range_attribute = 8
 )
 
 // String is the C name of the value, or its number.
@@ -2995,16 +2995,16 @@ const (
 	// The returned error says what is wrong: a bad argument, a second executable, or too little memory.
 	// No node is at fault.
 	CUDA_GRAPH_INSTANTIATE_ERROR CUgraphInstantiateResult = 1
-	// The edges form a cycle, which contains the reported node value
-	// CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: the reported node is not allowed in a graph
-	// for device launch, or in the body graph of a conditional node value
-	// CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED: the reported node belongs to another context
-	// than other nodes, in a graph for device launch or in a graph whose kernels launch graphs value
-	// CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED: no node uses a conditional handle of the graph.
-	CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE            CUgraphInstantiateResult = 2
+	// The edges form a cycle, which contains the reported node.
+	CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE CUgraphInstantiateResult = 2
+	// The reported node is not allowed in a graph for device launch, or in the body graph of a
+	// conditional node.
 	CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED CUgraphInstantiateResult = 3
-	CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED  CUgraphInstantiateResult = 4
-	CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED    CUgraphInstantiateResult = 5
+	// The reported node belongs to another context than other nodes, in a graph for device launch or in
+	// a graph whose kernels launch graphs.
+	CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED CUgraphInstantiateResult = 4
+	// No node uses a conditional handle of the graph.
+	CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED CUgraphInstantiateResult = 5
 )
 
 // String is the C name of the value, or its number.
@@ -4618,10 +4618,9 @@ const (
 	// The node of the calling OS thread, which in Go changes unless the goroutine is locked and its
 	// thread bound to a CPU.
 	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT CUmemLocationType = 4
-	// A device that is not visible to this process, for imported memory; only as a result value
-	// CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN: the part of a device's memory that is near one group
-	// of its multiprocessors.
-	CU_MEM_LOCATION_TYPE_INVISIBLE              CUmemLocationType = 5
+	// A device that is not visible to this process, for imported memory; only as a result.
+	CU_MEM_LOCATION_TYPE_INVISIBLE CUmemLocationType = 5
+	// The part of a device's memory that is near one group of its multiprocessors.
 	CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN CUmemLocationType = 6
 	// Not a location; fixes the width of the enumeration.
 	CU_MEM_LOCATION_TYPE_MAX CUmemLocationType = 2147483647
@@ -4848,24 +4847,24 @@ type CUgraphExecUpdateResult uint32
 const (
 	// The executable was updated.
 	CU_GRAPH_EXEC_UPDATE_SUCCESS CUgraphExecUpdateResult = 0
-	// The returned error says what is wrong value CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED: the
-	// number of nodes or the edges differ value CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED: the types
-	// of two corresponding nodes differ, for instance since the nodes were added in another order value
-	// CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED: the function of a kernel node differs, which drivers
-	// before CUDA 11.2 do not allow value CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED: a parameter
-	// that cannot change in an executable differs, such as the rows of a memset.
-	CU_GRAPH_EXEC_UPDATE_ERROR                    CUgraphExecUpdateResult = 1
-	CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED   CUgraphExecUpdateResult = 2
-	CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED  CUgraphExecUpdateResult = 3
-	CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED   CUgraphExecUpdateResult = 4
+	// The returned error says what is wrong.
+	CU_GRAPH_EXEC_UPDATE_ERROR CUgraphExecUpdateResult = 1
+	// The number of nodes or the edges differ.
+	CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED CUgraphExecUpdateResult = 2
+	// The types of two corresponding nodes differ, for instance since the nodes were added in another
+	// order.
+	CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED CUgraphExecUpdateResult = 3
+	// The function of a kernel node differs, which drivers before CUDA 11.2 do not allow.
+	CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED CUgraphExecUpdateResult = 4
+	// A parameter that cannot change in an executable differs, such as the rows of a memset.
 	CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED CUgraphExecUpdateResult = 5
-	// The node cannot be updated value CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE: the new
-	// function belongs to another context, or launches work or updates nodes on the device and the old
-	// function did not value CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED: a launch attribute that
-	// cannot change in an executable differs.
-	CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED               CUgraphExecUpdateResult = 6
+	// The node cannot be updated.
+	CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED CUgraphExecUpdateResult = 6
+	// The new function belongs to another context, or launches work or updates nodes on the device and
+	// the old function did not.
 	CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE CUgraphExecUpdateResult = 7
-	CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED          CUgraphExecUpdateResult = 8
+	// A launch attribute that cannot change in an executable differs.
+	CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED CUgraphExecUpdateResult = 8
 )
 
 // String is the C name of the value, or its number.
@@ -4904,10 +4903,10 @@ const (
 	// Whether memory freed in one stream may be reused in another that is ordered after it (int32; on).
 	CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES CUmemPool_attribute = 1
 	// Whether freed memory may be reused in another stream as soon as the free is done, without an
-	// order between the streams; addresses then differ from run to run (int32; on) value
-	// CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: whether an allocation may make its stream wait
-	// for a free in another stream, which serializes the two (int32; on).
-	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC         CUmemPool_attribute = 2
+	// order between the streams; addresses then differ from run to run (int32; on).
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC CUmemPool_attribute = 2
+	// Whether an allocation may make its stream wait for a free in another stream, which serializes the
+	// two (int32; on).
 	CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES CUmemPool_attribute = 3
 	// Bytes of unused memory that the pool keeps at a synchronization (uint64; 0, so it keeps none).
 	// With the largest uint64 the pool keeps all memory.
@@ -4977,9 +4976,9 @@ func (v CUmemPool_attribute) String() string {
 type CUmemcpyFlags uint32
 
 const (
-	// None value CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE: use copy engines rather than
-	// multiprocessors, if possible.
-	CU_MEMCPY_FLAG_DEFAULT                     CUmemcpyFlags = 0
+	// None.
+	CU_MEMCPY_FLAG_DEFAULT CUmemcpyFlags = 0
+	// Use copy engines rather than multiprocessors, if possible.
 	CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE CUmemcpyFlags = 1
 )
 
@@ -5214,23 +5213,24 @@ type CUgraphDebugDot_flags uint32
 const (
 	// Everything.
 	CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE CUgraphDebugDot_flags = 1
-	// Parameters as structs of the runtime API value CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS: grid,
-	// block and arguments of kernels value CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS: source,
-	// destination and sizes of copies value CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS: address, value
-	// and size of memsets value CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS: address and argument of host
-	// functions value CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS: events of event record and wait nodes
-	// value CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_SIGNAL_NODE_PARAMS: semaphores of signal nodes value
-	// CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS: semaphores of wait nodes value
-	// CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES: launch attributes of kernels.
-	CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES                CUgraphDebugDot_flags = 2
-	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS           CUgraphDebugDot_flags = 4
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS           CUgraphDebugDot_flags = 8
-	CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS           CUgraphDebugDot_flags = 16
-	CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS             CUgraphDebugDot_flags = 32
-	CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS            CUgraphDebugDot_flags = 64
+	// Parameters as structs of the runtime API.
+	CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES CUgraphDebugDot_flags = 2
+	// Grid, block and arguments of kernels.
+	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS CUgraphDebugDot_flags = 4
+	// Source, destination and sizes of copies.
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_NODE_PARAMS CUgraphDebugDot_flags = 8
+	// Address, value and size of memsets.
+	CU_GRAPH_DEBUG_DOT_FLAGS_MEMSET_NODE_PARAMS CUgraphDebugDot_flags = 16
+	// Address and argument of host functions.
+	CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS CUgraphDebugDot_flags = 32
+	// Events of event record and wait nodes.
+	CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS CUgraphDebugDot_flags = 64
+	// Semaphores of signal nodes.
 	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_SIGNAL_NODE_PARAMS CUgraphDebugDot_flags = 128
-	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS   CUgraphDebugDot_flags = 256
-	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES       CUgraphDebugDot_flags = 512
+	// Semaphores of wait nodes.
+	CU_GRAPH_DEBUG_DOT_FLAGS_EXT_SEMAS_WAIT_NODE_PARAMS CUgraphDebugDot_flags = 256
+	// Launch attributes of kernels.
+	CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_ATTRIBUTES CUgraphDebugDot_flags = 512
 	// Handles of nodes and kernel functions.
 	CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES CUgraphDebugDot_flags = 1024
 	// Size and address of allocation nodes.
@@ -5239,11 +5239,11 @@ const (
 	CU_GRAPH_DEBUG_DOT_FLAGS_MEM_FREE_NODE_PARAMS CUgraphDebugDot_flags = 4096
 	// Operations of memory operation nodes.
 	CU_GRAPH_DEBUG_DOT_FLAGS_BATCH_MEM_OP_NODE_PARAMS CUgraphDebugDot_flags = 8192
-	// Numbers of the edges value CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS: type, handle and
-	// body graphs of conditional nodes value CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_BATCH_NODE_PARAMS: the
-	// copies of batches.
-	CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO          CUgraphDebugDot_flags = 16384
-	CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS  CUgraphDebugDot_flags = 32768
+	// Numbers of the edges.
+	CU_GRAPH_DEBUG_DOT_FLAGS_EXTRA_TOPO_INFO CUgraphDebugDot_flags = 16384
+	// Type, handle and body graphs of conditional nodes.
+	CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS CUgraphDebugDot_flags = 32768
+	// The copies of batches.
 	CU_GRAPH_DEBUG_DOT_FLAGS_MEMCPY_BATCH_NODE_PARAMS CUgraphDebugDot_flags = 65536
 	// The copies of batches over a fabric.
 	CU_GRAPH_DEBUG_DOT_FLAGS_FABRIC_CPY_BATCH_NODE_PARAMS CUgraphDebugDot_flags = 131072
@@ -5340,10 +5340,10 @@ const (
 	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD CUgraphInstantiate_flags = 2
 	// Kernels may launch the executable too. All nodes must be kernel, memcpy, memset or child graph
 	// nodes of one context. An empty graph, copies of arrays or pageable memory, dynamic parallelism,
-	// and the auto-free flag are refused value CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: kernels
-	// have the priority of their nodes, which a capture takes from the captured streams, instead of the
-	// priority of the launch stream.
-	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH     CUgraphInstantiate_flags = 4
+	// and the auto-free flag are refused.
+	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH CUgraphInstantiate_flags = 4
+	// Kernels have the priority of their nodes, which a capture takes from the captured streams,
+	// instead of the priority of the launch stream.
 	CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY CUgraphInstantiate_flags = 8
 )
 
@@ -5610,10 +5610,9 @@ func (v CUfabricCpyOperandType) String() string {
 type CUgraphRecaptureStatus uint32
 
 const (
-	// Parameters differ, and an executable can be updated with the new ones value
-	// CU_GRAPH_RECAPTURE_INELIGIBLE_FOR_UPDATE: parameters differ, and the graph must be instantiated
-	// again.
-	CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE   CUgraphRecaptureStatus = 0
+	// Parameters differ, and an executable can be updated with the new ones.
+	CU_GRAPH_RECAPTURE_ELIGIBLE_FOR_UPDATE CUgraphRecaptureStatus = 0
+	// Parameters differ, and the graph must be instantiated again.
 	CU_GRAPH_RECAPTURE_INELIGIBLE_FOR_UPDATE CUgraphRecaptureStatus = 1
 	// The node could not be recaptured. The recapture ends, whatever the callback returns.
 	CU_GRAPH_RECAPTURE_ERROR CUgraphRecaptureStatus = 2

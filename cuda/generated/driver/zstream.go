@@ -77,13 +77,14 @@ func CuStreamCreate(phStream *CUstream, Flags CUstream_flags) error {
 //
 // Lower numbers are preferred; a stream that is created without a priority has 0. A priority is a
 // hint: when blocks of several kernels are ready to start, those of the preferred stream go first.
-// A priority promises no order and never stops running blocks. Texts for CUDA 11 and before say
-// that preferred work may preempt other work; that no longer holds. A number outside the range of
-// [CuCtxGetStreamPriorityRange] is clamped without an error (measured: 100 gives 0, -100 gives -5).
+// A priority promises no order and never stops running blocks. Documentation for CUDA 11 and before
+// says that preferred work may preempt other work, which is no longer true. A number outside the
+// range of [CuCtxGetStreamPriorityRange] is clamped without an error (measured: 100 gives 0, -100
+// gives -5).
 //
 // Priorities affect kernels only, not copies between host and device. Devices before compute
-// capability 3.5 have no priorities (older texts add: only Quadro and Tesla cards; that restriction
-// is gone).
+// capability 3.5 have no priorities (older documentation names only Quadro and Tesla cards, which
+// is no longer true).
 //
 // Parameters:
 //   - phStream: receives the handle; must not be nil

@@ -93,8 +93,8 @@ func CuMemPrefetchAsync_v2_ptsz(devPtr CUdeviceptr, count uint64, location CUmem
 // expensive. With a preferred location, pages return there, and stay if the other processors can
 // access them there. "Accessed by" keeps a device's mapping up to date, so that the device does not
 // fault. "Read mostly" overrides the other two, and a preferred location overrides "accessed by"
-// for the same processor. If host and device both use a page, the driver would keep it on the host;
-// with a preferred location on the device it migrates back and forth instead.
+// for the same processor. If host and device both use a page, the driver may pin it to the host,
+// unless its preferred location is the device: it then migrates back and forth.
 //
 // Memory of malloc or Go may be advised if the devices can access it
 // ([CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS]). On such memory "accessed by" does nothing for a
