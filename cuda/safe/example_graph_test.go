@@ -119,6 +119,27 @@ func parameters(n safe.Node) (string, error) {
 	return n.Type().String(), nil
 }
 
+// List the nodes of a graph.
+func ExampleGraph_Nodes() {
+	_, err := withLine([]float32{1, 2, 3}, func(l *line) error {
+		if _, err := l.add(10); err != nil {
+			return err
+		}
+		lines, err := describe(l.graph)
+		for _, text := range lines {
+			fmt.Println(text)
+		}
+		return err
+	})
+	fmt.Println(err)
+	// Unordered output:
+	// CU_GRAPH_NODE_TYPE_MEMCPY: 0 dependencies, 1 dependent
+	// CU_GRAPH_NODE_TYPE_MEMSET: 0 dependencies, 1 dependent
+	// CU_GRAPH_NODE_TYPE_KERNEL: 2 dependencies, 1 dependent
+	// CU_GRAPH_NODE_TYPE_MEMCPY: 1 dependencies, 0 dependent
+	// <nil>
+}
+
 // A line has the objects of the graph examples, which compute out = factor * in + 1 and
 // similar.
 type line struct {

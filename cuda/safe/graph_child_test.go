@@ -217,13 +217,6 @@ func TestGraphIDs(t *testing.T) {
 	}
 }
 
-type box struct {
-	X      int `xml:"x,attr"`
-	Y      int `xml:"y,attr"`
-	Width  int `xml:"width,attr"`
-	Height int `xml:"height,attr"`
-}
-
 // TestNodeDestroyed tests that the graphs inside a node are destroyed with it.
 func TestNodeDestroyed(t *testing.T) {
 	x := open(t, 0)
