@@ -160,6 +160,20 @@ func TestText(t *testing.T) {
 	}
 }
 
+// swallowed is an item that does not begin a line, and so has become part of the text before it.
+var swallowed = regexp.MustCompile(`\b(?:param|error|value|field) (?:\{\w+\|\w*\}|[A-Z][A-Z0-9]*_\w+):`)
+
+// TestTextSwallowsNothing: every item of an entry begins a line.
+func TestTextSwallowsNothing(t *testing.T) {
+	all, err := texts()
+	require.NoError(t, err)
+	for key, e := range all {
+		for _, text := range e.all() {
+			assert.NotRegexp(t, swallowed, text, "%s: %s", e.pos, key)
+		}
+	}
+}
+
 // TestTextIsDistinct checks that no entry is a copy of another with the names
 // changed.
 func TestTextIsDistinct(t *testing.T) {
