@@ -2,6 +2,7 @@ package safe
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -358,4 +359,153 @@ func (s *streamCore) disclaim(gates []*admit.Gate) {
 	s.capture.Store(nil)
 	admit.OpenAll(gates)
 	s.mu.Unlock()
+}
+
+// enqueue enqueues work that uses blocks and takes places in the driver's queue: call
+// calls the driver. uncapturable is the reason why the work cannot be captured, "" if it
+// can. In a capture the graph retains the blocks.
+func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable string, call func() error) error {
+	a := admission{op: op, stream: s, flags: enqueues, places: work}
+	if err := a.admit(); err != nil {
+		return err
+	}
+	done := false
+	defer func() { a.leave(done) }()
+	err := s.enqueueAdmitted(op, a.capture, blocks, uncapturable, call)
+	done = err == nil
+	return err
+}
+
+// enqueueAdmitted notes the stream as a user of the blocks and calls the driver, in a call that is admitted.
+// capture is the admission's; the graph retains the blocks. The blocks need not be acquired: a block that is
+// closed meanwhile finds the stream among its users, or this call finds the block closed.
+func (s *streamCore) enqueueAdmitted(op string, capture *capturing, blocks []*block, uncapturable string, call func() error) error {
+	if err := s.uses(op, capture, blocks, uncapturable); err != nil {
+		return err
+	}
+	return wrap(op, call())
+}
+
+// uses records the stream as a user of the blocks.
+func (s *streamCore) uses(op string, capture *capturing, blocks []*block, uncapturable string) error {
+	if uncapturable != "" && (capture != nil || s.capturing()) {
+		return refuse(op, ErrCapturing, "%s", uncapturable)
+	}
+	for _, b := range blocks {
+		b.note(s)
+		if b.Over() || !b.usableIn(capture) || !capture.retains(&b.Handle) {
+			return b.unusable(op)
+		}
+	}
+	return nil
+}
+
+// inParts calls enqueue for parts of n pieces of work, with at most so many each that they fit
+// into the driver's queue: in a call that enqueues more on a stuck stream, the driver blocks.
+func inParts(n, most int, enqueue func(from, to int) error) error {
+	for from := 0; from < n; from += most {
+		if err := enqueue(from, min(from+most, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enqueueCurrent admits and enqueues work as enqueue does, with the context current in call.
+func (s *streamCore) enqueueCurrent(op string, work int, blocks []*block, uncapturable string, call func() error) error {
+	return s.enqueue(op, work, blocks, uncapturable, func() error {
+		// The legacy stream cannot be used while a blocking stream captures.
+		if s.legacy() && s.capturing() {
+			return rt.CodeCapturing
+		}
+		return s.ctx.withCurrent(call)
+	})
+}
+
+// lockWaiters are the goroutines that wait for a queue's lock with a context that may
+// end. One goroutine waits for the lock in their place and hands it to the first of them,
+// so that a canceled wait leaves no lock to take.
+type lockWaiters struct {
+	mu      sync.Mutex
+	turns   []chan struct{}
+	serving bool
+}
+
+// lockContext locks the queue, or returns the cause if ctx ends first. The holder may be
+// in a call that blocks indefinitely.
+func (q *queue) lockContext(ctx context.Context, op string) error {
+	if q.mu.TryLock() {
+		return nil
+	}
+	if rt.InCallback() {
+		return &Error{Op: op, Err: ErrInCallback}
+	}
+	if ctx.Done() == nil {
+		q.mu.Lock()
+		return nil
+	}
+	turn := q.join()
+	select {
+	case <-turn:
+		q.mu.TakeOver()
+		return nil
+	case <-ctx.Done():
+		if !q.waiting.remove(turn) {
+			<-turn
+			q.mu.TakeOver()
+			q.mu.Unlock()
+		}
+		return &Error{Op: op, Err: context.Cause(ctx)}
+	}
+}
+
+// join adds a waiter. Its channel receives a value when it owns the lock.
+func (q *queue) join() chan struct{} {
+	w := &q.waiting
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	turn := make(chan struct{}, 1)
+	w.turns = append(w.turns, turn)
+	if !w.serving {
+		w.serving = true
+		go q.serve()
+	}
+	return turn
+}
+
+// remove removes a waiter. It returns false if the waiter already owns the lock.
+func (w *lockWaiters) remove(turn chan struct{}) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.turns, turn)
+	if i < 0 {
+		return false
+	}
+	w.turns = slices.Delete(w.turns, i, i+1)
+	return true
+}
+
+// serve hands the lock to one waiter after another until there are none.
+func (q *queue) serve() {
+	for more := true; more; {
+		q.mu.Lock()
+		var turn chan struct{}
+		if turn, more = q.waiting.next(); turn == nil {
+			q.mu.Unlock()
+			continue
+		}
+		q.mu.HandOver()
+		turn <- struct{}{}
+	}
+}
+
+// next removes and returns the first waiter, or nil, and whether more follow.
+func (w *lockWaiters) next() (turn chan struct{}, more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.turns) > 0 {
+		turn, w.turns = w.turns[0], w.turns[1:]
+	}
+	w.serving = len(w.turns) > 0
+	return turn, w.serving
 }

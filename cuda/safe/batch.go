@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -328,4 +329,12 @@ func (h *hostCore) Destroy(bool) error {
 	}
 	forget(h.token)
 	return nil
+}
+
+// String describes the batch for messages.
+func (b *Batch) String() string {
+	if b.none() {
+		return neverOpened("Batch")
+	}
+	return fmt.Sprintf("Batch: %d operations on %v", b.Len(), b.ctx.device)
 }

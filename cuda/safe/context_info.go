@@ -63,23 +63,6 @@ func (x *Context) StreamPriorityRange() (least, greatest int, err error) {
 	return r.least, r.greatest, nil
 }
 
-// A priorityRange is the range of the priorities of streams, which does not change.
-type priorityRange struct{ least, greatest int }
-
-// priorities returns the range, which it asks once.
-func (c *contextCore) priorities() (*priorityRange, error) {
-	if p := c.shared.urgency.Load(); p != nil {
-		return p, nil
-	}
-	var least, greatest int32
-	if err := c.withCurrent(func() error { return driver.CuCtxGetStreamPriorityRange(&least, &greatest) }); err != nil {
-		return nil, err
-	}
-	p := &priorityRange{int(least), int(greatest)}
-	c.shared.urgency.Store(p)
-	return p, nil
-}
-
 // EnablePeerAccess lets kernels of x access the memory of peer's device, but not the
 // other way round. It succeeds if access is enabled already. [Device.CanAccessPeer]
 // returns whether it is possible. It waits until calls of this package that copy between
@@ -160,12 +143,99 @@ func (s *contextState) forgetPeer(other *contextState, enabled bool) (forgotten 
 	return true
 }
 
-// reaches returns whether kernels of c may access memory of other.
-func (c *contextCore) reaches(other *contextCore) bool {
-	if c.same(other) {
-		return true
+// The Context methods return a Context that all objects made in the same one share. It is
+// not the one that the program has opened, which the garbage collector must be able to
+// find dropped: it is usable as long as that is open, or any object made in it.
+
+// Context returns the context of the stream, or nil if s is nil. It is usable as long as
+// the stream is open, even if the [Context] that the stream was made in has been closed.
+// Its own Close does nothing. Compare contexts by [Context.Raw].
+func (s *Stream) Context() *Context {
+	if s == nil || s.core == nil {
+		return nil
 	}
-	c.shared.mu.Lock()
-	defer c.shared.mu.Unlock()
-	return c.shared.peers[other.shared]
+	return s.core.ctx.view
+}
+
+// Context returns the context of the event, as [Stream.Context] does.
+func (e *Event) Context() *Context {
+	if e == nil || e.core == nil {
+		return nil
+	}
+	return e.core.ctx.view
+}
+
+// Context returns the context of the module, as [Stream.Context] does.
+func (m *Module) Context() *Context {
+	if m == nil || m.core == nil {
+		return nil
+	}
+	return m.core.ctx.view
+}
+
+// Context returns the context of the graph, as [Stream.Context] does.
+func (g *Graph) Context() *Context {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core.ctx.view
+}
+
+// Context returns the context of the executable, as [Stream.Context] does.
+func (e *GraphExec) Context() *Context {
+	if e == nil || e.core == nil {
+		return nil
+	}
+	return e.core.ctx.view
+}
+
+// Context returns the context of the green context, as [Stream.Context] does.
+func (g *GreenContext) Context() *Context {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core.ctx.view
+}
+
+// Context returns the context of the kernel's module, as [Stream.Context] does.
+func (k *Kernel) Context() *Context {
+	if k == nil {
+		return nil
+	}
+	return k.module.Context()
+}
+
+// Context returns the context of the buffer, as [Stream.Context] does.
+func (b *Buffer[T]) Context() *Context {
+	if b == nil {
+		return nil
+	}
+	return b.memory.context()
+}
+
+// Context returns the context of the pinned memory, as [Stream.Context] does.
+func (h *Pinned[T]) Context() *Context {
+	if h == nil {
+		return nil
+	}
+	return h.memory.context()
+}
+
+// StartProfiler tells the profiling tool that is attached to the process to record from
+// now on: start the tool so that it waits for this, as nsys profile -c cudaProfilerApi
+// does. Without a tool, or while it records already, StartProfiler does nothing. The tool
+// records what all goroutines do.
+//
+// It waits for no work: call [Context.Synchronize] before, so that earlier work is not
+// recorded. Source: cuProfilerStart.
+func (x *Context) StartProfiler() error {
+	return x.do("Context.StartProfiler", driver.CuProfilerStart)
+}
+
+// StopProfiler tells the profiling tool to stop recording: see [Context.StartProfiler].
+// Some tools then end the program, as nsys does by default. It waits for no work: call
+// [Context.Synchronize] before, or the last kernels may be missing.
+// Source: cuProfilerStop.
+func (x *Context) StopProfiler() error {
+	return x.do("Context.StopProfiler", driver.CuProfilerStop)
 }

@@ -178,3 +178,13 @@ func (d Device) PrimaryState() (flags driver.CUctx_flags, active bool, err error
 func (d Device) SetPrimaryFlags(flags driver.CUctx_flags) error {
 	return d.get("Device.SetPrimaryFlags", func() error { return driver.CuDevicePrimaryCtxSetFlags(d.raw, flags) })
 }
+
+// needs returns a device attribute, or an error if it is 0: then the device lacks the
+// feature.
+func (d Device) needs(op string, id driver.CUdevice_attribute) (int, error) {
+	n, err := d.known(id)
+	if err == nil && n == 0 {
+		err = refuse(op, ErrNotSupported, "%v is 0 on %v", id, d)
+	}
+	return n, wrap(op, err)
+}

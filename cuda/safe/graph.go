@@ -368,3 +368,11 @@ func (g *Graph) DOT(flags driver.CUgraphDebugDot_flags) (string, error) {
 	text, err := os.ReadFile(file)
 	return string(text), wrap(op, err)
 }
+
+// String describes the graph for messages.
+func (g *Graph) String() string {
+	if g == nil || g.core == nil {
+		return neverOpened("Graph")
+	}
+	return handleText("Graph", g.core.raw, g.core.ctx.device, g.core.top().Closed())
+}

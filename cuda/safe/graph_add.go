@@ -47,16 +47,6 @@ func (g *graphCore) addNode(op string, w *NodeParams, deps []Node, enter graphEn
 	return n, nil
 }
 
-// taken retains what w uses, before the graph is locked. Unless it fails, w must be released.
-func taken(op string, w *NodeParams, into *graphCore) (*retained, error) {
-	k := newRetained()
-	if err := w.take(op, k, into); err != nil {
-		k.release()
-		return nil, err
-	}
-	return k, nil
-}
-
 func (g *graphCore) add(op string, w *NodeParams, deps []Node) (n Node, err error) {
 	if err := g.changeable(op); err != nil {
 		return n, err
@@ -222,14 +212,6 @@ func (g *Graph) OnRelease(f func()) error {
 	x := k.extra()
 	x.onRelease = append(x.onRelease, f)
 	return nil
-}
-
-// extended returns a new retained that also retains k: it can be added to without changing
-// k. It takes over the caller's reference to k.
-func (k *retained) extended() *retained {
-	own := newRetained()
-	own.extra().next = k
-	return own
 }
 
 // pairs is held while two graphs are locked, so that their order does not matter.

@@ -2,6 +2,8 @@ package safe
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -167,4 +169,317 @@ func (n Node) LocalID() (id uint32, err error) {
 func (n Node) ToolsID() (id uint64, err error) {
 	err = n.do("Node.ToolsID", func(*graphCore) error { return driver.CuGraphNodeGetToolsId(n.raw, &id) })
 	return id, err
+}
+
+// String names the node by its type and its handle.
+func (n Node) String() string {
+	if n == (Node{}) {
+		return neverOpened("Node")
+	}
+	return fmt.Sprintf("%v %#x", n.kind, uintptr(n.raw))
+}
+
+// innerGraph returns the core of a graph inside a node of g: always the same one, so that
+// its nodes can be compared. mu is held.
+func (g *graphCore) innerGraph(raw driver.CUgraph, node driver.CUgraphNode) *graphCore {
+	top := g.top()
+	inner := top.inner[raw]
+	if inner == nil {
+		inner = &graphCore{ctx: g.ctx, raw: raw, kept: g.kept, parent: g, parentNode: node, mu: g.mu}
+		if top.inner == nil {
+			top.inner = map[driver.CUgraph]*graphCore{}
+		}
+		top.inner[raw] = inner
+	}
+	return inner
+}
+
+// within tells whether g is inside a node, at any depth.
+func (g *graphCore) within(n Node) bool {
+	for ; g.parent != nil; g = g.parent {
+		if g.parent == n.of && g.parentNode == n.raw {
+			return true
+		}
+	}
+	return false
+}
+
+// nodesWithin lists the nodes of the known graphs inside a node.
+func (n Node) nodesWithin() (all []driver.CUgraphNode, err error) {
+	for _, g := range n.of.top().inner {
+		if !g.within(n) {
+			continue
+		}
+		nodes, err := g.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(g.raw, raw, n) })
+		if err != nil {
+			return nil, err
+		}
+		for _, inner := range nodes {
+			all = append(all, inner.raw)
+		}
+	}
+	return all, nil
+}
+
+// forget releases what a destroyed node used, and the nodes within it.
+func (n Node) forget(within []driver.CUgraphNode) {
+	g, top := n.of, n.of.top()
+	if top.gone == nil {
+		top.gone = map[driver.CUgraphNode]uint32{}
+	}
+	top.gone[n.raw]++
+	for raw, inner := range top.inner {
+		if inner.within(n) {
+			inner.destroyed = true
+			delete(top.inner, raw)
+		}
+	}
+	for _, raw := range append(within, n.raw) {
+		g.kept.set(raw, nil).release()
+	}
+}
+
+// KernelParams are the parameters of a kernel node: see [Node.KernelParams].
+type KernelParams struct {
+	Function    driver.CUfunction // as from [Kernel.Raw]
+	Grid        Dim               // in blocks
+	Block       Dim               // in threads
+	SharedBytes uint32            // dynamic shared memory per block, in bytes
+}
+
+// KernelParams returns the parameters of a kernel node, other than the kernel's arguments
+// and the launch attributes. It returns [ErrInvalidArgument] if n is not a kernel node.
+// Source: cuGraphKernelNodeGetParams.
+func (n Node) KernelParams() (k KernelParams, err error) {
+	const op = "Node.KernelParams"
+	err = n.do(op, func(*graphCore) (err error) {
+		if err = n.must(op, driver.CU_GRAPH_NODE_TYPE_KERNEL); err == nil {
+			k, err = n.kernelParams()
+		}
+		return err
+	})
+	return k, err
+}
+
+// kernelParams returns the parameters of a kernel node. The graph is locked, and its context current.
+func (n Node) kernelParams() (KernelParams, error) {
+	var p driver.CUgraphNodeParams
+	if err := n.params(&p); err != nil {
+		return KernelParams{}, err
+	}
+	k := p.Kernel()
+	if k.Func == 0 { // the node was made of a CUkernel
+		if err := driver.CuKernelGetFunction(&k.Func, k.Kern); err != nil {
+			return KernelParams{}, err
+		}
+	}
+	return KernelParams{
+		Function:    k.Func,
+		Grid:        Dim{k.GridDimX, k.GridDimY, k.GridDimZ},
+		Block:       Dim{k.BlockDimX, k.BlockDimY, k.BlockDimZ},
+		SharedBytes: k.SharedMemBytes,
+	}, nil
+}
+
+// must refuses a node that is of none of the types.
+func (n Node) must(op string, types ...driver.CUgraphNodeType) error {
+	if !slices.Contains(types, n.kind) {
+		return refuse(op, ErrInvalidArgument, "node %v is not of type %v", n, types[0])
+	}
+	return nil
+}
+
+// Params returns the node's parameters in CUDA's own form, a union: p.Type selects the
+// valid member, as p.Memcpy() of a copy, which CUDA describes in three dimensions, or p.Memset() of a
+// fill. For the function of a kernel node prefer [Node.KernelParams]. Pointers in the result point
+// to memory of the driver, which is valid until the node is changed or destroyed. Params returns
+// [ErrNotSupported] for types that neither this package nor the driver can read.
+// Source: cuGraphNodeGetParams; before CUDA 13.2 cuGraphKernelNodeGetParams and similar.
+func (n Node) Params() (driver.CUgraphNodeParams, error) {
+	var p driver.CUgraphNodeParams
+	err := n.do("Node.Params", func(*graphCore) error {
+		err := driver.CuGraphNodeGetParams(n.raw, &p)
+		if errors.Is(err, ErrNotSupported) {
+			p = driver.CUgraphNodeParams{Type: n.kind}
+			return n.params(&p)
+		}
+		return err
+	})
+	return p, err
+}
+
+// params calls the getter for the node's type. The structs of the union begin with those of
+// the getters.
+func (n Node) params(p *driver.CUgraphNodeParams) error {
+	switch n.kind {
+	case driver.CU_GRAPH_NODE_TYPE_KERNEL:
+		err := driver.CuGraphKernelNodeGetParams(n.raw, (*driver.CUDA_KERNEL_NODE_PARAMS)(unsafe.Pointer(p.Kernel())))
+		if errors.Is(err, ErrNotSupported) { // before CUDA 12.0
+			err = driver.CuGraphKernelNodeGetParams_v1(n.raw, (*driver.CUDA_KERNEL_NODE_PARAMS_v1)(unsafe.Pointer(p.Kernel())))
+		}
+		return err
+	case driver.CU_GRAPH_NODE_TYPE_MEMCPY:
+		return driver.CuGraphMemcpyNodeGetParams(n.raw, &p.Memcpy().CopyParams)
+	case driver.CU_GRAPH_NODE_TYPE_MEMSET:
+		return driver.CuGraphMemsetNodeGetParams(n.raw, (*driver.CUDA_MEMSET_NODE_PARAMS)(unsafe.Pointer(p.Memset())))
+	case driver.CU_GRAPH_NODE_TYPE_HOST:
+		return driver.CuGraphHostNodeGetParams(n.raw, (*driver.CUDA_HOST_NODE_PARAMS)(unsafe.Pointer(p.Host())))
+	case driver.CU_GRAPH_NODE_TYPE_GRAPH:
+		return driver.CuGraphChildGraphNodeGetGraph(n.raw, &p.Graph().Graph)
+	case driver.CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		return driver.CuGraphEventWaitNodeGetEvent(n.raw, &p.EventWait().Event)
+	case driver.CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		return driver.CuGraphEventRecordNodeGetEvent(n.raw, &p.EventRecord().Event)
+	case driver.CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		return driver.CuGraphMemAllocNodeGetParams(n.raw, (*driver.CUDA_MEM_ALLOC_NODE_PARAMS)(unsafe.Pointer(p.Alloc())))
+	case driver.CU_GRAPH_NODE_TYPE_MEM_FREE:
+		return driver.CuGraphMemFreeNodeGetParams(n.raw, &p.Free().Dptr)
+	case driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return driver.CuGraphBatchMemOpNodeGetParams(n.raw, (*driver.CUDA_BATCH_MEM_OP_NODE_PARAMS)(unsafe.Pointer(p.MemOp())))
+	case driver.CU_GRAPH_NODE_TYPE_EMPTY:
+		return nil
+	}
+	return refuse("Node.Params", ErrNotSupported, "reading nodes of type %v requires a driver for CUDA 13.2", n.kind)
+}
+
+// Condition is the value that controls a conditional node. Kernels of the graph set it on
+// the device, with cudaGraphSetConditional of CUDA's device runtime: pass it to them with
+// [Condition.Arg].
+type Condition struct {
+	of  *graphCore
+	raw driver.CUgraphConditionalHandle
+}
+
+// ConditionOptions are the options of [Graph.NewCondition].
+type ConditionOptions struct {
+	// Assign sets the condition to Default at the start of each launch. Otherwise it keeps
+	// its value between launches, and is undefined before a kernel sets it.
+	Assign  bool
+	Default uint32
+}
+
+// NewCondition creates a condition for one conditional node of the graph. It returns
+// [ErrNotSupported] if the driver is older than CUDA 12.3.
+// Source: cuGraphConditionalHandleCreate.
+func (g *Graph) NewCondition(o ConditionOptions) (Condition, error) {
+	var c Condition
+	err := g.change("Graph.NewCondition", func(g *graphCore) (err error) {
+		c, err = g.newCondition(o)
+		return err
+	})
+	return c, err
+}
+
+// newCondition creates a condition in the graph, which is locked.
+func (g *graphCore) newCondition(o ConditionOptions) (Condition, error) {
+	var flags uint32
+	if o.Assign {
+		flags = uint32(driver.CU_GRAPH_COND_ASSIGN_DEFAULT)
+	}
+	c := Condition{of: g}
+	err := g.ctx.withCurrent(func() error {
+		return driver.CuGraphConditionalHandleCreate(&c.raw, g.raw, g.ctx.raw, o.Default, flags)
+	})
+	if err != nil {
+		return Condition{}, err
+	}
+	return c, nil
+}
+
+// Raw returns the condition's handle for calls to package driver.
+func (c Condition) Raw() driver.CUgraphConditionalHandle { return c.raw }
+
+// Arg passes the condition to a kernel, as a cudaGraphConditionalHandle.
+func (c Condition) Arg() Arg { return Val(uint64(c.raw)) }
+
+// AddIf adds a conditional node that runs its body once if the condition is not 0. The body
+// is an empty graph inside the node. Fill it with [Graph.Add] or [Stream.CaptureTo] before
+// you instantiate the outer graph. It may contain kernel, copy, fill, empty, child and
+// conditional nodes of the graph's context.
+//
+// A graph with conditional nodes can be instantiated once, and can neither be cloned nor
+// become a child of another graph: these calls return [ErrConditional].
+//
+// AddIf returns [ErrForeignNode] if c belongs to another graph or a node in deps does, and
+// [ErrNotSupported] if the driver is older than CUDA 12.3. Source: cuGraphAddNode.
+func (g *Graph) AddIf(c Condition, deps ...Node) (n Node, body *Graph, err error) {
+	n, bodies, err := g.addConditional("Graph.AddIf", driver.CU_GRAPH_COND_TYPE_IF, c, 1, deps)
+	if err != nil {
+		return n, nil, err
+	}
+	return n, bodies[0], nil
+}
+
+// AddIfElse is [Graph.AddIf] with a second body, which runs if the condition is 0. It
+// requires a driver for CUDA 12.8. Source: cuGraphAddNode.
+func (g *Graph) AddIfElse(c Condition, deps ...Node) (n Node, then, otherwise *Graph, err error) {
+	n, bodies, err := g.addConditional("Graph.AddIfElse", driver.CU_GRAPH_COND_TYPE_IF, c, 2, deps)
+	if err != nil {
+		return n, nil, nil, err
+	}
+	return n, bodies[0], bodies[1], nil
+}
+
+// AddWhile is [Graph.AddIf] with a loop: the body runs repeatedly while the condition is not
+// 0. The condition is read before each run, so a kernel in the body must clear it to end
+// the loop. Source: cuGraphAddNode.
+func (g *Graph) AddWhile(c Condition, deps ...Node) (n Node, body *Graph, err error) {
+	n, bodies, err := g.addConditional("Graph.AddWhile", driver.CU_GRAPH_COND_TYPE_WHILE, c, 1, deps)
+	if err != nil {
+		return n, nil, err
+	}
+	return n, bodies[0], nil
+}
+
+// AddSwitch is [Graph.AddIf] with any number of bodies: the body whose index equals the
+// condition runs, or none if there is no such body. It returns [ErrRange] if bodies is below
+// 1 or above 4096. It requires a driver for CUDA 12.8. Source: cuGraphAddNode.
+func (g *Graph) AddSwitch(c Condition, bodies int, deps ...Node) (Node, []*Graph, error) {
+	return g.addConditional("Graph.AddSwitch", driver.CU_GRAPH_COND_TYPE_SWITCH, c, bodies, deps)
+}
+
+func (g *Graph) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, deps []Node) (n Node, graphs []*Graph, err error) {
+	err = g.change(op, func(g *graphCore) error {
+		before, _, err := g.dependencies(op, deps, nil)
+		if err != nil {
+			return err
+		}
+		raw, inside, err := g.addConditional(op, kind, c, bodies, before)
+		if err == nil {
+			n, graphs = g.named(raw, driver.CU_GRAPH_NODE_TYPE_CONDITIONAL), inside
+		}
+		return err
+	})
+	return n, graphs, err
+}
+
+// mostBodies is how many bodies a conditional node has at most: CUDA makes a graph for each.
+const mostBodies = 4096
+
+// addConditional adds a conditional node. The graph is locked and its context current.
+func (g *graphCore) addConditional(op string, kind driver.CUgraphConditionalNodeType, c Condition, bodies int, before []driver.CUgraphNode) (n driver.CUgraphNode, graphs []*Graph, err error) {
+	if c.of == nil || c.of.top() != g.top() {
+		return 0, nil, refuse(op, ErrForeignNode, "the condition belongs to another graph, or is a zero Condition")
+	}
+	if bodies < 1 || bodies > mostBodies {
+		return 0, nil, refuse(op, ErrRange, "%d bodies, but there may be 1 to %d", bodies, mostBodies)
+	}
+	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_CONDITIONAL}
+	*p.Conditional() = driver.CUDA_CONDITIONAL_NODE_PARAMS{Handle: c.raw, Type: kind, Size: uint32(bodies), Ctx: g.ctx.raw}
+	if err := driver.CuGraphAddNode(&n, g.raw, unsafe.SliceData(before), nil, uint64(len(before)), &p); err != nil {
+		return 0, nil, err
+	}
+	g.top().conditional = true
+	for _, raw := range unsafe.Slice(p.Conditional().PhGraph_out, bodies) {
+		graphs = append(graphs, &Graph{core: g.innerGraph(raw, n)})
+	}
+	return n, graphs, nil
+}
+
+// String describes the condition for messages.
+func (c Condition) String() string {
+	if c.of == nil {
+		return neverOpened("Condition")
+	}
+	return fmt.Sprintf("Condition %#x", uint64(c.raw))
 }

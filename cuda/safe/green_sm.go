@@ -10,15 +10,6 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// SMResource is a set of multiprocessors of a device: all of them, or a part for a
-// [GreenContext]. It is a plain value that reserves nothing and needs no Close. The zero
-// value has no multiprocessors.
-type SMResource struct {
-	device Device
-	raw    driver.CUdevResource
-	cut    uint64 // number of the split that made it, 0 for none
-}
-
 // splits counts splits, to give each a number.
 var splits atomic.Uint64
 
@@ -39,14 +30,6 @@ func (m SMResource) Device() Device { return m.device }
 
 // Raw returns the resource for calls of package driver.
 func (m SMResource) Raw() driver.CUdevResource { return m.raw }
-
-// Count returns the number of multiprocessors.
-func (m SMResource) Count() int {
-	if m.raw.Type != driver.CU_DEV_RESOURCE_TYPE_SM {
-		return 0
-	}
-	return int(m.raw.Sm().SmCount)
-}
 
 // SmallestGroup returns the size of the smallest group that [SMResource.Split] can make,
 // or 0 with a driver before CUDA 13.0, which does not tell.

@@ -1,9 +1,17 @@
 package safe
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"sync/atomic"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
@@ -202,4 +210,291 @@ func (k *Kernel) Attributes() (FunctionAttributes, error) {
 		return nil
 	})
 	return f, err
+}
+
+// String describes the kernel for messages.
+func (k *Kernel) String() string {
+	if k == nil || k.module == nil {
+		return neverOpened("Kernel")
+	}
+	return fmt.Sprintf("Kernel %s on %v%s", k.name, k.module.core.ctx.device, closedText(k.module.core.Closed()))
+}
+
+// refused adds the kernel's name to e, the driver's refusal of a launch, and the limits
+// that the launch exceeds.
+func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
+	if e.Code != 0 {
+		e.Detail = "kernel " + k.name
+	}
+	switch e.Code {
+	case driver.CUDA_ERROR_NOT_SUPPORTED:
+		e.Detail += k.logged()
+		return e
+	case driver.CUDA_ERROR_INVALID_VALUE, driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+		driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, driver.CUDA_ERROR_INVALID_CLUSTER_SIZE, driver.CUDA_ERROR_INVALID_HANDLE:
+	default:
+		return e
+	}
+	p, err := k.module.core.ctx.device.Properties()
+	if err != nil {
+		return e
+	}
+	f, err := k.Attributes()
+	if err != nil {
+		return e
+	}
+	limits := slices.Concat(
+		exceeded("grid", cfg.Grid.full(), p.MaxGridDim),
+		exceeded("block", cfg.Block.full(), p.MaxBlockDim),
+		k.exceededByBlock(cfg, p, f),
+		k.exceededByGrid(cfg, p),
+	)
+	if len(limits) > 0 {
+		e.Detail += ": " + strings.Join(limits, "; ")
+	}
+	return e
+}
+
+// logged returns the text after the kernel's name in the last message of the driver's log that
+// names it; "" if there is none, or before CUDA 12.9.
+func (k *Kernel) logged() string {
+	const most = 25600 // drivers were seen to write a hundred bytes more
+	text, size := make([]byte, most+1024), uint64(most)
+	if driver.CuLogsDumpToMemory(nil, &text[0], &size, 0) != nil {
+		return ""
+	}
+	all, name := ffi.GoStringN(text), "kernel "+k.name
+	at := strings.LastIndex(all, name+" ")
+	if at < 0 {
+		return ""
+	}
+	rest, _, _ := strings.Cut(all[at+len(name):], "\n")
+	return rest
+}
+
+// exceeded names the dimensions that are 0 or too large.
+func exceeded(what string, d [3]uint32, limits [3]int) []string {
+	var out []string
+	for i, n := range d {
+		if n == 0 && what == "grid" {
+			out = append(out, fmt.Sprintf("grid.%c is 0: skip a launch for no values", 'X'+i))
+		} else if n == 0 {
+			out = append(out, fmt.Sprintf("%s.%c is 0", what, 'X'+i))
+		} else if int64(n) > int64(limits[i]) {
+			out = append(out, fmt.Sprintf("%s.%c is %d, the maximum is %d", what, 'X'+i, n, limits[i]))
+		}
+	}
+	return out
+}
+
+func volume(d Dim) uint64 {
+	f := d.full()
+	return uint64(f[0]) * uint64(f[1]) * uint64(f[2])
+}
+
+// exceededByBlock names the limits that a single block exceeds.
+func (k *Kernel) exceededByBlock(cfg *LaunchConfig, p Properties, f FunctionAttributes) []string {
+	var out []string
+	threads := volume(cfg.Block)
+	if threads > uint64(p.MaxThreadsPerBlock) {
+		out = append(out, fmt.Sprintf("%d threads per block, the device's maximum is %d", threads, p.MaxThreadsPerBlock))
+	} else if threads > uint64(f.MaxThreadsPerBlock) {
+		out = append(out, fmt.Sprintf("%d threads per block, the maximum of %s is %d (it uses %d registers per thread)", threads, k.name, f.MaxThreadsPerBlock, f.Registers))
+	}
+	dynamic, static := int(cfg.SharedBytes), f.SharedBytes
+	switch {
+	case dynamic+static > max(p.SharedMemoryPerBlockOptin, p.SharedMemoryPerBlock):
+		out = append(out, fmt.Sprintf("%d bytes of shared memory per block, the device's maximum is %d", dynamic+static, max(p.SharedMemoryPerBlockOptin, p.SharedMemoryPerBlock)))
+	case dynamic > f.MaxDynamicShared:
+		out = append(out, fmt.Sprintf("%d bytes of dynamic shared memory, the maximum of %s is %d: raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES with Kernel.SetAttribute", dynamic, k.name, f.MaxDynamicShared))
+	}
+	return out
+}
+
+// exceededByGrid names the limits that the grid as a whole exceeds.
+func (k *Kernel) exceededByGrid(cfg *LaunchConfig, p Properties) []string {
+	var out []string
+	if cfg.Cooperative {
+		if n, err := k.MaxBlocksPerMultiprocessor(int(volume(cfg.Block)), uint64(cfg.SharedBytes)); err == nil && volume(cfg.Grid) > uint64(n*p.Multiprocessors) {
+			out = append(out, fmt.Sprintf("%d blocks in a cooperative launch, at most %d can run at once", volume(cfg.Grid), n*p.Multiprocessors))
+		}
+	}
+	if cfg.Cluster.X > 0 {
+		if !p.ClusterLaunch {
+			out = append(out, "the device does not support clusters")
+		}
+		grid, cluster := cfg.Grid.full(), cfg.Cluster.full()
+		for i := range grid {
+			if grid[i]%cluster[i] != 0 {
+				out = append(out, fmt.Sprintf("grid.%c is %d, not a multiple of the cluster's %d", 'X'+i, grid[i], cluster[i]))
+			}
+		}
+		if n := volume(cfg.Cluster); n > 8 {
+			out = append(out, fmt.Sprintf("%d blocks per cluster: more than 8 require CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, set with Kernel.SetAttribute", n))
+		}
+	}
+	return out
+}
+
+// parameterCounts returns the number of parameters of each kernel in a checked image, as far
+// as the image tells: PTX and machine code do, a fatbin may be compressed. Drivers before
+// CUDA 13.2 have no call for it. They fail for the first parameter that is not there, which
+// debuggers report as an error of the program.
+func parameterCounts(image []byte) map[string]int {
+	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+		return parametersInELF(image)
+	}
+	if bytes.Contains(image, []byte(".version")) {
+		return parametersInPTX(image)
+	}
+	return nil
+}
+
+var (
+	ptxIgnored = regexp.MustCompile(`(?s)"[^"\n]*"|/\*.*?\*/|//[^\n]*`)
+	ptxEntry   = regexp.MustCompile(`\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?`)
+	ptxParam   = regexp.MustCompile(`\.param\b`)
+)
+
+func parametersInPTX(text []byte) map[string]int {
+	counts := map[string]int{}
+	for _, entry := range ptxEntry.FindAllSubmatch(ptxIgnored.ReplaceAll(text, []byte(" ")), -1) {
+		counts[string(entry[1])] = len(ptxParam.FindAll(entry[2], -1))
+	}
+	return counts
+}
+
+// parametersInELF counts the records of parameters in the section that describes each kernel.
+func parametersInELF(image []byte) map[string]int {
+	f, err := elf.NewFile(cubin(image))
+	if err != nil {
+		return nil
+	}
+	counts := map[string]int{}
+	for _, s := range f.Sections {
+		kernel, ok := strings.CutPrefix(s.Name, ".nv.info.")
+		if !ok {
+			continue
+		}
+		records, err := s.Data()
+		if err != nil {
+			return nil
+		}
+		counts[kernel] = parameterRecords(records)
+	}
+	return counts
+}
+
+// parameterRecords counts the records that describe a parameter. A record has a format, what
+// it describes, and a value of 2 bytes: for the format sized, that is the size of what follows.
+func parameterRecords(records []byte) (count int) {
+	const (
+		sized     = 4
+		parameter = 0x17
+		large     = 0x45 // a parameter of a kernel with more than 4 KiB of them
+	)
+	for len(records) >= 4 {
+		format, what, value := records[0], records[1], int(binary.LittleEndian.Uint16(records[2:]))
+		records = records[4:]
+		if format == sized {
+			if what == parameter || what == large {
+				count++
+			}
+			records = records[min(value, len(records)):]
+		}
+	}
+	return count
+}
+
+// parameterCount returns the number of parameters of a kernel, or -1 if neither the driver nor
+// the image tells. The context is current.
+func (k *Kernel) parameterCount() (int, error) {
+	var n uint64
+	err := driver.CuFuncGetParamCount(k.function, &n)
+	if !errors.Is(err, ErrNotSupported) {
+		return int(n), err
+	}
+	m := k.module.core
+	if count, ok := m.parameters[m.renamed(k.name)]; ok {
+		return count, nil
+	}
+	return -1, nil
+}
+
+// ModuleLoadingMode returns whether this process loads kernels at their first use
+// (driver.CU_MODULE_LAZY_LOADING) or together with their module
+// (driver.CU_MODULE_EAGER_LOADING). The environment variable CUDA_MODULE_LOADING selects
+// the mode. Source: cuModuleGetLoadingMode.
+func ModuleLoadingMode() (driver.CUmoduleLoadingMode, error) {
+	const op = "ModuleLoadingMode"
+	if err := initialize(); err != nil {
+		return 0, wrap(op, err)
+	}
+	var mode driver.CUmoduleLoadingMode
+	err := driver.CuModuleGetLoadingMode(&mode)
+	return mode, wrap(op, err)
+}
+
+// Loaded reports whether the kernel's code is loaded on the device. It returns
+// [ErrNotSupported] if the driver is older than CUDA 12.4. Source: cuFuncIsLoaded.
+func (k *Kernel) Loaded() (bool, error) {
+	var state driver.CUfunctionLoadingState
+	err := k.do("Kernel.Loaded", func() error { return driver.CuFuncIsLoaded(&state, k.function) })
+	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
+}
+
+// Load loads the kernel's code on the device, so that the first launch need not. It may
+// wait for work on the device. It returns [ErrNotSupported] if the driver is older than
+// CUDA 12.4. Source: cuFuncLoad, cuFuncIsLoaded, cuFuncGetAttribute.
+func (k *Kernel) Load() error {
+	return k.do("Kernel.Load", func() error {
+		if err := driver.CuFuncLoad(k.function); err != nil {
+			return err
+		}
+		return k.askPrepared()
+	})
+}
+
+// Kernels returns the kernels of the module, in no particular order. It returns
+// [ErrNotSupported] if the driver is older than CUDA 12.4.
+// Source: cuLibraryGetKernelCount, cuLibraryEnumerateKernels, cuKernelGetName,
+// cuKernelGetFunction, cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncGetAttribute.
+func (m *Module) Kernels() ([]*Kernel, error) {
+	const op = "Module.Kernels"
+	c, err := m.acquire(op)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	var kernels []*Kernel
+	err = c.ctx.allocating(func() error {
+		kernels = nil
+		var n uint32
+		if err := driver.CuLibraryGetKernelCount(&n, c.library); err != nil || n == 0 {
+			return err
+		}
+		raw := make([]driver.CUkernel, n)
+		if err := driver.CuLibraryEnumerateKernels(&raw[0], n, c.library); err != nil {
+			return err
+		}
+		for _, r := range raw {
+			var name *byte // memory of the driver
+			if err := driver.CuKernelGetName(&name, r); err != nil {
+				return err
+			}
+			k := &Kernel{module: m, name: ffi.GoString(name)}
+			if err := driver.CuKernelGetFunction(&k.function, r); err != nil {
+				return err
+			}
+			if err := k.ask(); err != nil {
+				return err
+			}
+			kernels = append(kernels, k)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, wrap(op, err)
+	}
+	return kernels, nil
 }

@@ -3,10 +3,13 @@ package safe
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"runtime"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
 
 // Dim is the size of a grid, block or cluster in up to three dimensions. X must be set; 0
@@ -212,4 +215,218 @@ func badBlock(op, what string, on Device, b *block) error {
 		return refuse(op, ErrContextMismatch, "%s is a texture of %v, the stream belongs to %v", what, b.ctx.device, on)
 	}
 	return refuse(op, ErrContextMismatch, "%s is memory of %v; the stream's device has no access to it", what, b.ctx.device)
+}
+
+// LaunchConfig configures a kernel launch. Set Grid and Block; the zero value of every other
+// field is CUDA's default.
+type LaunchConfig struct {
+	Grid        Dim    // in blocks
+	Block       Dim    // in threads
+	SharedBytes uint32 // dynamic shared memory of each block, in bytes
+	// Cluster is the size of a thread block cluster, in blocks; the zero value launches
+	// without clusters. It requires compute capability 9.0.
+	Cluster Dim
+	// Cooperative makes all blocks resident at once, so that they can synchronize with
+	// each other (grid sync). See [Kernel.MaxCooperativeBlocks].
+	Cooperative bool
+	// Priority of the kernel: smaller numbers are more urgent, see
+	// [Context.StreamPriorityRange]. 0 uses the stream's priority.
+	Priority int
+	// ProgrammaticSerialization lets the kernel start before the previous kernel in the
+	// stream has completed, as soon as every block of that kernel has executed
+	// griddepcontrol.launch_dependents. It requires compute capability 9.0.
+	ProgrammaticSerialization bool
+	// MemSyncDomain is the domain of the kernel's memory fences:
+	// driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE for kernels that write to other devices.
+	// 0 uses the stream's domain. It requires compute capability 9.0.
+	MemSyncDomain driver.CUlaunchMemSyncDomain
+	// Attributes are further launch attributes, such as an access policy window.
+	Attributes []driver.CUlaunchAttribute
+	// Uses lists memory, textures and surfaces that the kernel reaches through addresses
+	// inside its arguments, such as pointers in a struct: buf.Arg() for each. The launch
+	// treats them as it treats arguments: it retains them until the kernel has completed.
+	Uses []Arg
+}
+
+// Threads returns a configuration with at least one thread for each of n values: as many
+// blocks of 256 threads as that takes. The kernel must check its index, as the last block
+// may have threads to spare. Launch returns an error if n is below 1, because CUDA launches
+// no empty grids: skip the launch then. It also returns an error if n is above the limits
+// of the device.
+func Threads(n int) LaunchConfig {
+	const block = 256
+	return LaunchConfig{Grid: Blocks(n, block), Block: Dim{X: block}}
+}
+
+// Threads2D returns a configuration with at least one thread for each of width * height
+// values, the x index for the width: as many blocks of 32 x 8 threads as that takes. The
+// kernel must check both indices. Launch returns an error if width or height is below 1 or
+// above the limits of the device: a grid has up to 65535 blocks in Y, for a height of
+// 524280.
+func Threads2D(width, height int) LaunchConfig {
+	block := Dim{X: 32, Y: 8}
+	cfg := LaunchConfig{Block: block}
+	if width >= 1 && height >= 1 {
+		cfg.Grid = Dim{X: Blocks(width, int(block.X)).X, Y: Blocks(height, int(block.Y)).X}
+	}
+	return cfg
+}
+
+// raw returns cfg without stream and attributes.
+func (cfg *LaunchConfig) raw() driver.CUlaunchConfig {
+	g, b := &cfg.Grid, &cfg.Block // not Dim.full, whose arrays would go through memory
+	return driver.CUlaunchConfig{
+		GridDimX: g.X, GridDimY: max(g.Y, 1), GridDimZ: max(g.Z, 1),
+		BlockDimX: b.X, BlockDimY: max(b.Y, 1), BlockDimZ: max(b.Z, 1),
+		SharedMemBytes: cfg.SharedBytes,
+	}
+}
+
+func (cfg *LaunchConfig) attributed() bool {
+	return cfg.Cooperative || cfg.Cluster.X > 0 || cfg.Priority != 0 || cfg.ProgrammaticSerialization ||
+		cfg.MemSyncDomain != 0 || len(cfg.Attributes) > 0
+}
+
+// attributes appends cfg's launch attributes to list.
+func (cfg *LaunchConfig) attributes(list []driver.CUlaunchAttribute) []driver.CUlaunchAttribute {
+	add := func(id driver.CUlaunchAttributeID) *driver.CUlaunchAttributeValue {
+		list = append(list, driver.CUlaunchAttribute{Id: id})
+		return &list[len(list)-1].Value
+	}
+	if cfg.Cooperative {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE).Cooperative() = 1
+	}
+	if cfg.Cluster.X > 0 {
+		c := cfg.Cluster.full()
+		*add(driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).ClusterDim() = driver.CUlaunchAttributeValue_clusterDim{X: c[0], Y: c[1], Z: c[2]}
+	}
+	if cfg.Priority != 0 {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY).Priority() = int32(min(max(cfg.Priority, math.MinInt32), math.MaxInt32))
+	}
+	if cfg.ProgrammaticSerialization {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).ProgrammaticStreamSerializationAllowed() = 1
+	}
+	if cfg.MemSyncDomain != 0 {
+		*add(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN).MemSyncDomain() = cfg.MemSyncDomain
+	}
+	return append(list, cfg.Attributes...)
+}
+
+// Arg is a kernel argument, made by [Val], [Ref], [Buffer.Arg] and similar methods. Make
+// a new one for each launch.
+type Arg struct{ raw rt.Arg }
+
+// Kinds of bad arguments. Making an argument cannot fail, so the launch reports them.
+const (
+	argUnfit  = rt.FirstOther + iota // Pointer is a string that says why
+	argClosed                        // its memory is nil, or has no device address
+)
+
+// Val passes v to a kernel by value. T is a number, a bool, or a struct without Go pointers,
+// of the same size as the kernel's parameter. Go's int has 8 bytes and C's has 4, so convert
+// ints: Val(int32(n)). Values of up to 16 bytes cost no allocation; use [Ref] for larger
+// ones.
+//
+// A device address inside v, such as [Buffer.Raw] in a field, is only a number to this
+// package: it does not retain the memory, which might be freed before the kernel runs.
+// List such memory in [LaunchConfig].Uses.
+func Val[T any](v T) Arg {
+	if !plain(v) {
+		return unfit(toDevice(reflect.TypeFor[T]()))
+	}
+	tag := rt.Tag(rt.Near, unsafe.Sizeof(v))
+	switch unsafe.Sizeof(v) { // a load wider than the store just before it would stall
+	case 1:
+		return Arg{rt.Arg{Tag: tag, A: uint64(*(*uint8)(unsafe.Pointer(&v)))}}
+	case 2:
+		return Arg{rt.Arg{Tag: tag, A: uint64(*(*uint16)(unsafe.Pointer(&v)))}}
+	case 4:
+		return Arg{rt.Arg{Tag: tag, A: uint64(*(*uint32)(unsafe.Pointer(&v)))}}
+	case 8:
+		return Arg{rt.Arg{Tag: tag, A: *(*uint64)(unsafe.Pointer(&v))}}
+	}
+	if unsafe.Sizeof(v) <= 16 {
+		var near [2]uint64
+		*(*T)(unsafe.Pointer(&near)) = v
+		return Arg{rt.Arg{Tag: tag, A: near[0], B: near[1]}}
+	}
+	far := new(T)
+	*far = v
+	return Ref(far)
+}
+
+// Ref passes *v to a kernel by value, as [Val] does, with no allocation for any size. The
+// launch reads *v; later changes do not affect it.
+func Ref[T any](v *T) Arg {
+	if t := reflect.TypeFor[T](); faultOf(t).pointer != "" {
+		return unfit(toDevice(t))
+	} else if v == nil {
+		return unfit(fmt.Sprintf("the Ref is of a nil *%v", t))
+	}
+	const most = math.MaxUint32 // more than any parameter has
+	return Arg{rt.Arg{Tag: rt.Tag(rt.Far, min(unsafe.Sizeof(*v), most)), Pointer: unsafe.Pointer(v)}}
+}
+
+// unfit returns an argument that launches refuse.
+func unfit(why string) Arg {
+	return Arg{rt.Arg{Tag: rt.Tag(argUnfit, 0), Pointer: unsafe.Pointer(&why)}}
+}
+
+// plain tells whether a value holds no Go pointers; it is fast for numbers.
+func plain[T any](v T) bool {
+	switch any(v).(type) {
+	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64, bool,
+		dtype.Float16, dtype.BFloat16, dtype.Float8E4M3, dtype.Float8E5M2:
+		return true
+	}
+	return faultOf(reflect.TypeFor[T]()).pointer == ""
+}
+
+// Arg passes the buffer's device address to a kernel: 0 if the buffer is empty. The launch
+// retains the memory.
+func (b *Buffer[T]) Arg() Arg {
+	if b == nil || b.memory == nil {
+		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
+	}
+	if b.n == 0 {
+		return addressArg(b.memory, 0)
+	}
+	return addressArg(b.memory, uint64(b.address))
+}
+
+// Arg passes the memory's device address to a kernel: 0 if the memory is empty. The launch
+// retains the memory.
+func (h *Pinned[T]) Arg() Arg {
+	switch {
+	case h == nil || h.memory == nil || h.n > 0 && h.memory.address == 0:
+		return Arg{rt.Arg{Tag: rt.Tag(argClosed, 0)}}
+	case h.n == 0:
+		return addressArg(h.memory, 0)
+	}
+	offset := uintptr(h.data) - uintptr(h.memory.host)
+	return addressArg(h.memory, uint64(h.memory.address)+uint64(offset))
+}
+
+// addressArg is an address in m. It points to m, so m is not collected before the launch.
+func addressArg(m *memory, address uint64) Arg {
+	return Arg{rt.Arg{Tag: rt.Tag(rt.NearOfBlock, unsafe.Sizeof(address)), Pointer: unsafe.Pointer(m), A: address}}
+}
+
+// block returns the block of an argument of kind NearOfBlock.
+func (a *Arg) block() *block { return (*memory)(a.raw.Pointer).block }
+
+// String describes the argument for messages: its size, or the memory it points to.
+func (a Arg) String() string {
+	switch a.raw.Kind() {
+	case rt.Near, rt.Far:
+		if a.raw.Size() == 0 {
+			return neverOpened("Arg")
+		}
+		return fmt.Sprintf("Arg: %d bytes", a.raw.Size())
+	case rt.NearOfBlock:
+		return fmt.Sprintf("Arg: memory at %#x%s", a.raw.A, closedText(a.block().Closed()))
+	case argUnfit:
+		return fmt.Sprintf("Arg (invalid: %s)", *(*string)(a.raw.Pointer))
+	}
+	return "Arg (invalid: no memory)"
 }

@@ -176,3 +176,11 @@ func (a *Arena) free(op string, closing bool) error {
 	a.blocks = a.blocks[:0]
 	return wrap(op, err)
 }
+
+// String describes the arena for messages.
+func (a *Arena) String() string {
+	if a.none() {
+		return neverOpened("Arena")
+	}
+	return "Arena of " + a.stream.String() + closedText(a.closed.Load())
+}

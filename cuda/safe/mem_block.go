@@ -2,7 +2,11 @@ package safe
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -267,4 +271,195 @@ func (b *block) destroyMemory(wait bool) error {
 		return &lifetime.Elsewhere{Queue: &b.ctx.shared.frees}
 	}
 	return b.freeMemory()
+}
+
+// place says where a block of memory is.
+func (b *block) place() string {
+	switch {
+	case b.host == nil:
+		return "on " + b.ctx.device.String()
+	case b.managed():
+		return "in managed memory"
+	}
+	return "on the host"
+}
+
+// toHeap gives the memory back: to the heap's cache, or to the pool.
+func (b *block) toHeap() error {
+	h := b.heap
+	if !h.cache.takes(b.size) {
+		return b.toPool(b.address)
+	}
+	var err error
+	for _, old := range h.cache.put(cachedBlock{b.address, b.size}) {
+		err = errors.Join(err, b.toPool(old.address))
+	}
+	return err
+}
+
+// toPool frees memory of the block's heap.
+func (b *block) toPool(address driver.CUdeviceptr) error {
+	_, err := b.freed(b.ctx.home().Free(address, b.heap.stream))
+	return err
+}
+
+const closing = "Close" // of a buffer, of whatever kind
+
+// freeMemory frees the block. The work that uses it has completed.
+func (b *block) freeMemory() error {
+	if b.heap != nil {
+		return b.toHeap()
+	}
+	if b.graph != nil && !b.graph.leave() {
+		return nil
+	}
+	err := b.ctx.destroying(closing, func() error {
+		return hostWaits.With(0, func() error { return b.free(b) }) // CUDA waits for the context's work first
+	})
+	if b.pinner != nil && err == nil {
+		b.pinner.Unpin()
+	} else if b.pinner != nil { // the driver may still use the addresses: never unpin
+		stranded.keep(*b.pinner)
+	}
+	return err
+}
+
+// stranded holds pins that are never released: Go crashes a program that drops one.
+var stranded pins
+
+type pins struct {
+	sync.Mutex
+	of []runtime.Pinner
+}
+
+func (p *pins) keep(pin runtime.Pinner) {
+	p.Lock()
+	defer p.Unlock()
+	p.of = append(p.of, pin)
+}
+
+// freeHere frees a block in the order of the stream, unless the stream is closed, is
+// capturing, or is in use by another call.
+func (s *streamCore) freeHere(b *block) (done bool, err error) {
+	if !s.mu.TryLock() {
+		return false, nil
+	}
+	defer s.mu.Unlock()
+	if s.over || s.capture.Load() != nil {
+		return false, nil
+	}
+	if s.legacy() {
+		if !s.ctx.shared.legacy.Enter() {
+			return false, nil
+		}
+		defer s.ctx.shared.legacy.Leave()
+	}
+	s.released()
+	return b.freed(s.home().FreeAsync(b.address, s.raw))
+}
+
+// freeAside frees a block on an idle internal stream, if there is one. The work that uses
+// the block has completed.
+func (b *block) freeAside() (done bool, err error) {
+	shared := b.ctx.shared
+	shared.releasing.Lock() // one stream is enough, and the driver may wait before it creates another
+	defer shared.releasing.Unlock()
+	stream, err := shared.releases.get(b.ctx)
+	if err != nil {
+		return err == rt.CodeReset, nil
+	}
+	defer shared.releases.put(stream, math.MaxInt32)
+	return b.freed(b.ctx.home().FreeAsync(b.address, stream))
+}
+
+// freed translates the result of a stream-ordered release. A reset of the context by other code has freed
+// the memory already.
+func (b *block) freed(code driver.CUresult) (done bool, err error) {
+	switch code {
+	case rt.CodeCapturing:
+		return false, nil
+	case rt.CodeReset:
+		return true, nil
+	}
+	return true, check(closing, code)
+}
+
+// onHost tells outOfMemory that the memory requested is the host's.
+const onHost = " of host memory"
+
+// outOfMemory makes an out-of-memory error tell how many bytes were requested, where, and
+// what the notes add; they are called only for such an error. It returns others unchanged.
+func outOfMemory(err error, size uint64, where string, notes ...func() string) error {
+	if err != driver.CUDA_ERROR_OUT_OF_MEMORY {
+		return err
+	}
+	var parts []string
+	if size > 0 {
+		parts = append(parts, fmt.Sprintf("%d bytes%s requested", size, where))
+	}
+	for _, note := range notes {
+		if text := note(); text != "" {
+			parts = append(parts, text)
+		}
+	}
+	return &Error{Code: driver.CUDA_ERROR_OUT_OF_MEMORY, Err: err, Detail: strings.Join(parts, ", ")}
+}
+
+func (b *block) outOfMemory(err error) error {
+	switch p := b.pool; {
+	case p == nil:
+		return outOfMemory(err, b.size, "", b.ctx.noteFree)
+	case p.onHost:
+		return outOfMemory(err, b.size, onHost, p.noteUse)
+	default:
+		return outOfMemory(err, b.size, "", p.noteUse, p.ctx.noteFree)
+	}
+}
+
+// noteFree tells how much of the device's memory is free, "" if the driver does not.
+func (c *contextCore) noteFree() string {
+	var free, total uint64
+	if c.withCurrent(func() error { return driver.CuMemGetInfo(&free, &total) }) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d bytes free on %v", free, total, c.device)
+}
+
+// noteUse tells how much of the pool is in use, "" if the driver does not: its limit may
+// be the cause.
+func (p *poolCore) noteUse() string {
+	var used uint64
+	err := p.ctx.withCurrent(func() error { return p.fetch(driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) })
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d bytes of the pool in use", used)
+}
+
+// managed reports whether a Buffer's block is managed memory. The host can also access
+// host memory of pools and graphs.
+func (b *block) managed() bool {
+	return b.host != nil && !b.onHost && (b.pool == nil || b.pool.managed)
+}
+
+// hostPointer returns an address of managed memory as a pointer of the host.
+func hostPointer(address driver.CUdeviceptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}
+
+// mapped returns the address at which devices access the block's host memory at data.
+func (b *block) mapped(op string, data unsafe.Pointer) (driver.CUdeviceptr, error) {
+	if b.size == 0 {
+		return 0, nil
+	}
+	if b.address == 0 {
+		return 0, refuse(op, ErrInvalidArgument, "the device cannot access this pinned memory")
+	}
+	return b.address + driver.CUdeviceptr(uintptr(data)-uintptr(b.host)), nil
+}
+
+// A mappedView is the part of a range that a Buffer covers: it retains the mappings.
+type mappedView struct {
+	space *rangeCore
+	parts []*mapping
 }

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -261,4 +262,20 @@ func Cast[U, T any](b *Buffer[T]) (*Buffer[U], error) {
 		return nil, refuse(op, ErrInvalidArgument, "address %#x is not aligned to %d bytes, as the new type requires", uint64(b.address), align)
 	}
 	return &Buffer[U]{memory: b.memory, address: b.address, n: n, part: true}, nil
+}
+
+// String describes the buffer for messages.
+func (b *Buffer[T]) String() string {
+	kind := generic[T]("Buffer")
+	if b == nil || b.memory == nil {
+		return neverOpened(kind)
+	}
+	return fmt.Sprintf("%s: %d values %s%s", kind, b.n, b.memory.place(), closedText(b.memory.Closed()))
+}
+
+func (m *memory) context() *Context {
+	if m == nil {
+		return nil
+	}
+	return m.ctx.view
 }

@@ -1,9 +1,7 @@
 package safe
 
 import (
-	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -49,14 +47,6 @@ func ImportExternalMemory(x *Context, f *os.File, size uint64, o ExternalMemoryO
 	}
 	m.size = size
 	return &ExternalMemory{memory: m, raw: raw}, nil
-}
-
-// connOf returns the descriptor of a file, which the program may have closed or never opened.
-func connOf(f *os.File) (syscall.RawConn, error) {
-	if f == nil || *f == (os.File{}) {
-		return nil, fmt.Errorf("%w: no file: it is nil, or was never opened", ErrInvalidArgument)
-	}
-	return f.SyscallConn()
 }
 
 // importExternal calls do with fd set to a duplicate of f's descriptor, which the driver
@@ -146,4 +136,12 @@ func NewExternalBuffer[T any](m *ExternalMemory, offset uint64, n int) (*Buffer[
 		return nil, wrap(op, err)
 	}
 	return newBuffer[T](b, n), nil
+}
+
+// String describes the memory for messages.
+func (m *ExternalMemory) String() string {
+	if m == nil || m.memory == nil {
+		return neverOpened("ExternalMemory")
+	}
+	return handleText("ExternalMemory", *m.raw, m.memory.ctx.device, m.memory.Closed())
 }

@@ -2,7 +2,9 @@ package safe
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"syscall"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -271,4 +273,20 @@ func (p *PhysicalMemory) Raw() driver.CUmemGenericAllocationHandle {
 		return 0
 	}
 	return p.core.raw
+}
+
+// String describes the physical memory for messages.
+func (p *PhysicalMemory) String() string {
+	if p == nil || p.core == nil {
+		return neverOpened("PhysicalMemory")
+	}
+	return fmt.Sprintf("PhysicalMemory: %d bytes on %v%s", p.core.size, p.core.location, closedText(p.core.Closed()))
+}
+
+// connOf returns the descriptor of a file, which the program may have closed or never opened.
+func connOf(f *os.File) (syscall.RawConn, error) {
+	if f == nil || *f == (os.File{}) {
+		return nil, fmt.Errorf("%w: no file: it is nil, or was never opened", ErrInvalidArgument)
+	}
+	return f.SyscallConn()
 }

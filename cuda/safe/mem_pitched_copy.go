@@ -269,9 +269,6 @@ func around(n int64, things uint64) func(yield func(int64) bool) {
 	}
 }
 
-// near reports whether two ranges of the same length overlap.
-func near(a, b, length uint64) bool { return a < b+length && b < a+length }
-
 // start returns the address of the first byte. With unified addressing, host and devices
 // use the same address for shared memory.
 func (p *place) start() uint64 {

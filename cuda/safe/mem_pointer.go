@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -114,42 +113,6 @@ func (p *PointerInfo) askMore(address driver.CUdeviceptr) error {
 	p.Access = driver.CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS(access)
 	p.RDMA, p.Decompress = rdma != 0, decompress != 0
 	return nil
-}
-
-// ask gets attributes of an address in one call. Each has at most 64 bits; one with fewer
-// sets the low bits of the answer.
-func ask(address driver.CUdeviceptr, ids ...driver.CUpointer_attribute) ([]uint64, error) {
-	answers := make([]uint64, len(ids))
-	places := make([]unsafe.Pointer, len(ids))
-	for i := range answers {
-		places[i] = unsafe.Pointer(&answers[i])
-	}
-	var pinner runtime.Pinner // CUDA finds the answers by way of the places
-	pinner.Pin(&answers[0])
-	defer pinner.Unpin()
-	return answers, driver.CuPointerGetAttributes(uint32(len(ids)), &ids[0], &places[0], address)
-}
-
-// A pointerRange is the allocation that contains an address, as far as the driver tells.
-type pointerRange struct {
-	start driver.CUdeviceptr
-	size  uint64
-	ipc   bool // other processes can open it
-}
-
-func rangeOf(address driver.CUdeviceptr) (pointerRange, error) {
-	v, err := ask(address, driver.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-		driver.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
-	return pointerRange{driver.CUdeviceptr(v[0]), v[1], v[2] != 0}, err
-}
-
-// poolOf returns the pool that a block was allocated from. A context is current.
-func (b *block) poolOf() (driver.CUmemoryPool, error) {
-	if b.pool != nil {
-		return b.pool.raw, nil
-	}
-	v, err := ask(b.address, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
-	return driver.CUmemoryPool(v[0]), err
 }
 
 // SetSyncMemops makes synchronous copies and memsets of the whole allocation, by package

@@ -154,3 +154,11 @@ func (l *Linker) Raw() driver.CUlinkState {
 	}
 	return l.core.raw
 }
+
+// String describes the linker for messages.
+func (l *Linker) String() string {
+	if l == nil || l.core == nil {
+		return neverOpened("Linker")
+	}
+	return handleText("Linker", l.core.raw, l.core.ctx.device, l.core.Closed())
+}

@@ -105,16 +105,6 @@ func hasAttribute(op string, id driver.CUstreamAttrID) error {
 	return nil
 }
 
-// needs returns a device attribute, or an error if it is 0: then the device lacks the
-// feature.
-func (d Device) needs(op string, id driver.CUdevice_attribute) (int, error) {
-	n, err := d.known(id)
-	if err == nil && n == 0 {
-		err = refuse(op, ErrNotSupported, "%v is 0 on %v", id, d)
-	}
-	return n, wrap(op, err)
-}
-
 // CopyAttributes sets all attributes of the stream to those of from. It does not change
 // whether the stream is blocking. It returns [ErrContextMismatch] if the streams belong
 // to different contexts or green contexts, and [ErrCapturing] if they take part in different

@@ -1,13 +1,18 @@
 package safe
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -261,4 +266,240 @@ func (s *Stream) AddCallback(f func(error)) error {
 		return check(op, code)
 	}
 	return nil
+}
+
+// A Future is a value that becomes available once some work of a stream has completed.
+// Any number of goroutines may wait for it, with a context or in a select. It costs
+// nothing to ignore it.
+type Future[T any] struct{ *futureCore[T] }
+
+// A futureCore is what a Future and its copies share.
+type futureCore[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+}
+
+func newFuture[T any]() *Future[T] {
+	all := &struct { // one allocation
+		Future[T]
+		room futureCore[T]
+	}{}
+	all.room.done = make(chan struct{})
+	all.futureCore = &all.room
+	return &all.Future
+}
+
+// none returns whether f is nil or a zero value, which has failed with ErrClosed.
+func (f *Future[T]) none() bool { return f == nil || f.futureCore == nil }
+
+// noWork is the channel of futures of nothing.
+var noWork = make(chan struct{})
+
+func init() { close(noWork) }
+
+// Done returns a channel that is closed once the work has completed or failed.
+func (f *Future[T]) Done() <-chan struct{} {
+	if f.none() {
+		return noWork
+	}
+	return f.done
+}
+
+// Err returns the error of the work. It returns nil until Done is closed.
+func (f *Future[T]) Err() error {
+	if f.none() {
+		return &Error{Op: "Future.Err", Err: ErrClosed}
+	}
+	select {
+	case <-f.done:
+		return f.err
+	default:
+		return nil
+	}
+}
+
+// Wait waits until the work has completed, and returns the value. If ctx ends first, it
+// returns the cause.
+func (f *Future[T]) Wait(ctx context.Context) (T, error) {
+	const op = "Future.Wait"
+	var none T
+	if f.none() {
+		return none, &Error{Op: op, Err: ErrClosed}
+	}
+	if ctx == nil {
+		return none, noContext(op)
+	}
+	select {
+	case <-f.done:
+		return f.value, f.err
+	case <-ctx.Done():
+		return none, &Error{Op: op, Err: context.Cause(ctx)}
+	}
+}
+
+// complete sets the value and wakes all waiters.
+func (f *Future[T]) complete(value T, err error) {
+	f.value, f.err = value, err
+	close(f.done)
+}
+
+// Completion returns a future that completes when the current work of the stream has
+// completed, like a [Stream.Wait] that begins now. It fails with the errors of that work
+// and of earlier work. If the stream cannot be waited for, for instance because it is
+// capturing, the future has already failed. Source: cuStreamQuery, cuEventRecord,
+// cuEventQuery.
+func (s *Stream) Completion() *Future[struct{}] {
+	f := newFuture[struct{}]()
+	completion("Stream.Completion", s, f, struct{}{})
+	return f
+}
+
+// Enqueue calls f, which enqueues work on s, and returns a future of f's value that completes
+// when the work has. If f returns an error, the future has already failed with that error; the
+// work that f enqueued still runs.
+func Enqueue[T any](s *Stream, f func(*Stream) (T, error)) *Future[T] {
+	p := newFuture[T]()
+	if f == nil {
+		var none T
+		p.complete(none, noFunction("Enqueue"))
+		return p
+	}
+	value, err := f(s)
+	if err != nil {
+		p.complete(value, err)
+		return p
+	}
+	completion("Enqueue", s, p, value)
+	return p
+}
+
+// completion completes f when the current work of the stream has completed.
+func completion[T any](op string, s *Stream, f *Future[T], value T) {
+	var none T
+	c, err := s.acquire(op)
+	if err != nil {
+		f.complete(none, err)
+		return
+	}
+	w, done, err := c.waiter(context.Background(), op, true)
+	c.Release()
+	if done {
+		if err != nil {
+			value = none
+		}
+		f.complete(value, err)
+		return
+	}
+	w.then = func(code driver.CUresult) {
+		if code != 0 {
+			f.complete(none, failed(op, code))
+			return
+		}
+		f.complete(value, nil)
+	}
+	poller.add(w)
+}
+
+// String tells whether the work is pending, done or failed, and why.
+func (f *Future[T]) String() string {
+	kind := generic[T]("Future")
+	if f.none() {
+		return neverOpened(kind)
+	}
+	select {
+	case <-f.done:
+		if f.err != nil {
+			return kind + ": failed: " + f.err.Error()
+		}
+		return kind + ": done"
+	default:
+		return kind + ": pending"
+	}
+}
+
+// If CUDA is lost, the driver never calls the host functions that are pending, and
+// reports the loss only to later calls. While futures wait for host functions, the
+// witness therefore calls the driver.
+const askWitness = 25 * time.Millisecond
+
+// witnesses runs the witness.
+var witnesses lifetime.Queue
+
+func callWitness() {
+	time.AfterFunc(askWitness, func() { witnesses.Add(witness) })
+}
+
+// witness queries CUDA in every context with futures of host functions.
+func witness() (again bool) {
+	closures.Lock()
+	contexts := slices.Collect(maps.Keys(closures.pending))
+	closures.Unlock()
+	for _, c := range contexts {
+		if c.TryRetain() { // else it is being destroyed
+			c.ask()
+			c.Release()
+		}
+	}
+	closures.Lock()
+	defer closures.Unlock()
+	if closures.witness = len(closures.pending) > 0; closures.witness {
+		callWitness()
+	}
+	return false
+}
+
+// ask queries CUDA, which returns an error if CUDA is lost or if other code has reset the
+// context.
+func (c *contextCore) ask() {
+	e, err := c.shared.events.get(c)
+	if err == nil {
+		err = check("", c.home().EventQuery(e))
+		c.shared.events.put(e)
+	}
+	if err := wrap("", err); errors.Is(err, ErrReset) {
+		abandon(rt.CodeReset, c)
+	} // wrap has noticed a loss
+}
+
+// abandon completes the futures of host functions that CUDA will never call, of one
+// context or of all. If CUDA calls one nevertheless, the call does nothing.
+func abandon(code driver.CUresult, of *contextCore) {
+	closures.Lock()
+	var ended []*closure
+	for token, c := range closures.of {
+		if c.ctx != nil && (of == nil || c.ctx == of) {
+			remove(token, c)
+			ended = append(ended, c)
+		}
+	}
+	closures.Unlock()
+	for _, c := range ended {
+		c.future.complete(struct{}{}, failed("Stream.LaunchHostFunc", code))
+	}
+}
+
+func init() { onLoss = noticeLoss }
+
+// losing is set while a report of a loss is queued.
+var losing atomic.Bool
+
+// noticeLoss fails the futures of host functions. The reaper does it, because the caller
+// may hold locks.
+func noticeLoss(code driver.CUresult) {
+	if losing.Swap(true) {
+		return
+	}
+	lifetime.Reaper.Add(func() bool {
+		failAll(code)
+		return false
+	})
+}
+
+// failAll fails the futures of host functions. A loss that is noticed from now on is reported again, as it may
+// concern new ones.
+func failAll(code driver.CUresult) {
+	losing.Store(false)
+	admit.Between()
+	abandon(code, nil)
 }

@@ -3,6 +3,7 @@ package safe
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -191,4 +192,15 @@ func (b *copyList) enqueueSingly(s driver.CUstream) (failed uint64, err error) {
 		}
 	}
 	return math.MaxUint64, nil
+}
+
+// String describes the copy for messages.
+func (c CopyOp) String() string {
+	switch {
+	case c.err != nil:
+		return "CopyOp (invalid)"
+	case c.dst.memory == nil || c.src.memory == nil:
+		return neverOpened("CopyOp")
+	}
+	return fmt.Sprintf("CopyOp: %d bytes", c.src.size)
 }

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"sync"
 )
 
 // WaitStream makes later work of the stream wait for the current work of other, which may
@@ -171,44 +170,3 @@ func (s *streamCore) join(op string, b branch) error {
 
 // mostForked is how many streams Fork creates. No device runs more than 128 kernels at once.
 const mostForked = 4096
-
-// mostBranches is how many streams a stream keeps for its next Fork.
-const mostBranches = 8
-
-// branches are streams of a Fork that ended. The stream waits for their work, so the next
-// Fork need not wait until that has completed to use them again.
-type branches struct {
-	mu   sync.Mutex
-	idle []*streamCore
-}
-
-// take returns a stream, or nil if there is none.
-func (b *branches) take() *streamCore {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := len(b.idle)
-	if n == 0 {
-		return nil
-	}
-	s := b.idle[n-1]
-	b.idle = b.idle[:n-1]
-	return s
-}
-
-// keep takes over a stream, unless there are enough.
-func (b *branches) keep(s *streamCore) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.idle) >= mostBranches {
-		return false
-	}
-	b.idle = append(b.idle, s)
-	return true
-}
-
-// drop releases all streams.
-func (b *branches) drop() {
-	for s := b.take(); s != nil; s = b.take() {
-		s.Release()
-	}
-}

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -147,4 +148,12 @@ func (b *ranges) release() {
 	for _, m := range b.blocks {
 		m.Release()
 	}
+}
+
+// String describes the operation for messages.
+func (o PrefetchOp) String() string {
+	if o.of.memory == nil {
+		return neverOpened("PrefetchOp")
+	}
+	return fmt.Sprintf("PrefetchOp: %d bytes at %#x", o.of.size, uint64(o.of.at))
 }

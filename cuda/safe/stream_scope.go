@@ -174,3 +174,11 @@ func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) er
 	}
 	return c.stream.copyThen(op, what, host, c.mark, b)
 }
+
+// String describes the scope for messages.
+func (c *Scope) String() string {
+	if c.none() {
+		return neverOpened("Scope")
+	}
+	return "Scope of " + c.stream.String() + closedText(c.over.Load())
+}

@@ -258,3 +258,11 @@ func semaphoreNode(ops []SemaphoreOp, pin *runtime.Pinner, fill func(*semaphores
 		releasing: pin.Unpin,
 	}
 }
+
+// String describes the semaphore for messages.
+func (e *ExternalSemaphore) String() string {
+	if e == nil || e.memory == nil {
+		return neverOpened("ExternalSemaphore")
+	}
+	return handleText("ExternalSemaphore", *e.raw, e.memory.ctx.device, e.memory.Closed())
+}

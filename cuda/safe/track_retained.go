@@ -234,3 +234,11 @@ func (k *retained) plain() bool {
 	x := k.extras
 	return x == nil || len(x.tokens)+len(x.onRelease)+len(x.allocs)+len(x.freed) == 0 && x.inner == nil && x.next == nil
 }
+
+// extended returns a new retained that also retains k: it can be added to without changing
+// k. It takes over the caller's reference to k.
+func (k *retained) extended() *retained {
+	own := newRetained()
+	own.extra().next = k
+	return own
+}
