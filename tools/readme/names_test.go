@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,6 +44,28 @@ func TestNames(t *testing.T) {
 		for _, name := range names(fences.ReplaceAllString(text, "")) {
 			_, ok := in[name]
 			assert.Truef(t, ok || shouted.MatchString(name), "%s names %s, which is nowhere", file, name)
+		}
+	})
+}
+
+// goFile is a file of this module, and not one that gen writes.
+var goFile = regexp.MustCompile(`^(?:[\w-]+/)*[a-y]\w*\.go$`)
+
+// TestFiles: files of Go that the texts name are there.
+func TestFiles(t *testing.T) {
+	there := map[string]bool{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if name := d.Name(); err == nil && d.IsDir() && len(name) > 2 && name[0] == '.' {
+			return fs.SkipDir
+		}
+		there[filepath.Base(path)] = true
+		return err
+	}))
+	eachText(t, func(t *testing.T, file, text string) {
+		for _, m := range code.FindAllStringSubmatch(fences.ReplaceAllString(text, ""), -1) {
+			if goFile.MatchString(m[1]) {
+				assert.Truef(t, there[filepath.Base(m[1])], "%s names %s, which is nowhere", file, m[1])
+			}
 		}
 	})
 }
