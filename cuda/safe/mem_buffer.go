@@ -164,14 +164,6 @@ func (b *Buffer[T]) acquire(op string) (*block, error) {
 	return b.memory.acquire(op)
 }
 
-// openUnacquired returns the Buffer's block for a call that does not acquire it.
-func (b *Buffer[T]) openUnacquired(op string) (*block, error) {
-	if b == nil {
-		return nil, &Error{Op: op, Err: ErrClosed}
-	}
-	return b.memory.openUnacquired(op)
-}
-
 // Close frees the memory after the work that uses it has completed. For memory of
 // [NewBufferAsync] it enqueues the release and returns at once. For other memory it waits
 // until the GPU has completed that work. If one of the streams is capturing, the release

@@ -87,7 +87,7 @@ func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 	if err != nil {
 		return err
 	}
-	err = s.copy(op, &c, nil, m, from)
+	err = s.copy(op, &c, nil, m.ctx, m, from)
 	runtime.KeepAlive(b) // as neither is acquired
 	runtime.KeepAlive(src)
 	return err
@@ -106,7 +106,7 @@ func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 	if err := fits(op, src.n, b.n); err != nil {
 		return err
 	}
-	err = s.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: src.Size()}, src.data, m, h)
+	err = s.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: src.Size()}, src.data, m.ctx, m, h)
 	runtime.KeepAlive(b) // as neither is acquired
 	runtime.KeepAlive(src)
 	return err
@@ -125,7 +125,7 @@ func (b *Buffer[T]) CopyToHostAsync(s *Stream, dst *Pinned[T]) error {
 	if err := fits(op, b.n, dst.n); err != nil {
 		return err
 	}
-	err = s.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: b.address, Size: b.Size()}, dst.data, m, h)
+	err = s.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: b.address, Size: b.Size()}, dst.data, m.ctx, m, h)
 	runtime.KeepAlive(b) // as neither is acquired
 	runtime.KeepAlive(dst)
 	return err
@@ -191,14 +191,15 @@ func acrossContexts(c *rt.Copy, to, from *contextCore) {
 	}
 }
 
-// copy enqueues a copy or a memset. The blocks need not be acquired.
-func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
-	return s.copyThen(op, c, host, nil, blocks...)
+// copy enqueues a copy or a memset of memory that belongs to the context on, nil for pinned memory, which any stream
+// may use. The blocks need not be acquired.
+func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, on *contextCore, blocks ...*block) error {
+	return s.copyThen(op, c, host, on, nil, blocks...)
 }
 
-// copyThen enqueues a copy or a memset that uses blocks. If then is not nil, it calls it before other work can be
-// enqueued on the stream. The stream and the blocks need not be acquired.
-func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(*streamCore), blocks ...*block) error {
+// copyThen enqueues as copy does. If then is not nil, it calls it before other work can be enqueued on the stream. The
+// stream and the blocks need not be acquired.
+func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contextCore, then func(*streamCore), blocks ...*block) error {
 	sc, err := s.openUnacquired(op)
 	if err != nil {
 		return err
@@ -207,8 +208,8 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, then func(
 		if c.DstContext != sc.ctx.raw && c.SrcContext != sc.ctx.raw {
 			return refuse(op, ErrContextMismatch, "neither buffer belongs to the context of the stream, on %v", sc.ctx.device)
 		}
-	} else if !blocks[0].ctx.same(sc.ctx) {
-		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the stream to one of %v", blocks[0].ctx.device, sc.ctx.device)
+	} else if on != nil && !on.same(sc.ctx) {
+		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the stream to one of %v", on.device, sc.ctx.device)
 	}
 	if c.Size == 0 {
 		return nil
@@ -275,7 +276,8 @@ func (b *Buffer[T]) Zero() error {
 // ZeroAsync enqueues [Buffer.Zero].
 // Source: cuMemsetD8Async.
 func (b *Buffer[T]) ZeroAsync(s *Stream) error {
-	return b.set("Buffer.ZeroAsync", s, zeroing(b.Size()))
+	m := b.span(nil)
+	return m.fillAsync("Buffer.ZeroAsync", s, zeroing(m.size))
 }
 
 // Fill sets every value of the Buffer to v. It waits for all work that uses b, and
@@ -300,25 +302,12 @@ func (b *Buffer[T]) Fill(v T) error {
 // Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
 func (b *Buffer[T]) FillAsync(s *Stream, v T) error {
 	const op = "Buffer.FillAsync"
-	f, err := filling(op, v, b.Len())
+	m := b.span(nil)
+	f, err := filling(op, v, m.n)
 	if err != nil {
 		return err
 	}
-	return b.set(op, s, f)
-}
-
-func (b *Buffer[T]) set(op string, s *Stream, f fill) error {
-	m, err := b.openUnacquired(op)
-	if err != nil {
-		return err
-	}
-	c, host, err := f.from(&m.Handle, m.ctx, b.address)
-	if err != nil {
-		return wrap(op, err)
-	}
-	err = s.copy(op, &c, host, m)
-	runtime.KeepAlive(b) // as it is not acquired
-	return err
+	return m.fillAsync(op, s, f)
 }
 
 // copying limits synchronous copies and memsets. They run on internal streams, and each

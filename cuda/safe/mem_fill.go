@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -89,6 +90,34 @@ func (s *span) fillNow(op string, f fill) error {
 		return wrap(op, err)
 	}
 	return m.copyNow(op, &c, host, m)
+}
+
+// fillAsync enqueues a fill of the memory on a stream, which is that of its context unless the memory is pinned. The
+// kernel of a fill is loaded into the stream's context.
+func (s *span) fillAsync(op string, on *Stream, f fill) error {
+	m, err := s.memory.openUnacquired(op)
+	if err != nil {
+		return err
+	}
+	sc, err := on.openUnacquired(op)
+	if err != nil {
+		return err
+	}
+	at, err := s.onDevice(op)
+	if err != nil {
+		return err
+	}
+	c, host, err := f.from(&sc.Handle, sc.ctx, at)
+	if err != nil {
+		return wrap(op, err)
+	}
+	of := m.ctx
+	if s.host != nil {
+		of = nil
+	}
+	err = on.copy(op, &c, host, of, m)
+	runtime.KeepAlive(s.memory) // as it is not acquired
+	return err
 }
 
 // A fillLaunch is the launch of a kernel that fills rows with a value.

@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Pinned is page-locked host memory for n values of type T, which must contain neither Go
@@ -262,23 +261,19 @@ func (h *Pinned[T]) CopyFrom(src *Pinned[T]) error {
 // Source: cuMemcpyAsync.
 func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
 	const op = "Pinned.CopyFromAsync"
-	m, from, err := acquireBoth(op, h, src)
+	m, from, err := bothOpen(op, h, src)
 	if err != nil {
 		return err
 	}
-	defer m.Release()
-	defer from.Release()
 	to, of := h.span(nil), src.span(nil)
 	c, _, err := to.copyFrom(op, &of)
 	if err != nil {
 		return err
 	}
-	sc, err := s.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer sc.Release()
-	return sc.onHost(op, &c, nil, m, from)
+	err = s.copy(op, &c, nil, nil, m, from)
+	runtime.KeepAlive(h) // as neither is acquired
+	runtime.KeepAlive(src)
+	return err
 }
 
 // Zero has the device set all bytes of h to 0. It waits for all work that uses h, and
@@ -294,7 +289,8 @@ func (h *Pinned[T]) Zero() error {
 // before the work has completed.
 // Source: cuMemsetD8Async.
 func (h *Pinned[T]) ZeroAsync(s *Stream) error {
-	return h.set("Pinned.ZeroAsync", s, zeroing(h.Size()))
+	m := h.span(nil)
+	return m.fillAsync("Pinned.ZeroAsync", s, zeroing(m.size))
 }
 
 // Fill has the device set every value of h to v, as [Buffer.Fill] does for a buffer. It returns
@@ -316,41 +312,10 @@ func (h *Pinned[T]) Fill(v T) error {
 // Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel.
 func (h *Pinned[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pinned.FillAsync"
-	f, err := filling(op, v, h.Len())
+	m := h.span(nil)
+	f, err := filling(op, v, m.n)
 	if err != nil {
 		return err
 	}
-	return h.set(op, s, f)
-}
-
-func (h *Pinned[T]) set(op string, s *Stream, f fill) error {
-	m, err := h.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer m.Release()
-	at, err := m.mapped(op, h.data)
-	if err != nil {
-		return err
-	}
-	sc, err := s.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer sc.Release()
-	c, host, err := f.at(sc.ctx, at)
-	if err != nil {
-		return wrap(op, err)
-	}
-	return sc.onHost(op, &c, host, m)
-}
-
-// onHost enqueues a copy or a fill of pinned memory, which is portable: the stream may
-// belong to any context.
-func (s *streamCore) onHost(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
-	if c.Size == 0 {
-		return nil
-	}
-	c.Context, c.Stream = s.callContext, s.raw
-	return s.enqueue(op, 1, blocks, "", func() error { return check(op, c.Do(host)) })
+	return m.fillAsync(op, s, f)
 }

@@ -172,7 +172,7 @@ func (c *Scope) copy(op string, what *rt.Copy, host unsafe.Pointer, b *block) er
 	if what.Size > 0 {
 		c.pinner.Pin(host)
 	}
-	return c.stream.copyThen(op, what, host, c.mark, b)
+	return c.stream.copyThen(op, what, host, b.ctx, c.mark, b)
 }
 
 // String describes the scope for messages.
