@@ -170,13 +170,41 @@ func checkVersion(row *model.Row, api *model.API, stderr io.Writer) error {
 	if l.Version == "" {
 		return nil
 	}
-	if !slices.ContainsFunc(api.Funcs, func(f *model.Func) bool { return f.Symbol == l.Version }) {
+	i := slices.IndexFunc(api.Funcs, func(f *model.Func) bool { return f.Symbol == l.Version })
+	if i < 0 {
 		return fmt.Errorf(`"library.version" is %s, a function that %s does not declare`, l.Version, strings.Join(row.Headers, ", "))
+	}
+	if want := versionParams(l); want != "" && want != paramKinds(api.Funcs[i]) {
+		return fmt.Errorf(`"library.version" is %s, whose parameters are not as "library.form" says; a function that takes the address of an int needs no form, "size" is for one without parameters, "property" for one of a number and an address, and "none" calls none`, l.Version)
 	}
 	if l.Form == "" && !l.Pair {
 		fmt.Fprintf(stderr, "gen: the result of %s will be read as CUDA's versions are, 12030 as 12.3: \"form\": \"parts\" reads 10203 as 1.2.3\n", l.Version)
 	}
 	return nil
+}
+
+// versionParams are the parameters of the function that tells a version, a letter each: n for a number, p for a pointer.
+func versionParams(l model.Library) string {
+	switch {
+	case l.Pair:
+		return "pp"
+	case l.Form == "none":
+		return ""
+	}
+	return map[string]string{"size": "-", "property": "np"}[l.Form] + map[string]string{"": "p", "parts": "p"}[l.Form]
+}
+
+// paramKinds are the parameters of a function as versionParams gives them, "-" for none.
+func paramKinds(f *model.Func) string {
+	kinds := ""
+	for _, p := range f.Params {
+		if p.Type.Kind == model.Pointer {
+			kinds += "p"
+		} else {
+			kinds += "n"
+		}
+	}
+	return cmp.Or(kinds, "-")
 }
 
 // overlay is folders of headers on top of each other.

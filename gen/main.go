@@ -28,7 +28,8 @@
 // callback parameter, as function.parameter, that runs inside the call), opaque
 // (a parameter or member of type void *, as function.parameter, that holds no Go
 // pointer; * stands for every function), group (the chapter of a function that
-// stands in none), skip (leave a declaration of any kind out), rename (as is the
+// stands in none), enum (the enum that as names is the type of an integer, as
+// function.parameter or record.member), skip (leave a declaration of any kind out), rename (as is the
 // name in Go of a declaration of any kind, or of a member, as record.member), and
 // ignore (leave out the built-in row of this name). from and to are the CUDA
 // versions that a row is for. A row that matches nothing is an error.

@@ -100,6 +100,9 @@ func TestRowErrors(t *testing.T) {
 		{"no name", `{}`, `"api" is ""`},
 		{"no header", `{"api": "x"}`, `"headers" is missing`},
 		{"no library", `{"api": "x", "headers": ["x.h"]}`, `"library.names" is missing`},
+		{"text of a title", `{"api": "x", "headers": ["x.h"], "title": "a \"b\"", "library": {"names": ["libx.so"]}}`, `"title", "library.what" and "release" stand in texts of Go`},
+		{"text of the library", `{"api": "x", "headers": ["x.h"], "library": {"names": ["libx.so"], "what": "a\nb"}}`, `"title", "library.what" and "release" stand in texts of Go`},
+		{"header", `{"api": "x", "headers": ["x.h"], "before": ["y.h\n#error"], "library": {"names": ["libx.so"]}}`, `"headers", "before" and "own" are names as in an #include`},
 		{"unknown form", `{"api": "x", "headers": ["x.h"], "library": {"names": ["libx.so"], "form": "text"}}`, `"library.form" is "text"`},
 		{"unknown package", `{"api": "x", "headers": ["x.h"], "uses": ["y"], "library": {"names": ["libx.so"]}}`, `"uses" has "y"`},
 		{"missing header", `{"api": "x", "headers": ["x.h"], "library": {"names": ["libx.so"]}}`, "no x.h there: name the include folder of the library"},
@@ -109,6 +112,7 @@ func TestRowErrors(t *testing.T) {
 callback type mylibVisit_t has no quirk row that says on which thread the library calls it; "callback" in the row of the library says it for all types
 to go on,`},
 		{"quirk for a version", `{"api": "x", "headers": ["mylib.h"], "callback": "any", "release": "1.2.3", "library": {"names": ["libx.so"]}}`, "the quirk for mylibNone (r) matches nothing in mylib.h of version 1.2.3"},
+		{"version of another form", `{"api": "x", "headers": ["mylib.h"], "callback": "any", "library": {"names": ["libx.so"], "version": "mylibGetVersion", "form": "size"}}`, `"library.version" is mylibGetVersion, whose parameters are not as "library.form" says`},
 		{"misspelt version", `{"api": "x", "headers": ["mylib.h"], "callback": "any", "library": {"names": ["libx.so"], "version": "mylibVersoin"}}`, `"library.version" is mylibVersoin, a function that mylib.h does not declare`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 // Pointer returns a device address, a driver.CUdeviceptr, as a pointer for functions of C that take
 // one. Convert it where they declare its type: cublas.CublasSgemm takes (*float32)(ffi.Pointer(a)).
 //
-// Go must not read or write device memory through the pointer, and the pointer keeps nothing alive.
-func Pointer[A ~uint64 | ~uintptr](address A) unsafe.Pointer {
+// Go must not read or write device memory through the pointer, and the pointer keeps nothing alive. The address must be one
+// of memory, or 0: Go ends a program that has a small number, such as a handle, in a pointer.
+func Pointer[A ~uint64](address A) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 

@@ -13,7 +13,7 @@ import (
 func TestPointer(t *testing.T) {
 	type address uint64
 	assert.Equal(t, uintptr(0x7f00_0000_1000), uintptr(ffi.Pointer(address(0x7f00_0000_1000))))
-	assert.Nil(t, (*float32)(ffi.Pointer(uintptr(0))))
+	assert.Nil(t, (*float32)(ffi.Pointer(uint64(0))))
 }
 
 func TestStrings(t *testing.T) {

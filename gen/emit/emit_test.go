@@ -168,3 +168,28 @@ func TestTopics(t *testing.T) {
 		}
 	}
 }
+
+// TestNoCode: the number for an error without a code is none of the codes.
+func TestNoCode(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		size   int64
+		signed bool
+		codes  []string
+		want   string
+	}{
+		{"of CUDA", 4, false, []string{"0", "1", "999"}, "4294967295"},
+		{"the largest is taken", 4, false, []string{"0", "4294967295"}, "4294967294"},
+		{"with -1", 4, true, []string{"0", "-1"}, "-2147483648"},
+		{"the smallest is taken", 1, true, []string{"0", "-128"}, "-127"},
+		{"of 8 bytes", 8, false, []string{"0"}, "18446744073709551615"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := &model.Decl{Size: tt.size, Signed: tt.signed}
+			for _, c := range tt.codes {
+				d.Enumerators = append(d.Enumerators, &model.Const{Value: c})
+			}
+			assert.Equal(t, tt.want, noCode(d))
+		})
+	}
+}

@@ -1,6 +1,8 @@
 package emit
 
 import (
+	"math/big"
+	"slices"
 	"strconv"
 
 	"github.com/dave/jennifer/jen"
@@ -93,11 +95,29 @@ func (e *emitter) statusType(f *jen.File, d *model.Decl) {
 	f.Func().Id("Status").Params(jen.Err().Error()).Params(jen.Id("code").Id(d.Go), jen.Id("known").Bool()).Block(
 		jen.If(jen.Err().Op("==").Nil()).Block(jen.Return(jen.Lit(0), jen.True())),
 		jen.If(
-			jen.List(jen.Id("code"), jen.Id("known")).Op("=").Qual("errors", "AsType").Types(jen.Id(d.Go)).Call(jen.Err()),
-			jen.Id("known"),
-		).Block(jen.Return(jen.Id("code"), jen.True())),
-		jen.Return(jen.Op("^").Id(d.Go).Call(jen.Lit(0)), jen.False()),
+			jen.List(jen.Id("v"), jen.Id("ok")).Op(":=").Err().Assert(jen.Id(d.Go)),
+			jen.Id("ok"),
+		).Block(jen.Return(jen.Id("v"), jen.True())),
+		jen.Var().Id("wrapped").Id(d.Go), // not the result, which As would move to the heap
+		jen.If(jen.Qual("errors", "As").Call(jen.Err(), jen.Op("&").Id("wrapped"))).Block(jen.Return(jen.Id("wrapped"), jen.True())),
+		jen.Return(jen.Id(noCode(d)), jen.False()),
 	)
+}
+
+// noCode is a number that is no code of a status type, as Go spells it.
+func noCode(d *model.Decl) string {
+	v := big.NewInt(1)
+	step := int64(-1) // from the largest number down
+	if d.Signed {     // from the smallest up
+		v.Lsh(v, uint(8*d.Size-1)).Neg(v)
+		step = 1
+	} else {
+		v.Lsh(v, uint(8*d.Size)).Sub(v, big.NewInt(1))
+	}
+	for slices.ContainsFunc(d.Enumerators, func(c *model.Const) bool { return c.Value == v.String() }) {
+		v.Add(v, big.NewInt(step))
+	}
+	return v.String()
 }
 
 // sparse is the code from which an array of all would be mostly empty.

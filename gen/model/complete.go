@@ -332,6 +332,9 @@ func unique(a *API) error {
 	for _, own := range ownNames {
 		n[own] = "the package's own " + own
 	}
+	if len(a.Row.Library.Subdirs) > 0 {
+		n["Folders"] = "the package's own Folders"
+	}
 	var errs []error
 	var rows []row
 	add := func(n names, goName, c string) {

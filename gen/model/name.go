@@ -8,16 +8,17 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // GoName is the Go name of a C name: the same with its first letter in upper
 // case. A name that cannot be exported that way is prefixed with X.
 func GoName(c string) string {
-	r := rune(c[0])
+	r, size := utf8.DecodeRuneInString(c)
 	if !unicode.IsLetter(r) {
 		return "X" + c
 	}
-	return string(unicode.ToUpper(r)) + c[1:]
+	return string(unicode.ToUpper(r)) + c[size:]
 }
 
 // inBody are the names that the body of an emitted function uses, beside Go's

@@ -12,7 +12,7 @@ import (
 func TestGoName(t *testing.T) {
 	for c, want := range map[string]string{
 		"cuStreamCreate": "CuStreamCreate", "CUstream": "CUstream", "cudaStream_t": "CudaStream_t",
-		"x": "X", "_reserved": "X_reserved", "__x": "X__x",
+		"x": "X", "öl": "Öl", "_reserved": "X_reserved", "__x": "X__x",
 	} {
 		assert.Equal(t, want, GoName(c))
 	}

@@ -186,7 +186,7 @@ func applyQuirks(a *API, opts Options) error {
 	}
 	for _, q := range opts.Quirks {
 		if q.isFor(a) && !q.do(a, q.name) {
-			errs = append(errs, fmt.Errorf("%s: %w, or remove it", q.pos, q.unused(a)))
+			errs = append(errs, fmt.Errorf("%s: %w, or remove it%s", q.pos, q.unused(a), q.wants))
 		}
 	}
 	return errors.Join(errs...)
@@ -273,7 +273,7 @@ func holds(enum string) func(*API, string) bool {
 		}
 		found := false
 		mark := func(t *Type, size func(int64) bool) {
-			if t.Kind == Basic && size(t.Size) {
+			if integer := strings.HasPrefix(t.Go, "int") || strings.HasPrefix(t.Go, "uint") && t.Go != "uintptr"; t.Kind == Basic && integer && size(t.Size) {
 				t.Enum, found = e, true
 			}
 		}

@@ -66,6 +66,7 @@ func TestEnumQuirks(t *testing.T) {
 	a := apiOf("cuTake")
 	a.Decls = []*Decl{flags, inner, outer}
 	a.Funcs[0].Params = []*Param{
+		param("float", &Type{Kind: Basic, C: "float", Go: "float32", Size: 4}), param("bool", &Type{Kind: Basic, C: "_Bool", Go: "bool", Size: 4}),
 		param("flags", number(4)), param("wide", number(8)), param("narrow", number(2)),
 		param("out", pointer(number(4))), param("wideOut", pointer(number(8))), param("anything", pointer(nothing())),
 	}
@@ -74,12 +75,14 @@ func TestEnumQuirks(t *testing.T) {
 		at    *Type
 		found bool
 	}{
-		{"cuTake.flags", a.Funcs[0].Params[0].Type, true},
-		{"cuTake.wide", a.Funcs[0].Params[1].Type, true},
-		{"cuTake.narrow", a.Funcs[0].Params[2].Type, false},
-		{"cuTake.out", a.Funcs[0].Params[3].Type.Elem, true},
-		{"cuTake.wideOut", a.Funcs[0].Params[4].Type.Elem, false},
-		{"cuTake.anything", a.Funcs[0].Params[5].Type.Elem, false},
+		{"cuTake.float", a.Funcs[0].Params[0].Type, false},
+		{"cuTake.bool", a.Funcs[0].Params[1].Type, false},
+		{"cuTake.flags", a.Funcs[0].Params[2].Type, true},
+		{"cuTake.wide", a.Funcs[0].Params[3].Type, true},
+		{"cuTake.narrow", a.Funcs[0].Params[4].Type, false},
+		{"cuTake.out", a.Funcs[0].Params[5].Type.Elem, true},
+		{"cuTake.wideOut", a.Funcs[0].Params[6].Type.Elem, false},
+		{"cuTake.anything", a.Funcs[0].Params[7].Type.Elem, false},
 		{"CUouter.in.flags", inner.Fields[0].Type, true},
 		{"CUouter.wide", outer.Fields[1].Type, false},
 	} {
@@ -89,6 +92,44 @@ func TestEnumQuirks(t *testing.T) {
 		})
 	}
 	assert.False(t, holds("CUgone")(a, "cuTake.flags"), "no such enum")
+}
+
+// TestRenameSwaps: two enumerators can change places, and constants that name them keep their values.
+func TestRenameSwaps(t *testing.T) {
+	for range 20 { // in any order of the rows
+		flags := &Decl{Kind: Enum, C: "CUflags", Underlying: &Type{Kind: Basic, C: "unsigned", Go: "uint32", Size: 4}, Enumerators: []*Const{{C: "CU_ONE", Value: "1", Type: basic("int")}, {C: "CU_TWO", Value: "2", Type: basic("int")}}}
+		a := apiOf("cuTake")
+		a.Decls = []*Decl{flags}
+		a.Consts = []*Const{{C: "CU_FIRST", Value: "CU_ONE"}, {C: "CU_SECOND", Value: "CU_TWO"}}
+		assert.True(t, rename("CU_TWO")(a, "CU_ONE"))
+		assert.True(t, rename("CU_ONE")(a, "CU_TWO"))
+		complete(t, a, nil)
+		assert.Equal(t, []string{"CU_TWO", "CU_ONE"}, []string{flags.Enumerators[0].Go, flags.Enumerators[1].Go})
+		assert.Equal(t, []string{"CU_TWO", "CU_ONE"}, []string{a.Consts[0].Value, a.Consts[1].Value})
+	}
+}
+
+// TestSkipWhatOthersName: what names something that is skipped gets its value or its type.
+func TestSkipWhatOthersName(t *testing.T) {
+	flags := &Decl{Kind: Enum, C: "CUflags", Size: 4, Underlying: &Type{Kind: Basic, C: "unsigned", Go: "uint32", Size: 4}, Enumerators: []*Const{{C: "CU_ONE", Value: "1", Type: basic("int")}, {C: "CU_TWO", Value: "2", Type: basic("int")}}}
+	a := apiOf("cuTake")
+	a.Decls = []*Decl{flags}
+	a.Consts = []*Const{{C: "CU_FIRST", Value: "CU_ONE"}, {C: "CU_SECOND", Value: "CU_TWO"}, {C: "CU_THIRD", Value: "CU_FOURTH"}, {C: "CU_FOURTH", Value: "4"}}
+	a.Aliases = []*Alias{{C: "CUflags2", Target: "CUflags"}}
+	a.Funcs[0].Params = []*Param{param("flags", &Type{Kind: Named, C: "CUflags2", Decl: flags, Size: 4}), param("number", &Type{Kind: Basic, C: "unsigned", Go: "uint32", Size: 4})}
+	assert.True(t, holds("CUflags")(a, "cuTake.number"))
+	for _, name := range []string{"CU_ONE", "CU_FOURTH", "CUflags2"} {
+		assert.True(t, skip(a, name), name)
+	}
+	assert.Equal(t, "1", a.Consts[0].Value)
+	assert.Equal(t, "CU_TWO", a.Consts[1].Value)
+	assert.Equal(t, "4", a.Consts[2].Value)
+	assert.Equal(t, "CUflags", a.Funcs[0].Params[0].Type.C)
+	assert.True(t, skip(a, "CUflags"))
+	complete(t, a, nil)
+	assert.Equal(t, "2", a.Consts[1].Value)
+	assert.Nil(t, a.Funcs[0].Params[1].Type.Enum, "a number again")
+	assert.Equal(t, "uint32", a.Funcs[0].Params[0].Type.Go)
 }
 
 func TestCallbackQuirks(t *testing.T) {

@@ -15,6 +15,7 @@ type Quirk struct {
 	quirk
 	pos    string // file and line
 	ignore bool   // the table's row of this name is not applied
+	wants  string // what a row of its kind is for, as the end of a sentence, "" where its name alone can be wrong
 }
 
 // row is a quirk as a user writes it in a file: the built-in table's data as
@@ -62,6 +63,14 @@ var kinds = map[string]func(row) (do func(*API, string) bool, err error){
 		return holds(r.As), nil
 	},
 	"ignore": func(row) (func(*API, string) bool, error) { return inTable, nil },
+}
+
+// wants says what a row of a kind is for.
+var wants = map[string]string{
+	"enum": "; it is for an integer that is not smaller than the enum, or points to one as large: function.parameter, " +
+		"without a version in the function's name, or record.member with the keyword of a record that has no typedef; " +
+		"\"as\" is an enum of this library, by its name without a keyword",
+	"rename": "; a member is record.member, without a keyword",
 }
 
 // inTable tells whether the table has a row of that name, for one that says to
@@ -132,7 +141,7 @@ func (r row) quirk(more []*Row) (Quirk, error) {
 	if err != nil {
 		return Quirk{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
-	return Quirk{quirk: quirk{r.API, r.From, r.To, r.Name, do, r.Reason}, ignore: r.Quirk == "ignore"}, nil
+	return Quirk{quirk: quirk{r.API, r.From, r.To, r.Name, do, r.Reason}, ignore: r.Quirk == "ignore", wants: wants[r.Quirk]}, nil
 }
 
 // advice shows rows ready to be kept in a file.

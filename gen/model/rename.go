@@ -1,6 +1,10 @@
 package model
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // rename gives the declaration of a C name, or a member as record.member, another name in Go.
 func rename(as string) func(*API, string) bool {
@@ -34,9 +38,7 @@ func (a *API) named(name string) (places []*string) {
 		for _, e := range d.Enumerators {
 			add(e.C, &e.Go)
 		}
-		for _, f := range d.Fields {
-			add(BareName(d.C)+"."+f.C, &f.Go)
-		}
+		d.eachMember(func(f *Field) { add(BareName(d.C)+"."+f.C, &f.Go) })
 	}
 	for _, c := range a.Consts {
 		add(c.C, &c.Go)
@@ -47,29 +49,38 @@ func (a *API) named(name string) (places []*string) {
 	return places
 }
 
-// rename applies the renames of quirks, after all else has its Go name.
+// rename applies the renames of quirks, after all else has its Go name. All that is renamed has its old name until then,
+// so that two declarations can change places.
 func (a *API) rename() {
-	for name, as := range a.renamed {
+	type change struct {
+		name, old, as string
+		place         *string
+	}
+	var changes []change
+	for _, name := range slices.Sorted(maps.Keys(a.renamed)) {
 		for _, place := range a.named(name) {
-			old := *place
-			*place = as
-			if !strings.Contains(name, ".") {
-				a.mention(name, old, as)
-			}
+			changes = append(changes, change{name, *place, a.renamed[name], place})
+		}
+	}
+	values := map[string]string{}
+	for _, c := range changes {
+		if *c.place = c.as; !strings.Contains(c.name, ".") {
+			a.mention(c.name, c.old, c.as)
+			values[c.old] = c.as
+		}
+	}
+	for _, c := range a.Consts {
+		if as, ok := values[c.Value]; ok {
+			c.Value = as
 		}
 	}
 }
 
-// mention gives a declaration its new name where others speak of it.
+// mention gives a declaration its new name where types and aliases speak of it.
 func (a *API) mention(name, old, as string) {
 	for _, al := range a.Aliases {
 		if al.Target == name && al.GoRef == old {
 			al.GoRef = as
-		}
-	}
-	for _, c := range a.Consts {
-		if c.Value == old {
-			c.Value = as
 		}
 	}
 	a.eachType(func(t *Type) {

@@ -123,6 +123,10 @@ func (r *Row) check() error {
 		return errors.New(`"library.names" is missing: which file is the library, as in "libthing.so.1"?`)
 	case !slices.Contains(versionForms, l.Form):
 		return fmt.Errorf(`"library.form" is %q: it is size, property, parts or none, or left out`, l.Form)
+	case !plain(r.Title) || !plain(l.What) || !plain(r.Release):
+		return errors.New(`"title", "library.what" and "release" stand in texts of Go: without quotes, backslashes and line ends`)
+	case slices.ContainsFunc(slices.Concat(r.Headers, r.Before, r.Own), func(h string) bool { return !plain(h) || strings.ContainsAny(h, "<>") }):
+		return errors.New(`"headers", "before" and "own" are names as in an #include, without quotes, backslashes and line ends`)
 	case len(r.Versions) > 0:
 		return errors.New(`"versions" is for packages that cudabind publishes: leave it out`)
 	}
@@ -132,6 +136,11 @@ func (r *Row) check() error {
 		}
 	}
 	return nil
+}
+
+// plain tells whether a text can stand between quotes.
+func plain(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' })
 }
 
 // checkUses tells what uses has that the generator does not know.

@@ -122,6 +122,9 @@ func (d *Decl) substitute() *Type {
 
 // replace puts something else in the place of a type that is left out.
 func (t *Type) replace() {
+	if t.Enum != nil && t.Enum.LeftOut != "" {
+		t.Enum = nil
+	}
 	switch {
 	case t.Kind == Named && t.Decl != nil && t.Decl.LeftOut != "":
 		if s := t.Decl.substitute(); s != nil {
@@ -176,6 +179,15 @@ func (a *API) eachType(visit func(*Type)) {
 	}
 }
 
+// spellOut gives constants that name one that goes its value.
+func (a *API) spellOut(gone *Const) {
+	for _, c := range a.Consts {
+		if c.Value == GoName(gone.C) {
+			c.Value = gone.Value
+		}
+	}
+}
+
 // dropUnreachable removes records that lay inside of those that are left out.
 func (a *API) dropUnreachable() {
 	inside := map[*Decl]bool{}
@@ -208,15 +220,33 @@ func skip(a *API, name string) bool {
 	a.Funcs = slices.DeleteFunc(a.Funcs, func(f *Func) bool { return cut(f.Symbol) })
 	a.Aliases = slices.DeleteFunc(a.Aliases, func(al *Alias) bool { return cut(al.C) })
 	a.Vars = slices.DeleteFunc(a.Vars, func(v *Var) bool { return cut(v.C) })
+	for _, c := range a.Consts {
+		if c.C == name {
+			a.spellOut(c)
+		}
+	}
 	a.Consts = slices.DeleteFunc(a.Consts, func(c *Const) bool { return cut(c.C) })
 	a.Inlines = slices.DeleteFunc(a.Inlines, func(in Inline) bool { return cut(in.C) })
 	a.Dropped = slices.DeleteFunc(a.Dropped, cut)
 	for _, d := range a.Decls {
-		d.Enumerators = slices.DeleteFunc(d.Enumerators, func(e *Const) bool { return cut(e.C) })
-		if cut(d.C) {
+		gone := cut(d.C)
+		if gone {
 			d.LeftOut = "a quirk leaves it out"
 		}
+		for _, e := range d.Enumerators {
+			if gone || e.C == name {
+				a.spellOut(e)
+			}
+		}
+		d.Enumerators = slices.DeleteFunc(d.Enumerators, func(e *Const) bool { return cut(e.C) })
 	}
+	a.eachType(func(t *Type) { // a second name of a type that stays
+		for ; t != nil; t = t.Elem {
+			if t.Kind == Named && t.C == name && t.Decl != nil && t.Decl.C != name {
+				t.C = t.Decl.C
+			}
+		}
+	})
 	if found {
 		a.Skipped = append(a.Skipped, name)
 	}

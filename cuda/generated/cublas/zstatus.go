@@ -79,8 +79,12 @@ func Status(err error) (code CublasStatus_t, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[CublasStatus_t](err); known {
-		return code, true
+	if v, ok := err.(CublasStatus_t); ok {
+		return v, true
 	}
-	return ^CublasStatus_t(0), false
+	var wrapped CublasStatus_t
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

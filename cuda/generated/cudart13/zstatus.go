@@ -466,8 +466,12 @@ func Status(err error) (code CudaError_t, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[CudaError_t](err); known {
-		return code, true
+	if v, ok := err.(CudaError_t); ok {
+		return v, true
 	}
-	return ^CudaError_t(0), false
+	var wrapped CudaError_t
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

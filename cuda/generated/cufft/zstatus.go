@@ -103,8 +103,12 @@ func Status(err error) (code CufftResult, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[CufftResult](err); known {
-		return code, true
+	if v, ok := err.(CufftResult); ok {
+		return v, true
 	}
-	return ^CufftResult(0), false
+	var wrapped CufftResult
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

@@ -88,8 +88,12 @@ func Status(err error) (code CurandStatus, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[CurandStatus](err); known {
-		return code, true
+	if v, ok := err.(CurandStatus); ok {
+		return v, true
 	}
-	return ^CurandStatus(0), false
+	var wrapped CurandStatus
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

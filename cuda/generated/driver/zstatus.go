@@ -367,8 +367,12 @@ func Status(err error) (code CUresult, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[CUresult](err); known {
-		return code, true
+	if v, ok := err.(CUresult); ok {
+		return v, true
 	}
-	return ^CUresult(0), false
+	var wrapped CUresult
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

@@ -67,8 +67,12 @@ func Status(err error) (code NcclResult_t, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[NcclResult_t](err); known {
-		return code, true
+	if v, ok := err.(NcclResult_t); ok {
+		return v, true
 	}
-	return ^NcclResult_t(0), false
+	var wrapped NcclResult_t
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

@@ -94,8 +94,12 @@ func Status(err error) (code NvJitLinkResult, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[NvJitLinkResult](err); known {
-		return code, true
+	if v, ok := err.(NvJitLinkResult); ok {
+		return v, true
 	}
-	return ^NvJitLinkResult(0), false
+	var wrapped NvJitLinkResult
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

@@ -145,8 +145,12 @@ func Status(err error) (code NvmlReturn_t, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[NvmlReturn_t](err); known {
-		return code, true
+	if v, ok := err.(NvmlReturn_t); ok {
+		return v, true
 	}
-	return ^NvmlReturn_t(0), false
+	var wrapped NvmlReturn_t
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }

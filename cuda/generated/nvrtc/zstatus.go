@@ -94,8 +94,12 @@ func Status(err error) (code NvrtcResult, known bool) {
 	if err == nil {
 		return 0, true
 	}
-	if code, known = errors.AsType[NvrtcResult](err); known {
-		return code, true
+	if v, ok := err.(NvrtcResult); ok {
+		return v, true
 	}
-	return ^NvrtcResult(0), false
+	var wrapped NvrtcResult
+	if errors.As(err, &wrapped) {
+		return wrapped, true
+	}
+	return 4294967295, false
 }
