@@ -33,7 +33,7 @@ var ownNames = []string{"Find", "Functions", "Library", "LibraryError", "Missing
 func paramName(c string, i int) string {
 	_, isType := types.Universe.Lookup(c).(*types.TypeName)
 	switch {
-	case c == "":
+	case c == "", c == "_":
 		return "p" + strconv.Itoa(i)
 	case isType, token.IsKeyword(c), slices.Contains(inBody, c):
 		return c + "_"

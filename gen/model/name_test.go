@@ -47,7 +47,7 @@ func TestBase(t *testing.T) {
 
 func TestParamName(t *testing.T) {
 	for c, want := range map[string]string{
-		"stream": "stream", "Flags": "Flags", "len": "len", "": "p3",
+		"stream": "stream", "Flags": "Flags", "len": "len", "": "p3", "_": "p3",
 		"type": "type_", "range": "range_", "func": "func_", // keywords
 		"string": "string_", "byte": "byte_", "uint64": "uint64_", "error": "error_", "any": "any_", // types
 		"args": "args_", "call": "call_", "err": "err_", "ret": "ret_", "status": "status_", "nil": "nil_", "unsafe": "unsafe_",
@@ -72,6 +72,15 @@ func TestParamNamesDiffer(t *testing.T) {
 	assert.Equal(t, []string{"a", "p1", "b"}, params("a", "", "b"))
 	assert.Equal(t, []string{"p1", "p1_"}, params("p1", ""))
 	assert.Equal(t, []string{"string_", "string__", "string___"}, params("string_", "string", "string__"))
+}
+
+// TestParamLikeType: a parameter does not hide the type of one.
+func TestParamLikeType(t *testing.T) {
+	thing := &Decl{Kind: Struct, C: "CUthing", Go: "CUthing"}
+	ps := []*Param{{C: "CUthing", Type: &Type{Kind: Pointer, Elem: &Type{Kind: Named, C: "CUthing", Decl: thing}}}, {C: "n", Type: basic("int")}}
+	typeNames{}.params(ps)
+	assert.Equal(t, "CUthing_", ps[0].Go)
+	assert.Equal(t, "n", ps[1].Go)
 }
 
 func TestVersionString(t *testing.T) {
