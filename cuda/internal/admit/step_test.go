@@ -1,6 +1,6 @@
 //go:build cudabind_lockorder
 
-// Two calls meet, in every order of their steps.
+// Two or three calls meet, in every order of their steps.
 
 package admit_test
 
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestStepsMeet makes each two calls in every order of their steps. A real race seldom meets the one that matters.
+// TestStepsMeet makes calls in every order of their steps. A real race seldom meets the one that matters.
 func TestStepsMeet(t *testing.T) {
 	for name, prepare := range meetings {
 		t.Run(name, func(t *testing.T) { admittest.Meet(t, prepare) })
@@ -141,6 +141,73 @@ var meetings = map[string]func(t *testing.T) admittest.Meeting{
 				assert.NoError(t, g.Exclusive(func() error { alone.During(); return nil }))
 			},
 			Never: admittest.Both(&turn, &alone),
+		}
+	},
+	"two short calls, and a capture": func(*testing.T) admittest.Meeting {
+		var g admit.Gate
+		var one, other, capture admittest.Stay
+		call := func(s *admittest.Stay) func() {
+			return func() {
+				if g.Enter() {
+					s.During()
+					g.Leave()
+				}
+			}
+		}
+		return admittest.Meeting{
+			A: call(&one),
+			B: func() {
+				g.Close()
+				capture.During()
+				g.Open()
+			},
+			C:     call(&other),
+			Never: func() bool { return capture.Now() && (one.Now() || other.Now()) },
+		}
+	},
+	"two launches, and a destruction": func(t *testing.T) admittest.Meeting {
+		var g admit.Exclusion
+		var one, other, alone admittest.Stay
+		return admittest.Meeting{
+			A:     func() { assert.NoError(t, g.With(3, func() error { one.During(); return nil })) },
+			B:     func() { assert.True(t, g.TryExclusive(time.Minute, alone.During)) },
+			C:     func() { assert.NoError(t, g.With(4, func() error { other.During(); return nil })) },
+			Never: func() bool { return alone.Now() && (one.Now() || other.Now()) },
+		}
+	},
+	"calls in turn, alone, and a launch": func(t *testing.T) admittest.Meeting {
+		var g admit.Exclusion
+		var turn, alone, call admittest.Stay
+		return admittest.Meeting{
+			A:     func() { assert.NoError(t, g.Serialize(func() error { turn.During(); return nil })) },
+			B:     func() { assert.NoError(t, g.Exclusive(func() error { alone.During(); return nil })) },
+			C:     func() { assert.NoError(t, g.With(3, func() error { call.During(); return nil })) },
+			Never: func() bool { return alone.Now() && (turn.Now() || call.Now()) },
+		}
+	},
+	"a call that has to wait, and two that leave": func(*testing.T) admittest.Meeting {
+		l := &admit.Limiter{Patience: time.Hour}
+		for l.Try() {
+		}
+		turn := make(chan struct{})
+		close(turn)
+		return admittest.Meeting{
+			A: func() {
+				if !l.Try() {
+					turn = l.Join()
+				}
+			},
+			B:     l.Leave,
+			C:     l.Leave,
+			Never: func() bool { return l.Inside() > l.Limit() },
+			After: func() bool {
+				select {
+				case <-turn:
+					return l.Inside() == l.Limit()-1
+				default:
+					return false
+				}
+			},
 		}
 	},
 }

@@ -1,6 +1,6 @@
 //go:build cudabind_lockorder
 
-// Package admittest lets two calls meet in every order of their steps. The calls mark the places between steps by
+// Package admittest lets two or three calls meet in every order of their steps. The calls mark the places between steps by
 // admit.Between.
 package admittest
 
@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func walk(f func()) *walker {
 	return w
 }
 
-// step lets the walker go on until it stops again, is over, or waits for the other one.
+// step lets the walker go on until it stops again, is over, or waits for another one.
 func (w *walker) step() {
 	for waits := false; !waits && !w.over; runtime.Gosched() {
 		w.goOn()
@@ -81,21 +82,31 @@ func (w *walker) waits() bool {
 	return true
 }
 
-// A Meeting is two calls that meet.
+// A Meeting is calls that meet.
 type Meeting struct {
 	A, B  func()
+	C     func()      // nil: two calls meet
 	Never func() bool // what holds after no step
-	After func() bool // what holds once both have returned; nil for nothing
+	After func() bool // what holds once all have returned; nil for nothing
 }
 
-// steps of each order are chosen. Then both calls go on at once.
+// steps of each order are chosen. Then all calls go on at once.
 const steps = 7
 
 // Meet makes the calls of a new Meeting in every order.
 func Meet(t *testing.T, prepare func(t *testing.T) Meeting) {
-	for order := range 1 << steps {
+	for order, last := 0, false; !last; order++ {
 		m := prepare(t)
-		walkers := [2]*walker{walk(m.A), walk(m.B)}
+		calls := []func(){m.A, m.B, m.C}
+		if m.C == nil {
+			calls = calls[:2]
+		}
+		var walkers []*walker
+		for _, call := range calls {
+			walkers = append(walkers, walk(call))
+		}
+		turns := orderOf(order, len(calls))
+		last = !slices.ContainsFunc(turns[:], func(turn int) bool { return turn < len(calls)-1 })
 		stop := func() {
 			id := admit.Goroutine()
 			for _, w := range walkers {
@@ -106,13 +117,13 @@ func Meet(t *testing.T, prepare func(t *testing.T) Meeting) {
 			}
 		}
 		admit.AtStep.Store(&stop)
-		what := fmt.Sprintf("in the order %0*b, from the right", steps, order)
-		for i := range steps {
-			walkers[order>>i&1].step()
+		what := fmt.Sprintf("in the order %v", turns)
+		for _, turn := range turns {
+			walkers[turn].step()
 			require.False(t, m.Never(), what)
 		}
 		admit.AtStep.Store(nil)
-		for late := time.Now().Add(time.Minute); !walkers[0].over || !walkers[1].over; runtime.Gosched() {
+		for late := time.Now().Add(time.Minute); slices.ContainsFunc(walkers, func(w *walker) bool { return !w.over }); runtime.Gosched() {
 			for _, w := range walkers {
 				w.goOn()
 				w.stopped()
@@ -123,6 +134,15 @@ func Meet(t *testing.T, prepare func(t *testing.T) Meeting) {
 			require.True(t, m.After(), what)
 		}
 	}
+}
+
+// orderOf is the nth order of the steps of so many calls.
+func orderOf(n, calls int) (turns [steps]int) {
+	for i := range turns {
+		turns[i] = n % calls
+		n /= calls
+	}
+	return turns
 }
 
 // A Stay is the time in which a call does something.
