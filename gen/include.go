@@ -184,14 +184,12 @@ func checkVersion(row *model.Row, api *model.API, stderr io.Writer) error {
 }
 
 // versionParams are the parameters of the function that tells a version, a letter each: n for a number, p for a pointer.
+// They are "-" for none, and "" where no function is called.
 func versionParams(l model.Library) string {
-	switch {
-	case l.Pair:
+	if l.Pair {
 		return "pp"
-	case l.Form == "none":
-		return ""
 	}
-	return map[string]string{"size": "-", "property": "np"}[l.Form] + map[string]string{"": "p", "parts": "p"}[l.Form]
+	return map[string]string{"": "p", "parts": "p", "size": "-", "property": "np", "none": ""}[l.Form]
 }
 
 // paramKinds are the parameters of a function as versionParams gives them, "-" for none.

@@ -281,20 +281,14 @@ func (u typeNames) params(ps []*Param) {
 		u.name(p.Type)
 	}
 	for _, p := range ps { // one that is called like a type would hide it
-		for slices.ContainsFunc(ps, func(q *Param) bool { return q.Type.usesName(p.Go) }) {
+		hides := func(q *Param) bool {
+			t := q.Type.Innermost()
+			return t != nil && t.Go == p.Go
+		}
+		for slices.ContainsFunc(ps, hides) {
 			p.Go += "_"
 		}
 	}
-}
-
-// usesName tells whether a type of this Go name is a part of t.
-func (t *Type) usesName(name string) bool {
-	for ; t != nil; t = t.Elem {
-		if t.Kind == Named && t.Go == name {
-			return true
-		}
-	}
-	return false
 }
 
 // name sets the Go name of a type: the name the header uses, where that means

@@ -239,6 +239,14 @@ func (t *Type) Element() *Type {
 	return t
 }
 
+// Innermost is the named type that t is, or that its pointers and arrays lead to; nil if that is none.
+func (t *Type) Innermost() *Type {
+	for t != nil && t.Kind != Named {
+		t = t.Elem
+	}
+	return t
+}
+
 // BareName is the name of a type in C without the keyword in front: "CUx" for "struct CUx".
 func BareName(c string) string { return c[strings.LastIndexByte(c, ' ')+1:] }
 

@@ -273,7 +273,7 @@ func holds(enum string) func(*API, string) bool {
 		}
 		found := false
 		mark := func(t *Type, size func(int64) bool) {
-			if integer := strings.HasPrefix(t.Go, "int") || strings.HasPrefix(t.Go, "uint") && t.Go != "uintptr"; t.Kind == Basic && integer && size(t.Size) {
+			if t.isInteger() && size(t.Size) {
 				t.Enum, found = e, true
 			}
 		}
@@ -288,6 +288,10 @@ func holds(enum string) func(*API, string) bool {
 		eachField(a, name, func(f *Field) { mark(f.Type, same) })
 		return found
 	}
+}
+
+func (t *Type) isInteger() bool {
+	return t.Kind == Basic && (strings.HasPrefix(t.Go, "int") || strings.HasPrefix(t.Go, "uint") && t.Go != "uintptr")
 }
 
 func enumNamed(a *API, name string) *Decl {

@@ -84,10 +84,8 @@ func (a *API) mention(name, old, as string) {
 		}
 	}
 	a.eachType(func(t *Type) {
-		for ; t != nil; t = t.Elem {
-			if t.Kind == Named && t.Go == old && (t.C == name || t.Decl.C == name) {
-				t.Go = as
-			}
+		if t = t.Innermost(); t != nil && t.Go == old && (t.C == name || t.Decl.C == name) {
+			t.Go = as
 		}
 	})
 }

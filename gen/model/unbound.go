@@ -64,6 +64,11 @@ func withdraw(a *API) {
 	})
 	a.Decls = slices.DeleteFunc(a.Decls, func(d *Decl) bool { return d.LeftOut != "" })
 	a.dropUnreachable()
+	for _, c := range a.Consts {
+		if c.Type != nil && c.Type.missing() != nil {
+			c.Type = nil
+		}
+	}
 	a.eachType((*Type).replace)
 	a.Aliases = slices.DeleteFunc(a.Aliases, func(al *Alias) bool {
 		if al.Func {
@@ -170,9 +175,6 @@ func (a *API) eachType(visit func(*Type)) {
 		visit(v.Type)
 	}
 	for _, c := range a.Consts {
-		if c.Type != nil && c.Type.missing() != nil {
-			c.Type = nil
-		}
 		if c.Type != nil {
 			visit(c.Type)
 		}
@@ -241,10 +243,8 @@ func skip(a *API, name string) bool {
 		d.Enumerators = slices.DeleteFunc(d.Enumerators, func(e *Const) bool { return cut(e.C) })
 	}
 	a.eachType(func(t *Type) { // a second name of a type that stays
-		for ; t != nil; t = t.Elem {
-			if t.Kind == Named && t.C == name && t.Decl != nil && t.Decl.C != name {
-				t.C = t.Decl.C
-			}
+		if t = t.Innermost(); t != nil && t.C == name && t.Decl != nil && t.Decl.C != name {
+			t.C = t.Decl.C
 		}
 	})
 	if found {

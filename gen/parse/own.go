@@ -89,9 +89,7 @@ func (p pruner) params(ps []*model.Param) {
 }
 
 func (p pruner) typ(t *model.Type) {
-	for ; t != nil && t.Kind != model.Named; t = t.Elem {
-	}
-	if t == nil {
+	if t = t.Innermost(); t == nil {
 		return
 	}
 	p.names[t.C] = true
