@@ -422,29 +422,21 @@ func (p *Pool) String() string {
 // Attribute returns any attribute of the pool, such as one that has no method of its own.
 // It returns driver.CUDA_ERROR_INVALID_VALUE if the driver does not know the attribute.
 // Source: cuMemPoolGetAttribute.
-func (p *Pool) Attribute(id driver.CUmemPool_attribute) (uint64, error) {
-	return p.attribute("Pool.Attribute", id)
+func (p *Pool) Attribute(id driver.CUmemPool_attribute) (v uint64, err error) {
+	err = p.do("Pool.Attribute", func(c *poolCore) error { return c.fetch(id, &v) })
+	return v, err
 }
 
 // SetAttribute sets any attribute of the pool that can be set.
 // Source: cuMemPoolSetAttribute.
 func (p *Pool) SetAttribute(id driver.CUmemPool_attribute, v uint64) error {
-	return p.setAttribute("Pool.SetAttribute", id, v)
-}
-
-func (p *Pool) attribute(op string, id driver.CUmemPool_attribute) (v uint64, err error) {
-	err = p.do(op, func(c *poolCore) error { return c.fetch(id, &v) })
-	return v, err
+	return p.do("Pool.SetAttribute", func(c *poolCore) error { return c.put(id, v) })
 }
 
 // fetch gets an attribute with the context current. An attribute of 32 bits sets the low
 // half of v.
 func (p *poolCore) fetch(id driver.CUmemPool_attribute, v *uint64) error {
 	return driver.CuMemPoolGetAttribute(p.raw, id, unsafe.Pointer(v))
-}
-
-func (p *Pool) setAttribute(op string, id driver.CUmemPool_attribute, v uint64) error {
-	return p.do(op, func(c *poolCore) error { return c.put(id, v) })
 }
 
 // put sets an attribute with the context current.
@@ -457,7 +449,7 @@ func (p *poolCore) put(id driver.CUmemPool_attribute, v uint64) error {
 // threshold makes repeated allocations faster; math.MaxUint64 retains everything.
 // Source: cuMemPoolSetAttribute.
 func (p *Pool) SetReleaseThreshold(bytes uint64) error {
-	return p.setAttribute("Pool.SetReleaseThreshold", driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
+	return p.do("Pool.SetReleaseThreshold", func(c *poolCore) error { return c.put(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes) })
 }
 
 // PoolUsage is the amount of memory of a pool, in bytes.

@@ -34,7 +34,8 @@ func (s *Stream) Attribute(id driver.CUstreamAttrID) (driver.CUstreamAttrValue, 
 //
 // Source: cuStreamSetAttribute.
 func (s *Stream) SetAttribute(id driver.CUstreamAttrID, v driver.CUstreamAttrValue) error {
-	return s.setAttribute("Stream.SetAttribute", id, v)
+	const op = "Stream.SetAttribute"
+	return s.with(op, func(c *streamCore) error { return c.put(op, id, v) })
 }
 
 func (s *Stream) attribute(op string, id driver.CUstreamAttrID) (v driver.CUstreamAttrValue, err error) {
@@ -48,10 +49,6 @@ func (s *streamCore) fetch(op string, id driver.CUstreamAttrID, v *driver.CUstre
 		return err
 	}
 	return driver.CuStreamGetAttribute(s.raw, id, v)
-}
-
-func (s *Stream) setAttribute(op string, id driver.CUstreamAttrID, v driver.CUstreamAttrValue) error {
-	return s.with(op, func(c *streamCore) error { return c.put(op, id, v) })
 }
 
 // put sets an attribute. The context must be current.
