@@ -197,8 +197,8 @@ func (s *Stream) copy(op string, c *rt.Copy, host unsafe.Pointer, on *contextCor
 	return s.copyThen(op, c, host, on, nil, blocks...)
 }
 
-// copyThen enqueues as copy does. If then is not nil, it calls it before other work can be enqueued on the stream. The
-// stream and the blocks need not be acquired.
+// copyThen enqueues a copy or a memset of memory that belongs to the context on, if that is not nil, and calls then, if
+// that is not nil, before other work can be enqueued on the stream. The stream and the blocks need not be acquired.
 func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contextCore, then func(*streamCore), blocks ...*block) error {
 	sc, err := s.openUnacquired(op)
 	if err != nil {
