@@ -62,7 +62,7 @@ type queue struct {
 	looked   sync.Mutex  // held by look
 	shared   atomic.Bool // several Streams have it that do not retain each other
 	limited  bool        // the call that has mu locked has entered enqueuing
-	number   uint32      // in order of creation, in which the locks of several queues are taken
+	number   uint32      // in order of creation
 	ends     uint64      // number of ends that recordEnd has recorded; mu is held
 	backlog
 }

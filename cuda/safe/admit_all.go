@@ -62,7 +62,7 @@ func (a *admission) enterAll(streams, reserved []*streamCore) (entered bool, err
 // for a capture that waits to begin.
 func (a *admission) enterStreams(streams []*streamCore) (n int, err error) {
 	for i, s := range streams {
-		if err := lock(a.op, s.mu.Second()); err != nil {
+		if err := lock(a.op, &s.mu); err != nil {
 			return i, err
 		}
 		if ok, err := a.enterStream(s); !ok {

@@ -32,23 +32,23 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 		c.mu.Unlock()
 		return Node{}, notCapturing(op)
 	}
-	k, err := takenInCapture(op, &p, into.graph)
+	u, err := takenInCapture(op, &p, into.graph)
 	if err != nil {
 		c.mu.Unlock()
 		return Node{}, err
 	}
-	defer p.release()
+	defer u.over()
 	var added Node
 	raw, err := c.extend(op, func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error) {
-		raw, err := p.add(g, before)
+		raw, err := u.add(g, before)
 		if raw != 0 {
-			g.kept.add(raw, k)
+			g.kept.add(raw, u.kept)
 			added = g.named(raw, p.kind())
 		}
 		return raw, err
 	})
 	if raw == 0 {
-		k.release()
+		u.kept.release()
 	}
 	if err != nil {
 		return Node{}, err
@@ -58,9 +58,9 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 
 // takenInCapture returns what a node uses that a capture is to get. It refuses kernels with launch attributes:
 // these take a second call, and a node cannot be destroyed in a capture if that one fails.
-func takenInCapture(op string, p *NodeParams, into *graphCore) (*retained, error) {
+func takenInCapture(op string, p *NodeParams, into *graphCore) (nodeUse, error) {
 	if p.other == nil && p.kernel.attributed() {
-		return nil, refuse(op, ErrInvalidArgument, "a kernel with launch attributes; capture it with Kernel.Launch")
+		return nodeUse{}, refuse(op, ErrInvalidArgument, "a kernel with launch attributes; capture it with Kernel.Launch")
 	}
 	return taken(op, p, into)
 }

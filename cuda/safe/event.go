@@ -34,11 +34,11 @@ type eventCore struct {
 
 // A recording is the state of an event of the driver, which all Events for it share.
 type recording struct {
-	gate     admit.Gate                   // closed while the last record is captured
-	recorded atomic.Bool                  // at least once by this package, or perhaps elsewhere
-	waiting  atomic.Int32                 // waits in the poller, or about to be
-	mu       admit.Mutex[admit.EventRank] // held while the gate is closed or opened
-	captured bool                         // the last record is captured; guarded by mu
+	gate     admit.Gate   // closed while the last record is captured
+	recorded atomic.Bool  // at least once by this package, or perhaps elsewhere
+	waiting  atomic.Int32 // waits in the poller, or about to be
+	mu       admit.Leaf   // held while the gate is closed or opened
+	captured bool         // the last record is captured; guarded by mu
 	capture  atomic.Pointer[capturing]
 }
 

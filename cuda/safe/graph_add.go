@@ -25,21 +25,21 @@ func (g *Graph) Add(w NodeParams, deps ...Node) (Node, error) {
 
 // addNode adds a node with the graph locked by enter.
 func (g *graphCore) addNode(op string, w *NodeParams, deps []Node, enter graphEnter) (Node, error) {
-	k, err := taken(op, w, g)
+	u, err := taken(op, w, g)
 	if err != nil {
 		return Node{}, err
 	}
-	defer w.release()
+	defer u.over()
 	if err := enter(g, op); err != nil {
-		k.release()
+		u.kept.release()
 		return Node{}, err
 	}
 	defer g.mu.Unlock()
-	n, err := g.add(op, w, deps)
+	n, err := g.add(op, &u, deps)
 	if n.raw == 0 {
-		k.release()
+		u.kept.release()
 	} else {
-		g.kept.add(n.raw, k)
+		g.kept.add(n.raw, u.kept)
 	}
 	if err != nil {
 		return Node{}, wrap(op, err)
@@ -47,15 +47,15 @@ func (g *graphCore) addNode(op string, w *NodeParams, deps []Node, enter graphEn
 	return n, nil
 }
 
-func (g *graphCore) add(op string, w *NodeParams, deps []Node) (n Node, err error) {
+func (g *graphCore) add(op string, u *nodeUse, deps []Node) (n Node, err error) {
 	if err := g.changeable(op); err != nil {
 		return n, err
 	}
 	if g.deps, err = g.appendNodes(op, g.deps[:0], deps); err != nil {
 		return n, err
 	}
-	added, err := w.add(g, g.deps)
-	return g.named(added, w.kind()), err
+	added, err := u.add(g, g.deps)
+	return g.named(added, u.kind()), err
 }
 
 // Set changes the node's parameters. Existing executables of the graph do not change: see
@@ -80,24 +80,24 @@ func (n Node) set(op string, w *NodeParams, enter graphEnter) error {
 // setOther gives a node that is no kernel the parameters w in its graph, which then retains what w uses.
 func (n Node) setOther(op string, w *NodeParams, enter graphEnter) error {
 	g := n.of
-	k, err := taken(op, w, g)
+	u, err := taken(op, w, g)
 	if err != nil {
 		return err
 	}
-	defer w.release()
+	defer u.over()
 	if err := enter(g, op); err != nil {
-		k.release()
+		u.kept.release()
 		return err
 	}
 	defer g.mu.Unlock()
 	if err = errors.Join(g.changeable(op), n.fits(op, w.kind())); err == nil {
-		err = w.other.set(n)
+		err = u.set(n)
 	}
 	if err != nil {
-		k.release()
+		u.kept.release()
 		return wrap(op, err)
 	}
-	g.kept.set(n.raw, k).release()
+	g.kept.set(n.raw, u.kept).release()
 	return nil
 }
 
@@ -214,21 +214,6 @@ func (g *Graph) OnRelease(f func()) error {
 	return nil
 }
 
-// pairs is held while two graphs are locked, so that their order does not matter.
-var pairs admit.Mutex[admit.PairRank]
-
-// lockPair locks pairs and the first of two graphs.
-func lockPair(op string, g *graphCore) error {
-	if err := lock(op, &pairs); err != nil {
-		return err
-	}
-	err := lock(op, g.mu)
-	if err != nil {
-		pairs.Unlock()
-	}
-	return err
-}
-
 // ChildGraphNode is a node that runs another graph. [Graph.Add] and [GraphExec.Set] copy
 // child: later changes of child do not affect the node. [Node.ChildGraph] returns the copy.
 // [GraphExec.Set] requires a graph with the same nodes and edges, as [GraphExec.Update]
@@ -238,41 +223,69 @@ func lockPair(op string, g *graphCore) error {
 // [ErrInvalidArgument] if the node would be inside of child itself.
 // Source: cuGraphAddChildGraphNode, cuGraphExecChildGraphNodeSetParams.
 func ChildGraphNode(child *Graph) NodeParams {
-	var c *graphCore
-	w := &funcNode{typ: driver.CU_GRAPH_NODE_TYPE_GRAPH}
-	w.takes = func(op string, k *retained, into *graphCore) error {
-		c = nil
+	take := func(op string, k *retained, into *graphCore) (nodeCalls, error) {
 		g, err := child.acquire(op)
 		if err != nil {
-			return err
+			return nodeCalls{}, err
 		}
-		if g.top() == into.top() {
-			g.Release()
-			return refuse(op, ErrInvalidArgument, "a graph cannot be its own child")
+		u := &childUse{child: g}
+		switch first := admit.Order(g.mu, into.mu); {
+		case first == 0:
+			err = refuse(op, ErrInvalidArgument, "a graph cannot be its own child")
+		case first < 0:
+			err = u.lock(op)
 		}
-		if err := lockPair(op, g); err != nil {
-			g.Release()
-			return err
+		if err != nil {
+			u.over()
+			return nodeCalls{}, err
 		}
-		c = g
-		if g.top().conditional {
-			return refuse(op, ErrConditional, "such a graph cannot be a child")
-		}
-		k.extra().inner = g.kept.share()
-		return g.settled(op)
+		return u.calls(op, k), nil
 	}
-	w.releasing = func() {
-		if c != nil {
-			c.mu.Unlock()
-			pairs.Unlock()
-			c.Release()
-		}
+	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_GRAPH, take}}
+}
+
+// A childUse locks a graph, which is acquired, while CUDA copies it into another one, which is locked too. Who locks two
+// graphs locks them in their order.
+type childUse struct {
+	child  *graphCore
+	locked bool
+}
+
+func (u *childUse) lock(op string) error {
+	err := u.child.lock(op)
+	u.locked = err == nil
+	return err
+}
+
+func (u *childUse) over() {
+	if u.locked {
+		u.child.mu.Unlock()
 	}
-	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return executables.Serialize(func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
+	u.child.Release()
+}
+
+// calls makes the calls for the node. k will retain what the child does.
+func (u *childUse) calls(op string, k *retained) nodeCalls {
+	c := u.child
+	return nodeCalls{
+		ready: func() error {
+			if !u.locked {
+				if err := u.lock(op); err != nil {
+					return err
+				}
+			}
+			if c.top().conditional {
+				return refuse(op, ErrConditional, "such a graph cannot be a child")
+			}
+			k.extra().inner = c.kept.share()
+			return c.settled(op)
+		},
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return executables.Serialize(func() error { return driver.CuGraphAddChildGraphNode(n, g, deps, count, c.raw) })
+		},
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return executables.Serialize(func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
+		},
+		over: u.over,
 	}
-	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return executables.Serialize(func() error { return driver.CuGraphExecChildGraphNodeSetParams(e, n, c.raw) })
-	}
-	return NodeParams{other: w}
 }

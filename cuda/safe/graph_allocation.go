@@ -27,8 +27,8 @@ type graphPlace struct {
 	owners  atomic.Int32                    // blocks; the last one frees memory that is still allocated
 	number  uint64                          // in order of creation, in which those of an executable are locked
 
-	mu   admit.Mutex[admit.PlaceRank] // held during launches, and during the release by FreeAsync
-	free marker                       // follows the release, until a launch has waited for it
+	mu   admit.Leaf // held during launches, and during the release by FreeAsync
+	free marker     // follows the release, until a launch has waited for it
 }
 
 var graphPlaces atomic.Uint64

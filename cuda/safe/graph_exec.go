@@ -482,7 +482,7 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 		}
 	}()
 	for _, p := range e.places { // or the notes of two launches could come in another order than these
-		if err := lock(op, p.mu.Second()); err != nil {
+		if err := lock(op, &p.mu); err != nil {
 			return err
 		}
 		locked++

@@ -6,6 +6,11 @@ import (
 
 // node calls f for a node of the graph that e was instantiated from, with both locked.
 func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
+	return e.nodeOnce(op, n, nil, f)
+}
+
+// nodeOnce is node with a function to call once the graph is locked: see execCore.node.
+func (e *GraphExec) nodeOnce(op string, n Node, ready func() error, f func(*execCore) error) error {
 	c, err := e.acquire(op)
 	if err != nil {
 		return err
@@ -14,11 +19,12 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	if n.of == nil || n.of.top() != c.source {
 		return refuse(op, ErrForeignNode, "the executable was instantiated from another graph than the node's")
 	}
-	return c.node(op, n, f)
+	return c.node(op, n, ready, f)
 }
 
-// node calls f with the graph of n and the executable locked, if n is still there. The executable is acquired.
-func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
+// node calls f with the graph of n and the executable locked, if n is still there, and before it ready with the
+// graph locked, if that is not nil. The executable is acquired.
+func (e *execCore) node(op string, n Node, ready func() error, f func(*execCore) error) error {
 	if err := lock(op, n.of.mu); err != nil {
 		return err
 	}
@@ -31,6 +37,11 @@ func (e *execCore) node(op string, n Node, f func(*execCore) error) error {
 	}
 	if n.isGone() {
 		return refuse(op, ErrClosed, "the node was destroyed")
+	}
+	if ready != nil {
+		if err := ready(); err != nil {
+			return err
+		}
 	}
 	if err := e.enter(op, executables.Slot(0)); err != nil {
 		return err
@@ -62,19 +73,19 @@ func (e *GraphExec) set(op string, n Node, w *NodeParams) error {
 
 // setOther gives a node that is no kernel the parameters w in the executable, which then retains what w uses.
 func (e *GraphExec) setOther(op string, n Node, w *NodeParams) error {
-	k, err := taken(op, w, n.of)
+	u, err := taken(op, w, n.of)
 	if err != nil {
 		return err
 	}
-	defer w.release()
-	err = e.node(op, n, func(c *execCore) error {
+	defer u.over()
+	err = e.nodeOnce(op, n, u.ready, func(c *execCore) error {
 		if err := n.fits(op, w.kind()); err != nil {
 			return err
 		}
-		if err := w.other.setExec(c.raw, n); err != nil {
+		if err := u.setExec(c.raw, n); err != nil {
 			return err
 		}
-		if before := c.kept.set(n.raw, k); before != nil && k.sameObjects(before) {
+		if before := c.kept.set(n.raw, u.kept); before != nil && u.kept.sameObjects(before) {
 			before.release()
 		} else {
 			c.replaced(before)
@@ -82,7 +93,7 @@ func (e *GraphExec) setOther(op string, n Node, w *NodeParams) error {
 		return nil
 	})
 	if err != nil {
-		k.release()
+		u.kept.release()
 	}
 	return err
 }

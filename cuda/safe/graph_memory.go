@@ -36,25 +36,21 @@ func AddAlloc[T any](g *Graph, n int, deps ...Node) (*Buffer[T], Node, error) {
 // allocates: see [AddAlloc] and [NewBufferAsync]. It must depend on the nodes that use the memory. Using it returns
 // [ErrInvalidArgument] if b is any other buffer. Source: cuGraphAddMemFreeNode.
 func FreeNode[T any](b *Buffer[T]) NodeParams {
-	var kept *retained
-	return NodeParams{other: &funcNode{
-		typ: driver.CU_GRAPH_NODE_TYPE_MEM_FREE,
-		takes: func(op string, k *retained, _ *graphCore) error {
-			kept = k
-			s := b.span(nil)
-			if err := s.retainedBy(op, k); err != nil {
-				return err
-			}
-			return b.ofGraph(op)
-		},
-		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
+		s := b.span(nil)
+		if err := s.retainedBy(op, k); err != nil {
+			return calls, err
+		}
+		calls.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			err := driver.CuGraphAddMemFreeNode(n, g, deps, count, b.address)
 			if err == nil {
-				kept.frees(b.memory.block)
+				k.frees(b.memory.block)
 			}
 			return err
-		},
-	}}
+		}
+		return calls, b.ofGraph(op)
+	}
+	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_MEM_FREE, take}}
 }
 
 // ofGraph refuses memory that no graph allocates, and slices of buffers.

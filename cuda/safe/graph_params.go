@@ -6,7 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -27,83 +26,95 @@ func (w *NodeParams) kind() driver.CUgraphNodeType {
 	return driver.CU_GRAPH_NODE_TYPE_KERNEL
 }
 
-// take has k, which is not shared yet, retain the objects that a node of a graph will use.
-// release follows, unless take fails.
-func (w *NodeParams) take(op string, k *retained, into *graphCore) error {
-	if w.other != nil {
-		return w.other.take(op, k, into)
-	}
-	return w.kernel.take(op, k)
+// funcNode is a node of any type but kernels. take makes CUDA's calls for one use of the parameters, and has k, which
+// is not shared yet, retain the objects that the node will use.
+type funcNode struct {
+	typ  driver.CUgraphNodeType
+	take func(op string, k *retained, into *graphCore) (nodeCalls, error)
 }
 
-func (w *NodeParams) release() {
+// nodeCalls make CUDA's calls for one use of a node's parameters, with the graph locked and its context current.
+type nodeCalls struct {
+	adds     func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
+	sets     func(n driver.CUgraphNode) error                       // nil: CUDA cannot change it
+	setsExec func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: CUDA cannot change it
+	ready    func() error                                           // before adds or setsExec, with no executable locked; may be nil
+	over     func()                                                 // may be nil
+}
+
+// A nodeUse is one use of the parameters of a node, from taken to over.
+type nodeUse struct {
+	*NodeParams
+	kept  *retained // the objects that the node will use
+	calls nodeCalls // nil for a kernel
+}
+
+// taken takes w to add a node to a graph or to change one, before the graph is locked. over follows, unless taken fails.
+func taken(op string, w *NodeParams, into *graphCore) (u nodeUse, err error) {
+	u = nodeUse{NodeParams: w, kept: newRetained()}
 	if w.other != nil {
-		w.other.release()
+		u.calls, err = w.other.take(op, u.kept, into)
+	} else {
+		err = w.kernel.take(op, u.kept)
 	}
+	if err != nil {
+		u.kept.release()
+	}
+	return u, err
+}
+
+func (u *nodeUse) over() {
+	if u.calls.over != nil {
+		u.calls.over()
+	}
+}
+
+func (u *nodeUse) ready() error {
+	if u.calls.ready == nil {
+		return nil
+	}
+	return u.calls.ready()
 }
 
 // add returns a node together with an error if it added the node, failed to complete it, and
 // cannot destroy it.
-func (w *NodeParams) add(g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error) {
-	if w.other != nil {
-		return w.other.add(g, deps)
+func (u *nodeUse) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+	if u.other == nil {
+		return u.kernel.add(g, deps)
 	}
-	return w.kernel.add(g, deps)
-}
-
-// funcNode is a node of any type but kernels: functions that make CUDA's calls, with the graph's
-// context current.
-type funcNode struct {
-	admit.Mutex[admit.NodeRank] // from take to release
-	typ                         driver.CUgraphNodeType
-	takes                       func(op string, k *retained, into *graphCore) error // nil: uses no objects
-	adds                        func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error
-	sets                        func(n driver.CUgraphNode) error                       // nil: CUDA cannot change it
-	setsExec                    func(e driver.CUgraphExec, n driver.CUgraphNode) error // nil: CUDA cannot change it
-	releasing                   func()                                                 // may be nil
-}
-
-func (w *funcNode) take(op string, k *retained, into *graphCore) error {
-	if err := lock(op, &w.Mutex); err != nil || w.takes == nil {
-		return err
+	if err := u.ready(); err != nil {
+		return 0, err
 	}
-	err := w.takes(op, k, into)
-	if err != nil {
-		w.release()
-	}
-	return err
-}
-
-func (w *funcNode) release() {
-	if w.releasing != nil {
-		w.releasing()
-	}
-	w.Unlock()
-}
-
-func (w *funcNode) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
-	err = g.ctx.withCurrent(func() error { return w.adds(&n, g.raw, unsafe.SliceData(deps), uint64(len(deps))) })
+	err = g.ctx.withCurrent(func() error { return u.calls.adds(&n, g.raw, unsafe.SliceData(deps), uint64(len(deps))) })
 	return n, err
 }
 
-func (w *funcNode) set(n Node) error {
-	if w.sets == nil {
-		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in a graph", w.typ)
+// set changes a node that is no kernel in its graph.
+func (u *nodeUse) set(n Node) error {
+	if u.calls.sets == nil {
+		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in a graph", u.kind())
 	}
-	return n.of.ctx.withCurrent(func() error { return w.sets(n.raw) })
+	return n.of.ctx.withCurrent(func() error { return u.calls.sets(n.raw) })
 }
 
-func (w *funcNode) setExec(e driver.CUgraphExec, n Node) error {
-	if w.setsExec == nil {
-		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in an executable", w.typ)
+// setExec changes a node that is no kernel in an executable.
+func (u *nodeUse) setExec(e driver.CUgraphExec, n Node) error {
+	if u.calls.setsExec == nil {
+		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in an executable", u.kind())
 	}
-	return n.of.ctx.withCurrent(func() error { return w.setsExec(e, n.raw) })
+	return n.of.ctx.withCurrent(func() error { return u.calls.setsExec(e, n.raw) })
+}
+
+// always returns a take for calls that are the same for each use, of a node that uses what retain has k retain.
+func always(calls nodeCalls, retain func(op string, k *retained) error) func(string, *retained, *graphCore) (nodeCalls, error) {
+	return func(op string, k *retained, _ *graphCore) (nodeCalls, error) { return calls, retain(op, k) }
 }
 
 // EmptyNode is a node that does nothing. Use it as a join point, to make one set of nodes
 // wait for another. Source: cuGraphAddEmptyNode.
 func EmptyNode() NodeParams {
-	return NodeParams{other: &funcNode{typ: driver.CU_GRAPH_NODE_TYPE_EMPTY, adds: driver.CuGraphAddEmptyNode}}
+	calls := nodeCalls{adds: driver.CuGraphAddEmptyNode}
+	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_EMPTY, always(calls, func(string, *retained) error { return nil })}}
 }
 
 // HostFuncNode is a node that calls f on a thread of the driver, once per launch of the
@@ -115,39 +126,46 @@ func HostFuncNode(f func()) NodeParams { return HostFuncNodeWith(f, HostFuncOpti
 // HostFuncNodeWith is [HostFuncNode] with options. Source: as there, with Spin cuGraphAddNode, cuGraphNodeSetParams,
 // cuGraphExecNodeSetParams.
 func HostFuncNodeWith(f func(), o HostFuncOptions) NodeParams {
-	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_HOST}
-	old := (*driver.CUDA_HOST_NODE_PARAMS)(unsafe.Pointer(p.Host())) // the newer layout begins with the older
-	w := &funcNode{typ: p.Type}
-	w.takes = func(op string, k *retained, _ *graphCore) error {
+	take := func(op string, k *retained, _ *graphCore) (c nodeCalls, err error) {
 		if f == nil {
-			return noFunction(op)
+			return c, noFunction(op)
 		}
 		if _, err := o.mode(op); err != nil {
-			return err
+			return c, err
 		}
-		p.Host().Fn, p.Host().UserData = driver.CUhostFn(rt.HostFunction()), (&closure{host: f, repeat: true}).keep()
-		k.token(p.Host().UserData)
-		return nil
+		token := (&closure{host: f, repeat: true}).keep()
+		k.token(token)
+		return o.node(token), nil
 	}
+	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_HOST, take}}
+}
+
+// node makes the calls for a node that calls the function of a token.
+func (o *HostFuncOptions) node(token uintptr) nodeCalls {
+	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_HOST}
+	p.Host().Fn, p.Host().UserData = driver.CUhostFn(rt.HostFunction()), token
 	if o.Spin {
 		p.Host().SyncMode = uint32(driver.CU_HOST_TASK_SPINWAIT)
-		w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return driver.CuGraphAddNode(n, g, deps, nil, count, &p)
+		return nodeCalls{
+			adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+				return driver.CuGraphAddNode(n, g, deps, nil, count, &p)
+			},
+			sets: func(n driver.CUgraphNode) error { return driver.CuGraphNodeSetParams(n, &p) },
+			setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+				return driver.CuGraphExecNodeSetParams(e, n, &p)
+			},
 		}
-		w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphNodeSetParams(n, &p) }
-		w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-			return driver.CuGraphExecNodeSetParams(e, n, &p)
-		}
-		return NodeParams{other: w}
 	}
-	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return driver.CuGraphAddHostNode(n, g, deps, count, old)
+	old := (*driver.CUDA_HOST_NODE_PARAMS)(unsafe.Pointer(p.Host())) // the newer layout begins with the older
+	return nodeCalls{
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return driver.CuGraphAddHostNode(n, g, deps, count, old)
+		},
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, old) },
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecHostNodeSetParams(e, n, old)
+		},
 	}
-	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, old) }
-	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return driver.CuGraphExecHostNodeSetParams(e, n, old)
-	}
-	return NodeParams{other: w}
 }
 
 // RecordNode is a node that records an event: the event completes when the nodes that this
@@ -172,19 +190,14 @@ func eventNode(typ driver.CUgraphNodeType, e *Event,
 	set func(driver.CUgraphNode, driver.CUevent) error,
 	setExec func(driver.CUgraphExec, driver.CUgraphNode, driver.CUevent) error,
 ) NodeParams {
-	return NodeParams{other: &funcNode{
-		typ:   typ,
-		takes: func(op string, k *retained, _ *graphCore) error { return e.retainedBy(op, k) },
+	calls := nodeCalls{
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return add(n, g, deps, count, e.core.raw)
 		},
-		sets: func(n driver.CUgraphNode) error {
-			return set(n, e.core.raw)
-		},
-		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error {
-			return setExec(x, n, e.core.raw)
-		},
-	}}
+		sets:     func(n driver.CUgraphNode) error { return set(n, e.core.raw) },
+		setsExec: func(x driver.CUgraphExec, n driver.CUgraphNode) error { return setExec(x, n, e.core.raw) },
+	}
+	return NodeParams{other: &funcNode{typ, always(calls, e.retainedBy)}}
 }
 
 // retainedBy has k retain the event.
@@ -200,30 +213,35 @@ func (e *Event) retainedBy(op string, k *retained) error {
 // [Stream.MemOps]. Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
 // cuGraphExecBatchMemOpNodeSetParams.
 func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
+	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
+		c, err := x.acquire(op)
+		if err != nil {
+			return calls, err
+		}
+		defer c.Release()
+		if len(ops) == 0 || len(ops) > mostMemOps {
+			return calls, refuse(op, ErrRange, "%d operations; a batch has 1 to %d", len(ops), mostMemOps)
+		}
+		if err := c.can(op, ops); err != nil {
+			return calls, err
+		}
+		for i := range ops {
+			if err := ops[i].keptBy(op, c, k); err != nil {
+				return calls, numbered(err, i, len(ops))
+			}
+		}
+		return memOpsNode(c, ops), nil
+	}
+	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, take}}
+}
+
+func memOpsNode(c *contextCore, ops []MemOp) nodeCalls {
 	batch := make([]driver.CUstreamBatchMemOpParams, len(ops))
-	p := driver.CUDA_BATCH_MEM_OP_NODE_PARAMS{Ctx: x.Raw(), Count: uint32(len(ops)), ParamArray: unsafe.SliceData(batch)}
-	return NodeParams{other: &funcNode{
-		typ: driver.CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-		takes: func(op string, k *retained, _ *graphCore) error {
-			c, err := x.acquire(op)
-			if err != nil {
-				return err
-			}
-			defer c.Release()
-			if len(ops) == 0 || len(ops) > mostMemOps {
-				return refuse(op, ErrRange, "%d operations; a batch has 1 to %d", len(ops), mostMemOps)
-			}
-			if err := c.can(op, ops); err != nil {
-				return err
-			}
-			for i := range ops {
-				if err := ops[i].keptBy(op, c, k); err != nil {
-					return numbered(err, i, len(ops))
-				}
-				ops[i].fill(&batch[i])
-			}
-			return nil
-		},
+	for i := range ops {
+		ops[i].fill(&batch[i])
+	}
+	p := driver.CUDA_BATCH_MEM_OP_NODE_PARAMS{Ctx: c.raw, Count: uint32(len(ops)), ParamArray: &batch[0]}
+	return nodeCalls{
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return explainPooled(pinned(batch, func() error { return driver.CuGraphAddBatchMemOpNode(n, g, deps, count, &p) }), ops)
 		},
@@ -233,7 +251,7 @@ func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
 		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 			return explainPooled(pinned(batch, func() error { return driver.CuGraphExecBatchMemOpNodeSetParams(e, n, &p) }), ops)
 		},
-	}}
+	}
 }
 
 // pinned calls f with batch pinned, as its address is inside a struct that C reads.
@@ -259,28 +277,33 @@ func (w NodeParams) String() string {
 // cuGraphExecMemcpyNodeSetParams.
 func CopyNode[T any](dst, src Memory[T]) NodeParams {
 	to, from := spanOf(dst), spanOf(src)
-	var ctx driver.CUcontext
+	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
+		for _, s := range []*span{&to, &from} {
+			if err := s.retainedBy(op, k); err != nil {
+				return calls, err
+			}
+		}
+		if err := from.some(op); err != nil {
+			return calls, err
+		}
+		if _, _, err := to.copyFrom(op, &from); err != nil {
+			return calls, err
+		}
+		return to.copyNode(&from), nil
+	}
+	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_MEMCPY, take}}
+}
+
+// copyNode makes the calls for a node that copies all of from to the start of s.
+func (s *span) copyNode(from *span) nodeCalls {
+	ctx := s.memory.ctx.raw
+	if s.host != nil {
+		ctx = from.memory.ctx.raw
+	}
 	p := driver.CUDA_MEMCPY3D{WidthInBytes: from.size, Height: 1, Depth: 1}
 	p.SrcMemoryType, p.SrcDevice, p.SrcHost = from.side()
-	p.DstMemoryType, p.DstDevice, p.DstHost = to.side()
-	return NodeParams{other: &funcNode{
-		typ: driver.CU_GRAPH_NODE_TYPE_MEMCPY,
-		takes: func(op string, k *retained, _ *graphCore) error {
-			for _, s := range []*span{&to, &from} {
-				if err := s.retainedBy(op, k); err != nil {
-					return err
-				}
-			}
-			ctx = to.memory.ctx.raw
-			if to.host != nil {
-				ctx = from.memory.ctx.raw
-			}
-			if err := from.some(op); err != nil {
-				return err
-			}
-			_, _, err := to.copyFrom(op, &from)
-			return err
-		},
+	p.DstMemoryType, p.DstDevice, p.DstHost = s.side()
+	return nodeCalls{
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
 			return driver.CuGraphAddMemcpyNode(n, g, deps, count, &p, ctx)
 		},
@@ -288,7 +311,7 @@ func CopyNode[T any](dst, src Memory[T]) NodeParams {
 		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
 			return driver.CuGraphExecMemcpyNodeSetParams(e, n, &p, ctx)
 		},
-	}}
+	}
 }
 
 // side returns the span as the source or the destination of a copy in CUDA's form.
@@ -320,11 +343,11 @@ func ZeroNode[T any](m Memory[T]) NodeParams {
 
 // fillNode is the fill f of s. err, if not nil, is reported when the node is used.
 func fillNode(s span, f fill, err error) NodeParams {
-	w := &funcNode{typ: f.nodeType()}
+	var calls nodeCalls
 	if err == nil && s.n > 0 {
-		err = s.fills(w, f)
+		calls, err = s.fillCalls(f)
 	}
-	w.takes = func(op string, k *retained, _ *graphCore) error {
+	return NodeParams{other: &funcNode{f.nodeType(), always(calls, func(op string, k *retained) error {
 		if err := s.retainedBy(op, k); err != nil {
 			return err
 		}
@@ -332,30 +355,19 @@ func fillNode(s span, f fill, err error) NodeParams {
 			return wrap(op, err)
 		}
 		return s.some(op)
-	}
-	return NodeParams{other: w}
+	})}}
 }
 
-// fills makes w the node of a fill of s.
-func (s *span) fills(w *funcNode, f fill) error {
+// fillCalls makes the calls for a node that fills s.
+func (s *span) fillCalls(f fill) (calls nodeCalls, err error) {
 	b, err := s.memory.acquire("")
 	if err != nil {
-		return err
+		return calls, err
 	}
 	defer b.Release()
 	at, err := s.onDevice("")
 	if err != nil {
-		return err
+		return calls, err
 	}
-	return f.node(w, b.ctx, at)
-}
-
-// taken retains what w uses, before the graph is locked. Unless it fails, w must be released.
-func taken(op string, w *NodeParams, into *graphCore) (*retained, error) {
-	k := newRetained()
-	if err := w.take(op, k, into); err != nil {
-		k.release()
-		return nil, err
-	}
-	return k, nil
+	return f.node(b.ctx, at)
 }

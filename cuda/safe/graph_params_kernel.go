@@ -118,10 +118,11 @@ func (w *NodeParams) changeKernel(op string, n Node, kept *graphRetained, listed
 	k := newRetained()
 	if !listed.take(k, c) {
 		k.release()
-		var err error
-		if k, err = taken(op, w, n.of); err != nil {
+		u, err := taken(op, w, n.of)
+		if err != nil {
 			return err
 		}
+		k = u.kept
 	}
 	if err := set(); err != nil {
 		k.release()

@@ -197,26 +197,27 @@ func (f *fill) nodeType() driver.CUgraphNodeType {
 	return driver.CU_GRAPH_NODE_TYPE_MEMSET
 }
 
-// node sets how w adds and changes the node that fills memory at an address. c is acquired.
-func (f *fill) node(w *funcNode, c *contextCore, address driver.CUdeviceptr) error {
+// node makes the calls for a node that fills memory at an address. c is acquired.
+func (f *fill) node(c *contextCore, address driver.CUdeviceptr) (nodeCalls, error) {
 	if f.value != nil {
-		return f.kernelNode(w, c, address)
+		return f.kernelNode(c, address)
 	}
 	p := driver.CUDA_MEMSET_NODE_PARAMS{Dst: address, Value: uint32(f.memset.Src), ElementSize: 1 << (f.memset.Kind - rt.Set8), Width: f.memset.Size, Height: 1}
-	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return driver.CuGraphAddMemsetNode(n, g, deps, count, &p, c.raw)
-	}
-	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphMemsetNodeSetParams(n, &p) }
-	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return driver.CuGraphExecMemsetNodeSetParams(e, n, &p, c.raw)
-	}
-	return nil
+	return nodeCalls{
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+			return driver.CuGraphAddMemsetNode(n, g, deps, count, &p, c.raw)
+		},
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphMemsetNodeSetParams(n, &p) },
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			return driver.CuGraphExecMemsetNodeSetParams(e, n, &p, c.raw)
+		},
+	}, nil
 }
 
-func (f *fill) kernelNode(w *funcNode, c *contextCore, address driver.CUdeviceptr) error {
+func (f *fill) kernelNode(c *contextCore, address driver.CUdeviceptr) (calls nodeCalls, err error) {
 	l, err := f.rows(c, address, 0, 1)
 	if err != nil {
-		return err
+		return calls, err
 	}
 	do := func(n rt.KernelNode, deps *driver.CUgraphNode) (driver.CUgraphNode, error) {
 		n.Context, n.Function, n.Grid, n.Block, n.Args = c.raw, l.function, l.grid, l.block, uint32(len(l.args))
@@ -225,19 +226,20 @@ func (f *fill) kernelNode(w *funcNode, c *contextCore, address driver.CUdevicept
 		}
 		return n.Node, nil
 	}
-	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) (err error) {
-		*n, err = do(rt.KernelNode{Call: rt.AddNode, Graph: g, Deps: uint32(count)}, deps)
-		return err
-	}
-	w.sets = func(n driver.CUgraphNode) error {
-		_, err := do(rt.KernelNode{Call: rt.SetNode, Node: n}, nil)
-		return err
-	}
-	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		_, err := do(rt.KernelNode{Call: rt.SetExecNode, Exec: e, Node: n}, nil)
-		return err
-	}
-	return nil
+	return nodeCalls{
+		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) (err error) {
+			*n, err = do(rt.KernelNode{Call: rt.AddNode, Graph: g, Deps: uint32(count)}, deps)
+			return err
+		},
+		sets: func(n driver.CUgraphNode) error {
+			_, err := do(rt.KernelNode{Call: rt.SetNode, Node: n}, nil)
+			return err
+		},
+		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+			_, err := do(rt.KernelNode{Call: rt.SetExecNode, Exec: e, Node: n}, nil)
+			return err
+		},
+	}, nil
 }
 
 // fillKernels are the kernels of a context that fill memory, from the first use to the end of the context.

@@ -125,6 +125,26 @@ var graphRaces = map[string]func(g *graphs) []func() error{
 	"launches of one executable": func(g *graphs) []func() error {
 		return []func() error{g.launch, g.launch, g.launch}
 	},
+	"child graphs of each other": func(g *graphs) []func() error {
+		other := executable(g.t, g.other)
+		nodes, err := g.other.Nodes()
+		require.NoError(g.t, err)
+		intoGraph, intoOther := safe.ChildGraphNode(g.other), safe.ChildGraphNode(g.graph)
+		set := func(e *safe.GraphExec, n safe.Node, w safe.NodeParams) func() error { // refused with both graphs locked
+			return func() error { return except(e.Set(n, w), safe.ErrInvalidArgument) }
+		}
+		third, fourth := newGraph(g.t, g.x), newGraph(g.t, g.x)
+		add := func(to *safe.Graph) func() error { // the same parameters on two goroutines
+			return func() error {
+				n, err := to.Add(intoOther)
+				if err != nil {
+					return err
+				}
+				return n.Destroy()
+			}
+		}
+		return []func() error{set(g.exec, g.node, intoGraph), set(other, nodes[0], intoOther), add(third), add(fourth)}
+	},
 	"launch and update": func(g *graphs) []func() error {
 		return []func() error{g.launch, g.launch, func() error { return g.exec.Update(g.other) }}
 	},

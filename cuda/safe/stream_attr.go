@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -128,12 +129,12 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	if f.queue == c.queue {
 		return nil
 	}
-	first, second := c, f // in the order of the queues, so that two calls cannot deadlock
-	if first.number > second.number {
+	first, second := c, f
+	if admit.Order(&first.mu, &second.mu) > 0 {
 		first, second = second, first
 	}
 	for _, e := range []*streamCore{first, second} {
-		if err := lock(op, e.mu.Second()); err != nil {
+		if err := lock(op, &e.mu); err != nil {
 			return err
 		}
 		defer e.mu.Unlock()

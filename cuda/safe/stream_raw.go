@@ -1,11 +1,11 @@
 package safe
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
 // RawWork is work that a function enqueues on one of several streams: see [EnqueueRaw].
@@ -99,7 +99,7 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	first := streams[0]
 	if len(streams) > 1 {
 		streams = slices.Clone(streams)
-		slices.SortFunc(streams, func(a, b *streamCore) int { return cmp.Compare(a.number, b.number) })
+		slices.SortFunc(streams, func(a, b *streamCore) int { return admit.Order(&a.mu, &b.mu) })
 		streams = slices.CompactFunc(streams, func(a, b *streamCore) bool { return a.queue == b.queue })
 	}
 	a := admission{op: op, stream: streams[0], flags: enqueues, places: rawWork}

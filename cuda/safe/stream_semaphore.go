@@ -193,22 +193,20 @@ func (b *semaphores) waits() []driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
 // [ErrRange]. Source: cuGraphAddExternalSemaphoresSignalNode,
 // cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExecExternalSemaphoresSignalNodeSetParams.
 func SignalExternalNode(ops ...SemaphoreOp) NodeParams {
-	var p driver.CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-	var pin runtime.Pinner // of arrays whose addresses are inside a struct that C reads
-	w := semaphoreNode(ops, &pin, func(b *semaphores) {
-		p = driver.CUDA_EXT_SEM_SIGNAL_NODE_PARAMS{ExtSemArray: &b.raw[0], ParamsArray: &b.signals()[0], NumExtSems: uint32(len(ops))}
+	return semaphoreNode(driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, ops, func(b *semaphores, pin *runtime.Pinner) nodeCalls {
+		p := driver.CUDA_EXT_SEM_SIGNAL_NODE_PARAMS{ExtSemArray: &b.raw[0], ParamsArray: &b.signals()[0], NumExtSems: uint32(len(ops))}
 		pin.Pin(p.ExtSemArray)
 		pin.Pin(p.ParamsArray)
+		return nodeCalls{
+			adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+				return driver.CuGraphAddExternalSemaphoresSignalNode(n, g, deps, count, &p)
+			},
+			sets: func(n driver.CUgraphNode) error { return driver.CuGraphExternalSemaphoresSignalNodeSetParams(n, &p) },
+			setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+				return driver.CuGraphExecExternalSemaphoresSignalNodeSetParams(e, n, &p)
+			},
+		}
 	})
-	w.typ = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL
-	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return driver.CuGraphAddExternalSemaphoresSignalNode(n, g, deps, count, &p)
-	}
-	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphExternalSemaphoresSignalNodeSetParams(n, &p) }
-	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return driver.CuGraphExecExternalSemaphoresSignalNodeSetParams(e, n, &p)
-	}
-	return NodeParams{other: w}
 }
 
 // WaitExternalNode is a node that waits for semaphores: see [Stream.WaitExternal] and
@@ -216,47 +214,45 @@ func SignalExternalNode(ops ...SemaphoreOp) NodeParams {
 // Source: cuGraphAddExternalSemaphoresWaitNode, cuGraphExternalSemaphoresWaitNodeSetParams,
 // cuGraphExecExternalSemaphoresWaitNodeSetParams.
 func WaitExternalNode(ops ...SemaphoreOp) NodeParams {
-	var p driver.CUDA_EXT_SEM_WAIT_NODE_PARAMS
-	var pin runtime.Pinner
-	w := semaphoreNode(ops, &pin, func(b *semaphores) {
-		p = driver.CUDA_EXT_SEM_WAIT_NODE_PARAMS{ExtSemArray: &b.raw[0], ParamsArray: &b.waits()[0], NumExtSems: uint32(len(ops))}
+	return semaphoreNode(driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, ops, func(b *semaphores, pin *runtime.Pinner) nodeCalls {
+		p := driver.CUDA_EXT_SEM_WAIT_NODE_PARAMS{ExtSemArray: &b.raw[0], ParamsArray: &b.waits()[0], NumExtSems: uint32(len(ops))}
 		pin.Pin(p.ExtSemArray)
 		pin.Pin(p.ParamsArray)
+		return nodeCalls{
+			adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
+				return driver.CuGraphAddExternalSemaphoresWaitNode(n, g, deps, count, &p)
+			},
+			sets: func(n driver.CUgraphNode) error { return driver.CuGraphExternalSemaphoresWaitNodeSetParams(n, &p) },
+			setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
+				return driver.CuGraphExecExternalSemaphoresWaitNodeSetParams(e, n, &p)
+			},
+		}
 	})
-	w.typ = driver.CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT
-	w.adds = func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-		return driver.CuGraphAddExternalSemaphoresWaitNode(n, g, deps, count, &p)
-	}
-	w.sets = func(n driver.CUgraphNode) error { return driver.CuGraphExternalSemaphoresWaitNodeSetParams(n, &p) }
-	w.setsExec = func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-		return driver.CuGraphExecExternalSemaphoresWaitNodeSetParams(e, n, &p)
-	}
-	return NodeParams{other: w}
 }
 
-// semaphoreNode is the part of a node that does not depend on its type. fill makes CUDA's
-// parameters, pinned until the call is over.
-func semaphoreNode(ops []SemaphoreOp, pin *runtime.Pinner, fill func(*semaphores)) *funcNode {
-	return &funcNode{
-		takes: func(op string, k *retained, into *graphCore) error {
-			if len(ops) == 0 {
-				return refuse(op, ErrRange, "no operation")
+// semaphoreNode is the part of a node that does not depend on its type. calls pins the arrays whose addresses are
+// inside a struct that C reads, until the use is over.
+func semaphoreNode(typ driver.CUgraphNodeType, ops []SemaphoreOp, calls func(*semaphores, *runtime.Pinner) nodeCalls) NodeParams {
+	take := func(op string, k *retained, into *graphCore) (c nodeCalls, err error) {
+		if len(ops) == 0 {
+			return c, refuse(op, ErrRange, "no operation")
+		}
+		b := &semaphores{ops: ops}
+		defer b.release()
+		if err := b.acquire(op, into.ctx); err != nil {
+			return c, err
+		}
+		for _, m := range b.blocks {
+			if !k.retain(&m.Handle, m.TryRetain) { // it may be closed by now, but b keeps it
+				return c, &Error{Op: op, Err: ErrClosed}
 			}
-			b := &semaphores{ops: ops}
-			defer b.release()
-			if err := b.acquire(op, into.ctx); err != nil {
-				return err
-			}
-			for _, m := range b.blocks {
-				if !k.retain(&m.Handle, m.TryRetain) { // it may be closed by now, but b keeps it
-					return &Error{Op: op, Err: ErrClosed}
-				}
-			}
-			fill(b)
-			return nil
-		},
-		releasing: pin.Unpin,
+		}
+		var pin runtime.Pinner
+		c = calls(b, &pin)
+		c.over = pin.Unpin
+		return c, nil
 	}
+	return NodeParams{other: &funcNode{typ, take}}
 }
 
 // String describes the semaphore for messages.

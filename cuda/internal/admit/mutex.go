@@ -1,16 +1,17 @@
 package admit
 
-// The ranks of package safe's locks. They are taken in this order, so that no two goroutines deadlock. Only the
-// holder of a PairRank may lock two graphs. Inside of a [Gate], no stream is locked.
+import (
+	"cmp"
+	"unsafe"
+)
+
+// The ranks of package safe's locks. They are taken in this order, and several of one rank by [Order], so that no two
+// goroutines deadlock. Inside of a [Gate], no stream is locked. Every other lock is a [Leaf].
 type (
 	TurnRank   struct{} // backlog.turn: a wait for room in a stream's queue
 	StreamRank struct{} // queue.mu: calls on a stream
-	NodeRank   struct{} // funcNode: parameters of nodes
-	PairRank   struct{} // pairs
 	GraphRank  struct{} // graphCore.mu: a graph, its child graphs, and the capture into it
 	ExecRank   struct{} // execCore.mu: an executable
-	EventRank  struct{} // eventCore.mu: the capture in which an event was recorded
-	PlaceRank  struct{} // graphPlace.mu: memory that launches allocate
 )
 
 // A Rank is the place of a kind of lock in the order.
@@ -18,15 +19,17 @@ type Rank interface{ rank() int }
 
 func (TurnRank) rank() int   { return 1 }
 func (StreamRank) rank() int { return 2 }
-func (NodeRank) rank() int   { return 3 }
-func (PairRank) rank() int   { return 4 }
-func (GraphRank) rank() int  { return 5 }
-func (ExecRank) rank() int   { return 6 }
-func (EventRank) rank() int  { return 7 }
-func (PlaceRank) rank() int  { return 8 }
+func (GraphRank) rank() int  { return 3 }
+func (ExecRank) rank() int   { return 4 }
 
-// A Locker is a [Mutex] of any rank.
+// A Locker is a [Mutex] of any rank, or a [Leaf].
 type Locker interface {
 	TryLock() bool
 	Lock()
+}
+
+// Order compares two mutexes of a rank: the lesser is locked first. It compares their addresses, which Go never
+// changes.
+func Order[R Rank](a, b *Mutex[R]) int {
+	return cmp.Compare(uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(b)))
 }

@@ -4,38 +4,69 @@ package admit
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"math"
 	"runtime"
 	"strconv"
 	"sync"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A Mutex is a lock with a rank. It panics if the order of ranks is violated.
+// A Mutex is a lock with a rank. It panics if the order is violated.
 type Mutex[R Rank] struct{ Mutex sync.Mutex }
+
+// A Leaf is a lock under which no Mutex is waited for: the Mutex panics.
+type Leaf struct{ Mutex sync.Mutex }
 
 // held holds the locks of each goroutine.
 var held = struct {
-	sync.Mutex
-	by map[int64][]heldLock
+	sync.Mutex // a leaf: of the maps
+	by         map[int64][]heldLock
 }{by: map[int64][]heldLock{}}
 
 type heldLock struct {
 	mutex any
-	rank  int
+	place
+}
+
+// A place is that of a lock in the order.
+type place struct {
+	rank    int
+	address uintptr // among those of a rank
+}
+
+// last is the place of what no lock of its rank comes after.
+const last = ^uintptr(0)
+
+// leaves is the rank of a Leaf.
+const leaves = math.MaxInt
+
+func (p place) after(o place) bool {
+	return cmp.Or(cmp.Compare(p.rank, o.rank), cmp.Compare(p.address, o.address)) > 0
+}
+
+func (m *Mutex[R]) place() place {
+	var r R
+	return place{r.rank(), uintptr(unsafe.Pointer(m))}
 }
 
 func (m *Mutex[R]) Lock() {
 	m.mayWait()
 	m.Mutex.Lock()
-	var r R
-	noteLocked(m, r.rank())
+	noteLocked(m, m.place())
 }
 
 func (m *Mutex[R]) mayWait() {
-	var r R
-	mayLock(r.rank())
+	held.Lock()
+	defer held.Unlock()
+	for _, l := range held.by[Goroutine()] {
+		if !m.place().after(l.place) {
+			panic(fmt.Sprintf("cuda: lock order violated: a %T is locked, and then a %T", l.mutex, m))
+		}
+	}
 }
 
 // TryLock never waits, and so need not follow the order.
@@ -43,8 +74,7 @@ func (m *Mutex[R]) TryLock() bool {
 	if !m.Mutex.TryLock() {
 		return false
 	}
-	var r R
-	noteLocked(m, r.rank())
+	noteLocked(m, m.place())
 	return true
 }
 
@@ -53,36 +83,28 @@ func (m *Mutex[R]) Unlock() {
 	m.Mutex.Unlock()
 }
 
-// A Second is a Mutex whose rank is not compared.
-type Second[R Rank] struct{ *Mutex[R] }
-
-func (m Second[R]) Lock() {
-	m.mayWait()
-	m.Mutex.Mutex.Lock() // not the ranked one
-	var r R
-	noteLocked(m.Mutex, r.rank())
+func (l *Leaf) Lock() {
+	l.Mutex.Lock()
+	noteLocked(l, place{leaves, last})
 }
 
-func (m Second[R]) mayWait() {
-	held.Lock()
-	defer held.Unlock()
-	for _, l := range held.by[Goroutine()] {
-		if _, inside := l.mutex.(*Gate); inside {
-			panic("cuda: lock order violated: a stream is locked inside of a gate")
-		}
+func (l *Leaf) TryLock() bool {
+	if !l.Mutex.TryLock() {
+		return false
 	}
+	noteLocked(l, place{leaves, last})
+	return true
 }
 
-// Second returns the mutex for a caller that holds another one of the same rank, and orders the two itself.
-func (m *Mutex[R]) Second() Second[R] { return Second[R]{m} }
+func (l *Leaf) Unlock() {
+	noteUnlocked(l)
+	l.Mutex.Unlock()
+}
 
 // HandOver lets another goroutine unlock the mutex, after that one has called TakeOver.
 func (m *Mutex[R]) HandOver() { noteUnlocked(m) }
 
-func (m *Mutex[R]) TakeOver() {
-	var r R
-	noteLocked(m, r.rank())
-}
+func (m *Mutex[R]) TakeOver() { noteLocked(m, m.place()) }
 
 // MayWait panics if a wait for mu violates the order of ranks, also where mu is free.
 func MayWait(mu Locker) {
@@ -93,29 +115,14 @@ func MayWait(mu Locker) {
 
 // entered and left note that the goroutine is inside of a gate. A capture that begins locks its
 // stream and then waits for the gate, so it counts as a lock of the stream's rank.
-func (g *Gate) entered() { noteLocked(g, StreamRank{}.rank()) }
+func (g *Gate) entered() { noteLocked(g, place{StreamRank{}.rank(), last}) }
 func (g *Gate) left()    { noteUnlocked(g) }
 
-func mayLock(Rank int) {
-	held.Lock()
-	defer held.Unlock()
-	locks := held.by[Goroutine()]
-	paired := false
-	for _, l := range locks {
-		paired = paired || l.rank == PairRank{}.rank()
-	}
-	for _, l := range locks {
-		if l.rank > Rank || l.rank == Rank && !(paired && Rank == GraphRank{}.rank()) {
-			panic(fmt.Sprintf("cuda: lock order violated: a %T is locked, and a lock of rank %d is taken", l.mutex, Rank))
-		}
-	}
-}
-
-func noteLocked(m any, Rank int) {
+func noteLocked(m any, p place) {
 	held.Lock()
 	defer held.Unlock()
 	g := Goroutine()
-	held.by[g] = append(held.by[g], heldLock{m, Rank})
+	held.by[g] = append(held.by[g], heldLock{m, p})
 }
 
 // noteUnlocked removes a lock of this goroutine. A lock that was handed over has no

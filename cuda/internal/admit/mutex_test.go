@@ -9,20 +9,41 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestOrder: locks are taken in the order of their ranks, and two of a rank by Second alone.
+// TestOrder: locks are taken in the order of their ranks, and two of a rank in that of Order.
 func TestOrder(t *testing.T) {
-	var a, b admit.Mutex[admit.StreamRank]
-	var c admit.Mutex[admit.GraphRank]
-	a.Lock()
-	defer a.Unlock()
-	assert.Panics(t, b.Lock, "two of a rank")
-	assert.NotPanics(t, func() {
-		b.Second().Lock()
-		defer b.Unlock()
-		c.Lock()
-		defer c.Unlock()
-		assert.Panics(t, func() { admit.MayWait(&a) }, "a lower rank")
-	})
+	var streams [2]admit.Mutex[admit.StreamRank]
+	var graph admit.Mutex[admit.GraphRank]
+	first, second := &streams[0], &streams[1]
+	assert.Negative(t, admit.Order(first, second))
+	second.Lock()
+	assert.Panics(t, first.Lock, "two of a rank in the wrong order")
+	assert.Panics(t, second.Lock, "the same one")
+	assert.True(t, first.TryLock(), "trying needs no order")
+	first.Unlock()
+	second.Unlock()
+	first.Lock()
+	defer first.Unlock()
+	assert.NotPanics(t, second.Lock)
+	second.Unlock()
+	assert.NotPanics(t, graph.Lock)
+	defer graph.Unlock()
+	assert.Panics(t, func() { admit.MayWait(second) }, "a lower rank")
+}
+
+// TestLeaf: under a leaf no mutex is waited for.
+func TestLeaf(t *testing.T) {
+	var leaf, other admit.Leaf
+	var m admit.Mutex[admit.ExecRank]
+	leaf.Lock()
+	assert.Panics(t, m.Lock)
+	assert.True(t, m.TryLock())
+	m.Unlock()
+	assert.NotPanics(t, func() { other.Lock(); other.Unlock() })
+	leaf.Unlock()
+	assert.NotPanics(t, func() { m.Lock(); m.Unlock() })
+	assert.True(t, leaf.TryLock())
+	assert.Panics(t, m.Lock)
+	leaf.Unlock()
 }
 
 // TestGateBeforeStream: no stream is locked inside of a gate.
@@ -31,7 +52,6 @@ func TestGateBeforeStream(t *testing.T) {
 	var m admit.Mutex[admit.StreamRank]
 	assert.True(t, g.Enter())
 	assert.Panics(t, m.Lock)
-	assert.Panics(t, func() { m.Second().Lock() })
 	g.Leave()
 	assert.NotPanics(t, func() { m.Lock(); m.Unlock() })
 }

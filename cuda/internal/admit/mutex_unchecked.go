@@ -7,8 +7,8 @@ import "sync"
 // A Mutex is a lock with a rank.
 type Mutex[R Rank] struct{ sync.Mutex }
 
-// Second returns the mutex for a caller that holds another one of the same rank, and orders the two itself.
-func (m *Mutex[R]) Second() *Mutex[R] { return m }
+// A Leaf is a lock under which no Mutex is waited for.
+type Leaf struct{ sync.Mutex }
 
 // HandOver lets another goroutine unlock the mutex, after that one has called TakeOver.
 func (m *Mutex[R]) HandOver() {}
