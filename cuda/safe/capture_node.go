@@ -37,10 +37,10 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 		c.mu.Unlock()
 		return Node{}, err
 	}
-	defer u.over()
+	defer u.finish()
 	var added Node
 	raw, err := c.extend(op, func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error) {
-		raw, err := u.add(g, before)
+		raw, err := p.add(&u, g, before)
 		if raw != 0 {
 			g.kept.add(raw, u.kept)
 			added = g.named(raw, p.kind())

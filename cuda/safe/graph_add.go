@@ -29,13 +29,13 @@ func (g *graphCore) addNode(op string, w *NodeParams, deps []Node, enter graphEn
 	if err != nil {
 		return Node{}, err
 	}
-	defer u.over()
+	defer u.finish()
 	if err := enter(g, op); err != nil {
 		u.kept.release()
 		return Node{}, err
 	}
 	defer g.mu.Unlock()
-	n, err := g.add(op, &u, deps)
+	n, err := g.add(op, w, &u, deps)
 	if n.raw == 0 {
 		u.kept.release()
 	} else {
@@ -47,15 +47,15 @@ func (g *graphCore) addNode(op string, w *NodeParams, deps []Node, enter graphEn
 	return n, nil
 }
 
-func (g *graphCore) add(op string, u *nodeUse, deps []Node) (n Node, err error) {
+func (g *graphCore) add(op string, w *NodeParams, u *nodeUse, deps []Node) (n Node, err error) {
 	if err := g.changeable(op); err != nil {
 		return n, err
 	}
 	if g.deps, err = g.appendNodes(op, g.deps[:0], deps); err != nil {
 		return n, err
 	}
-	added, err := u.add(g, g.deps)
-	return g.named(added, u.kind()), err
+	added, err := w.add(u, g, g.deps)
+	return g.named(added, w.kind()), err
 }
 
 // Set changes the node's parameters. Existing executables of the graph do not change: see
@@ -84,7 +84,7 @@ func (n Node) setOther(op string, w *NodeParams, enter graphEnter) error {
 	if err != nil {
 		return err
 	}
-	defer u.over()
+	defer u.finish()
 	if err := enter(g, op); err != nil {
 		u.kept.release()
 		return err

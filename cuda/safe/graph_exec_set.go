@@ -77,7 +77,7 @@ func (e *GraphExec) setOther(op string, n Node, w *NodeParams) error {
 	if err != nil {
 		return err
 	}
-	defer u.over()
+	defer u.finish()
 	err = e.nodeOnce(op, n, u.ready, func(c *execCore) error {
 		if err := n.fits(op, w.kind()); err != nil {
 			return err

@@ -42,18 +42,18 @@ type nodeCalls struct {
 	over     func()                                                 // may be nil
 }
 
-// A nodeUse is one use of the parameters of a node, from taken to over.
+// A nodeUse is one use of the parameters of a node, from taken to finish.
 type nodeUse struct {
-	*NodeParams
-	kept  *retained // the objects that the node will use
-	calls nodeCalls // nil for a kernel
+	kept      *retained // the objects that the node will use
+	nodeCalls           // none for a kernel
 }
 
-// taken takes w to add a node to a graph or to change one, before the graph is locked. over follows, unless taken fails.
+// taken takes w to add a node to a graph or to change one, before the graph is locked. finish follows, unless taken
+// fails.
 func taken(op string, w *NodeParams, into *graphCore) (u nodeUse, err error) {
-	u = nodeUse{NodeParams: w, kept: newRetained()}
+	u.kept = newRetained()
 	if w.other != nil {
-		u.calls, err = w.other.take(op, u.kept, into)
+		u.nodeCalls, err = w.other.take(op, u.kept, into)
 	} else {
 		err = w.kernel.take(op, u.kept)
 	}
@@ -63,46 +63,43 @@ func taken(op string, w *NodeParams, into *graphCore) (u nodeUse, err error) {
 	return u, err
 }
 
-func (u *nodeUse) over() {
-	if u.calls.over != nil {
-		u.calls.over()
+func (c *nodeCalls) finish() {
+	if c.over != nil {
+		c.over()
 	}
-}
-
-func (u *nodeUse) ready() error {
-	if u.calls.ready == nil {
-		return nil
-	}
-	return u.calls.ready()
 }
 
 // add returns a node together with an error if it added the node, failed to complete it, and
 // cannot destroy it.
-func (u *nodeUse) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
-	if u.other == nil {
-		return u.kernel.add(g, deps)
+func (w *NodeParams) add(u *nodeUse, g *graphCore, deps []driver.CUgraphNode) (driver.CUgraphNode, error) {
+	if w.other != nil {
+		return u.add(g, deps)
 	}
-	if err := u.ready(); err != nil {
-		return 0, err
+	return w.kernel.add(g, deps)
+}
+
+func (c nodeCalls) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+	if c.ready != nil {
+		if err := c.ready(); err != nil {
+			return 0, err
+		}
 	}
-	err = g.ctx.withCurrent(func() error { return u.calls.adds(&n, g.raw, unsafe.SliceData(deps), uint64(len(deps))) })
+	err = g.ctx.withCurrent(func() error { return c.adds(&n, g.raw, unsafe.SliceData(deps), uint64(len(deps))) })
 	return n, err
 }
 
-// set changes a node that is no kernel in its graph.
-func (u *nodeUse) set(n Node) error {
-	if u.calls.sets == nil {
-		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in a graph", u.kind())
+func (c nodeCalls) set(n Node) error {
+	if c.sets == nil {
+		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in a graph", n.kind)
 	}
-	return n.of.ctx.withCurrent(func() error { return u.calls.sets(n.raw) })
+	return n.of.ctx.withCurrent(func() error { return c.sets(n.raw) })
 }
 
-// setExec changes a node that is no kernel in an executable.
-func (u *nodeUse) setExec(e driver.CUgraphExec, n Node) error {
-	if u.calls.setsExec == nil {
-		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in an executable", u.kind())
+func (c nodeCalls) setExec(e driver.CUgraphExec, n Node) error {
+	if c.setsExec == nil {
+		return refuse("", ErrInvalidArgument, "CUDA cannot change nodes of type %v in an executable", n.kind)
 	}
-	return n.of.ctx.withCurrent(func() error { return u.calls.setsExec(e, n.raw) })
+	return n.of.ctx.withCurrent(func() error { return c.setsExec(e, n.raw) })
 }
 
 // always returns a take for calls that are the same for each use, of a node that uses what retain has k retain.
