@@ -3,7 +3,6 @@ package safe
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -59,7 +58,7 @@ type queue struct {
 	capture  atomic.Pointer[capturing] // begun by this package; changed with mu held, or by its end
 	captures atomic.Uint32             // number of captures begun or joined; changed with mu held
 	waiting  lockWaiters
-	looked   sync.Mutex  // held by look
+	looked   admit.Leaf  // held by look
 	shared   atomic.Bool // several Streams have it that do not retain each other
 	limited  bool        // the call that has mu locked has entered enqueuing
 	number   uint32      // in order of creation
@@ -426,7 +425,7 @@ func (s *streamCore) enqueueCurrent(op string, work int, blocks []*block, uncapt
 // end. One goroutine waits for the lock in their place and hands it to the first of them,
 // so that a canceled wait leaves no lock to take.
 type lockWaiters struct {
-	mu      sync.Mutex
+	mu      admit.Leaf // guards turns and serving
 	turns   []chan struct{}
 	serving bool
 }

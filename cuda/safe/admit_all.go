@@ -7,8 +7,14 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// admitAll admits a call that enqueues work on several streams, until leaveAll. The streams are in the order of
-// their queues, and the call's own is the first of them. At most one capture may have them.
+// inOrder sorts streams as locks of several queues are taken, and leaves one stream of each queue.
+func inOrder(streams []*streamCore) []*streamCore {
+	slices.SortFunc(streams, func(a, b *streamCore) int { return admit.Order(&a.mu, &b.mu) })
+	return slices.CompactFunc(streams, func(a, b *streamCore) bool { return a.queue == b.queue })
+}
+
+// admitAll admits a call that enqueues work on several streams, until leaveAll. The streams are inOrder, and the
+// call's own is the first of them. At most one capture may have them.
 func (a *admission) admitAll(streams []*streamCore) error {
 	if len(streams) == 1 {
 		return a.admit()

@@ -51,7 +51,8 @@ func TestLegacyWaitsUnlocked(t *testing.T) {
 			return work(legacy).enter()
 		},
 		"several streams": func(legacy, other *streamCore) (bool, error) {
-			return work(other).enterAll([]*streamCore{other, legacy}, nil)
+			streams := inOrder([]*streamCore{other, legacy})
+			return work(streams[0]).enterAll(streams, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +79,8 @@ func TestLegacyWaitsUnlocked(t *testing.T) {
 			admit.Unwant(gates)
 			require.True(t, admit.Want(gates), "a long call is in flight")
 			admit.Unwant(gates)
-			a, streams := work(legacy), []*streamCore{legacy, other}
+			streams := inOrder([]*streamCore{legacy, other})
+			a := work(streams[0])
 			require.NoError(t, a.admitAll(streams))
 			a.leaveAll(streams, true)
 		})

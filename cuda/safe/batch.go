@@ -3,8 +3,8 @@ package safe
 import (
 	"fmt"
 	"slices"
-	"sync"
 
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
@@ -26,7 +26,7 @@ type Batch struct{ *batchCore }
 type batchCore struct {
 	ctx *contextCore
 
-	mu      sync.Mutex // not held during calls of the driver
+	mu      admit.Leaf // guards the fields below; not held during calls of the driver
 	list    batchList
 	at      map[*lifetime.Handle]int32 // index of list.objects, once there are many
 	reading *int                       // the number of submissions that read list

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -65,7 +64,7 @@ type contextState struct {
 	copies    streamPool // for synchronous copies
 	releases  streamPool // for memory that is freed once its uses have completed
 	fills     atomic.Pointer[fillKernels]
-	releasing sync.Mutex // held to free it
+	releasing admit.Leaf // held to free it
 	spare     spareStreams
 	urgency   atomic.Pointer[priorityRange] // of streams; nil until asked
 	heap      heap                          // for NewBuffer
@@ -81,11 +80,11 @@ type contextState struct {
 	whole, legacy admit.Gate // for Context.Synchronize, and for calls on the legacy stream
 	legacyQueue   *queue     // shared by all Streams of the legacy stream
 
-	mu      sync.Mutex
+	mu      admit.Leaf // guards streams, greens, known and peers
 	streams map[*streamCore]struct{}
 	greens  map[driver.CUgreenCtx]*greenCore
 	known   map[driver.CUevent]*eventCore // an Event for each event of the driver
-	foreign sync.Mutex                    // held while an Event for an event of other code is made
+	foreign admit.Leaf                    // held while an Event for an event of other code is made
 	peers   map[*contextState]bool        // whose heaps are shared with this context; true if kernels here may access all their memory
 }
 
@@ -223,8 +222,8 @@ func (c *contextCore) giveUp() (err error) {
 
 // states holds the state of every context in use.
 var states struct {
-	sync.Mutex
-	of map[driver.CUcontext]*contextState
+	admit.Leaf // guards of
+	of         map[driver.CUcontext]*contextState
 }
 
 // shareState returns the state of a context, creating it if needed. A context that was
@@ -440,7 +439,7 @@ type greenCore struct {
 	lifetime.Handle
 	ctx  *contextCore
 	gate admit.Gate // for calls that see the captures of all its streams
-	mu   sync.Mutex // one thread at a time may use the handle
+	mu   admit.Leaf // one thread at a time may use the handle
 	raw  driver.CUgreenCtx
 
 	recent int            // records that take the time, since the last mark

@@ -2,9 +2,9 @@ package safe
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
 // ID returns a number that identifies the context in this process. It changes when the
@@ -121,7 +121,7 @@ func (x *Context) withPeer(op string, peer *Context, f func(s *contextState, p *
 }
 
 // peerChanges is held while a context gets or loses access to memory of another, and the heap with it.
-var peerChanges sync.Mutex
+var peerChanges admit.Leaf
 
 // setPeer notes that the heap of other is shared with s, and if enabled is set that kernels
 // of s may access memory of other.

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -174,13 +173,13 @@ func (d Device) tryReset() (done bool, err error) {
 
 // primaries counts what uses the primary context of a device, and is locked while one is reset.
 var primaries struct {
-	sync.Mutex
-	users map[driver.CUdevice]int
+	admit.Leaf // guards users
+	users      map[driver.CUdevice]int
 }
 
 // usePrimary keeps the device's primary context from being reset until leavePrimary.
 func (d Device) usePrimary(op string) error {
-	if err := lock(op, &primaries.Mutex); err != nil {
+	if err := lock(op, &primaries.Leaf); err != nil {
 		return err
 	}
 	defer primaries.Unlock()

@@ -2,10 +2,10 @@ package safe
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
 // An Arena allocates many short-lived buffers of one stream: see [NewBufferIn]. It takes
@@ -18,11 +18,11 @@ type Arena struct{ *arenaCore }
 type arenaCore struct {
 	stream *Stream
 
-	mu     sync.Mutex
-	blocks []*memory   // the last one has room
-	used   uint64      // of the last block
-	most   uint64      // size of the next block in bytes
-	closed atomic.Bool // set with mu held
+	mu     admit.Mutex[admit.OwnerRank] // held while a block is allocated
+	blocks []*memory                    // the last one has room
+	used   uint64                       // of the last block
+	most   uint64                       // size of the next block in bytes
+	closed atomic.Bool                  // set with mu held
 }
 
 // arenaAlign is the alignment of buffers, as of those of cuMemAlloc.

@@ -6,11 +6,11 @@ import (
 	"math"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -328,8 +328,8 @@ func (b *block) freeMemory() error {
 var stranded pins
 
 type pins struct {
-	sync.Mutex
-	of []runtime.Pinner
+	admit.Leaf // guards of
+	of         []runtime.Pinner
 }
 
 func (p *pins) keep(pin runtime.Pinner) {

@@ -116,13 +116,16 @@ func TestCopiesInCallbackBesidePools(t *testing.T) {
 	s, b := stream(t, x), buffer[float32](t, x, 16)
 	calls := nowCalls(t, x, b)
 	require.NoError(t, b.Zero()) // the pool of internal streams has one now
+	begin := make(chan struct{})
+	f, err := s.LaunchHostFunc(func() {
+		<-begin
+		for name, call := range calls {
+			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
+		}
+	})
+	require.NoError(t, err)
 	safe.WithoutWaits(func() {
-		f, err := s.LaunchHostFunc(func() {
-			for name, call := range calls {
-				assert.ErrorIs(t, call(), safe.ErrInCallback, name)
-			}
-		})
-		require.NoError(t, err)
+		close(begin)
 		soon(t, f.Done(), "the host function waits")
 	})
 }

@@ -6,10 +6,10 @@ import (
 	"math"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
@@ -22,7 +22,7 @@ import (
 // streams: so it is always idle, and any stream may use a new block at once.
 type heap struct {
 	state   atomic.Int32
-	mu      sync.Mutex // held to make, share, trim and end the pool
+	mu      admit.Leaf // held to make, share, trim and end the pool
 	over    bool       // the context is about to be destroyed
 	pool    *poolCore
 	stream  driver.CUstream
@@ -292,7 +292,7 @@ const (
 // compute-sanitizer finds accesses beyond the end.
 type blockCache struct {
 	off    bool
-	mu     sync.Mutex
+	mu     admit.Leaf    // guards blocks and bytes
 	blocks []cachedBlock // oldest first
 	bytes  uint64
 }

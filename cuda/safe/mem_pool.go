@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -40,7 +39,7 @@ type poolCore struct {
 	lost     atomic.Bool // some memory could not be freed
 	exported atomic.Bool // at least once
 
-	mu      sync.Mutex
+	mu      admit.Leaf                           // guards imports
 	imports map[driver.CUdeviceptr]chan struct{} // Buffers of an imported pool; while one is being freed, closed after that
 }
 
@@ -160,8 +159,8 @@ func (p *poolCore) make(op string, create func() error) (*Pool, error) {
 // pools lists the pools that this package created, by handle, so that CurrentPool can
 // retain the one that is current. It is locked while a pool is destroyed.
 var pools = struct {
-	sync.Mutex
-	of map[driver.CUmemoryPool]*poolCore
+	admit.Leaf // guards of
+	of         map[driver.CUmemoryPool]*poolCore
 }{of: map[driver.CUmemoryPool]*poolCore{}}
 
 // adopt returns a Pool of a core. Its context is acquired.
@@ -218,7 +217,7 @@ func borrowPool(op string, x *Context, get func(*driver.CUmemoryPool, driver.CUd
 // find asks for a pool of the device, and retains it if this package created it. It
 // returns again if that pool is being destroyed, after which the device has another one.
 func (p *poolCore) find(get func(*driver.CUmemoryPool, driver.CUdevice) error) (again bool, err error) {
-	if err := lock("", &pools.Mutex); err != nil {
+	if err := lock("", &pools.Leaf); err != nil {
 		return false, err
 	}
 	defer pools.Unlock()

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -30,7 +31,7 @@ type rangeCore struct {
 	size    uint64
 	uses    streamUses // of all mappings
 
-	mu       sync.Mutex // not held while work is waited for
+	mu       admit.Leaf // not held while work is waited for
 	mappings []*mapping // sorted by address, until CUDA has unmapped them
 	views    int64      // that were made
 }

@@ -3,11 +3,11 @@ package safe
 import (
 	"bytes"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
@@ -25,8 +25,8 @@ type linkerCore struct {
 	raw      driver.CUlinkState
 	compiler *compiler // the driver writes to its logs until cuLinkDestroy
 
-	mu   sync.Mutex
-	over bool // completed, or failed
+	mu   admit.Leaf // one thread at a time may use the handle
+	over bool       // completed, or failed
 
 	log atomic.Pointer[string] // what the compiler has said so far, nil for nothing
 }

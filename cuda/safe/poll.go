@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,13 +19,13 @@ var poller polling
 type polling struct {
 	alarm rt.Alarm
 
-	mu        sync.Mutex
+	mu        admit.Leaf // guards fresh and running
 	fresh     []*waiter
 	running   bool
 	abandoned atomic.Bool   // some waits were abandoned
 	rounds    atomic.Uint32 // after which those are forgotten
 
-	asking  sync.Mutex   // held while events are queried
+	asking  admit.Leaf   // held while events are queried
 	passing atomic.Int32 // calls of pass
 }
 

@@ -2,10 +2,10 @@ package safe
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -503,7 +503,7 @@ func (c *contextCore) priorities() (*priorityRange, error) {
 // branches are streams of a Fork that ended. The stream waits for their work, so the next
 // Fork need not wait until that has completed to use them again.
 type branches struct {
-	mu   sync.Mutex
+	mu   admit.Leaf // guards idle
 	idle []*streamCore
 }
 

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -129,11 +128,7 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	if f.queue == c.queue {
 		return nil
 	}
-	first, second := c, f
-	if admit.Order(&first.mu, &second.mu) > 0 {
-		first, second = second, first
-	}
-	for _, e := range []*streamCore{first, second} {
+	for _, e := range inOrder([]*streamCore{c, f}) {
 		if err := lock(op, &e.mu); err != nil {
 			return err
 		}

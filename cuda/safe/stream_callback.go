@@ -7,7 +7,6 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,11 +61,11 @@ type closure struct {
 // closures holds the functions that CUDA may still call, by the tokens that CUDA has in
 // their place. CUDA may also call a token that was removed; that call does nothing.
 var closures = struct {
-	sync.Mutex
-	of      map[uintptr]*closure
-	last    uintptr
-	pending map[*contextCore]int // number of futures
-	witness bool                 // a call of witness is scheduled
+	admit.Leaf // guards all fields
+	of         map[uintptr]*closure
+	last       uintptr
+	pending    map[*contextCore]int // number of futures
+	witness    bool                 // a call of witness is scheduled
 }{of: map[uintptr]*closure{}, pending: map[*contextCore]int{}}
 
 func init() {

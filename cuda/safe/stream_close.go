@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -177,7 +176,7 @@ func (s *streamCore) end() {
 // while work of the context is stuck, the driver may block in creating a stream, and in
 // destroying one at the same time.
 type spareStreams struct {
-	mu   sync.Mutex
+	mu   admit.Leaf // guards n and free
 	n    int
 	free map[streamKind][]driver.CUstream
 }

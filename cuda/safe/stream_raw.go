@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
 // RawWork is work that a function enqueues on one of several streams: see [EnqueueRaw].
@@ -98,9 +97,7 @@ func enqueueRaw(op string, on []RawWork, f func() error) error {
 func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error) error {
 	first := streams[0]
 	if len(streams) > 1 {
-		streams = slices.Clone(streams)
-		slices.SortFunc(streams, func(a, b *streamCore) int { return admit.Order(&a.mu, &b.mu) })
-		streams = slices.CompactFunc(streams, func(a, b *streamCore) bool { return a.queue == b.queue })
+		streams = inOrder(slices.Clone(streams))
 	}
 	a := admission{op: op, stream: streams[0], flags: enqueues, places: rawWork}
 	if err := a.admitAll(streams); err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
@@ -19,7 +19,7 @@ type scopeCore struct {
 	stream *Stream
 	over   atomic.Bool // set with mu held
 
-	mu       sync.Mutex // held during a copy: the end of the scope waits for one of another goroutine
+	mu       admit.Mutex[admit.OwnerRank] // held during a copy: the end of the scope waits for one of another goroutine
 	pinner   runtime.Pinner
 	copies   marker // of the latest copy, for a scope that cannot wait for the stream
 	unmarked bool   // the end of the copies is unknown

@@ -3,17 +3,17 @@ package safe
 import (
 	"iter"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
 // graphRetained holds everything that a graph or an executable retains: a retained for
 // captured work, one for what the user added, and one for each node that was added or
 // changed individually.
 type graphRetained struct {
-	mu       sync.Mutex
+	mu       admit.Leaf // guards all fields
 	captured *retained
 	user     *retained
 	nodes    *nodeTable // may be shared
@@ -253,7 +253,7 @@ type nodeTable struct {
 	found   int                        // the one of single that was found last
 	rest    []*retained                // of nodes whose handles are unknown here, and of earlier captures
 
-	mu     sync.Mutex
+	mu     admit.Leaf       // guards the fields below
 	all    *retained        // the objects of all nodes, each once; nil until needed
 	inner  []*graphRetained // valid with all: of child graphs
 	allocs []*block         // valid with all: the memory that the nodes allocate

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -16,8 +16,8 @@ import (
 // put back may still be pending: recording it again is safe. The pool grows to the number
 // of events used at once, plus 15 at most.
 type eventPool struct {
-	making sync.Mutex // creating events blocks a thread
-	mu     sync.Mutex // never held during a call of the driver, as the poller puts events back
+	making admit.Leaf // creating events blocks a thread
+	mu     admit.Leaf // never held during a call of the driver, as the poller puts events back
 	free   []driver.CUevent
 }
 
@@ -298,7 +298,7 @@ func (s *streamCore) tailDone() driver.CUresult {
 
 // closedStreams are the closed streams of a context whose work may be pending.
 type closedStreams struct {
-	mu   sync.Mutex
+	mu   admit.Leaf // guards list and most
 	list []*streamCore
 	most int // length of the list at which forget runs again
 }
@@ -339,7 +339,7 @@ func (t *closedStreams) forget() {
 // streamPool has non-blocking streams of one context, for operations of this package that
 // must not wait for unrelated work.
 type streamPool struct {
-	mu   sync.Mutex
+	mu   admit.Leaf // guards free
 	free []driver.CUstream
 }
 

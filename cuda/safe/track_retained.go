@@ -1,9 +1,9 @@
 package safe
 
 import (
-	"sync"
 	"sync/atomic"
 
+	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
@@ -11,7 +11,7 @@ import (
 // functions. The last graph or executable that shares it releases them.
 type retained struct {
 	others  atomic.Int32 // owners besides the first
-	mu      sync.Mutex
+	mu      admit.Leaf   // guards objects and extras
 	objects []*lifetime.Handle
 	room    [4]*lifetime.Handle
 	extras  *extras // nil for most: every node has a retained

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 // lock.
 type streamUses struct {
 	users [4]atomic.Pointer[streamCore]
-	mu    sync.Mutex
+	mu    admit.Leaf    // guards more
 	more  []*streamCore // beyond users, rarely
 }
 

@@ -1,8 +1,8 @@
 // Package admit decides when a call may enter CUDA's driver, which crashes if certain calls meet. It knows
 // nothing of CUDA; package safe says what each call may meet. Three kinds of things keep calls apart:
 //
-//   - A [Mutex] admits one call at a time. Mutexes have ranks and are locked in that order. With the build tag
-//     cudabind_lockorder, each lock checks the order.
+//   - A [Mutex] admits one call at a time. Mutexes have ranks and are locked in that order, those of one rank by
+//     [Order]. Under a [Leaf], no Mutex is waited for. With the build tag cudabind_lockorder, each Mutex checks that.
 //   - A [Gate] admits calls until a capture that they would see is open. A short call is counted in the gate; a
 //     capture that begins closes the gate and waits for those inside, which takes microseconds. A long call may
 //     block for as long as the GPU works; a capture that begins waits for it with nothing locked, and keeps new

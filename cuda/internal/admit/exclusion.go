@@ -2,7 +2,6 @@ package admit
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // several slots, so that threads seldom share a cache line.
 type Exclusion struct {
 	shut  atomic.Bool
-	turn  sync.Mutex // held by a call that is alone, and by one that must not run beside its like
+	turn  Leaf // held by a call that is alone, and by one that must not run beside its like
 	slots [16]Slot
 }
 

@@ -2,7 +2,6 @@ package admit
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,7 +19,7 @@ type Limiter struct {
 	waiting atomic.Int32
 	left    atomic.Uint32 // number of calls that have left while others waited
 
-	mu     sync.Mutex
+	mu     Leaf // guards queue and raised
 	queue  []chan struct{}
 	raised time.Time
 }

@@ -8,7 +8,7 @@ import "sync"
 type Mutex[R Rank] struct{ sync.Mutex }
 
 // A Leaf is a lock under which no Mutex is waited for.
-type Leaf struct{ sync.Mutex }
+type Leaf = sync.Mutex
 
 // HandOver lets another goroutine unlock the mutex, after that one has called TakeOver.
 func (m *Mutex[R]) HandOver() {}

@@ -8,7 +8,7 @@ import (
 // A family is the objects that users hold and that have a common outermost parent: a list,
 // so that adding and removing allocates nothing.
 type family struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // a leaf: guards the list
 	newest *Handle
 }
 

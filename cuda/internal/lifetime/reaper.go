@@ -15,7 +15,7 @@ var Reaper Queue
 // A Queue runs functions one after another. Functions that may wait for the GPU belong
 // in a Queue of their own, where they delay nothing else.
 type Queue struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // a leaf: guards queue and running
 	queue   []func() (again bool)
 	running bool
 	hurry   atomic.Bool

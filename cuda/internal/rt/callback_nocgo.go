@@ -17,8 +17,8 @@ var callbacks atomic.Int32
 // marked holds the ids of the threads on which InCallback is true. A goroutine stays on a
 // marked thread, so that no other goroutine takes the mark for its own.
 var marked = struct {
-	sync.RWMutex
-	threads map[int]int // how many times
+	sync.RWMutex             // a leaf: guards threads
+	threads      map[int]int // how many times
 }{threads: map[int]int{}}
 
 func mark() {

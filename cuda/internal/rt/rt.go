@@ -196,8 +196,8 @@ var (
 )
 
 var initialized struct {
-	sync.Mutex
-	done bool
+	sync.Mutex // a leaf: held while the driver is opened
+	done       bool
 }
 
 // Init loads and initializes the driver. If that fails, the next call tries again. It

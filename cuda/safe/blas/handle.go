@@ -92,10 +92,10 @@ type core struct {
 
 // handle is a handle of cuBLAS and the settings that it has now.
 type handle struct {
-	sync.Mutex
-	raw    cublas.CublasHandle_t
-	space  *workspace // and its stream
-	device bool       // results go to device memory
+	sync.Mutex // a leaf: cuBLAS allows one call at a time
+	raw        cublas.CublasHandle_t
+	space      *workspace // and its stream
+	device     bool       // results go to device memory
 }
 
 // Open creates handles of cuBLAS in a context. That is slow, and may wait for all work of the

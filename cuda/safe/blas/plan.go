@@ -32,14 +32,14 @@ type planKey struct {
 // plans keeps the plans of a core.
 type plans struct {
 	limit int
-	mu    sync.Mutex
+	mu    sync.Mutex // guards all; plans are tried under it
 	all   map[planKey]*plan
 }
 
 // plan is a product of cuBLASLt with its algorithm. Its descriptors hold the addresses of one
 // call at a time.
 type plan struct {
-	mu         sync.Mutex
+	mu         sync.Mutex // a leaf: held by who uses the plan
 	made, gone bool
 	op         lt.CublasLtMatmulDesc_t
 	x, y, c, d lt.CublasLtMatrixLayout_t

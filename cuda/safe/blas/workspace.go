@@ -24,7 +24,7 @@ type workspaces struct {
 	limit int
 	clock atomic.Uint64
 
-	mu  sync.Mutex
+	mu  sync.Mutex // a leaf until close: guards all
 	all []*workspace
 }
 

@@ -10,8 +10,8 @@ import (
 
 // Calls collects operations that NCCL gets as one group: see [Group].
 type Calls struct {
-	mu    sync.Mutex
-	over  bool // f of Group has returned
+	mu    sync.Mutex // a leaf: guards over and calls until f has returned
+	over  bool       // f of Group has returned
 	calls []call
 
 	on      []safe.RawWork

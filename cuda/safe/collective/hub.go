@@ -31,9 +31,9 @@ type hub struct {
 	timeout time.Duration
 	server  net.Listener
 
-	mu        sync.Mutex
-	strangers []*link  // that have not said who they are, the oldest first
-	ranks     []*spoke // by rank; nil for rank 0 and those that have not joined
+	mu        sync.Mutex // guards the fields below
+	strangers []*link    // that have not said who they are, the oldest first
+	ranks     []*spoke   // by rank; nil for rank 0 and those that have not joined
 	joined    int
 	welcomed  bool  // all ranks know the identifier
 	refused   error // the latest

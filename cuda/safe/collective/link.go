@@ -20,9 +20,9 @@ type link struct {
 	once    sync.Once
 	closed  chan struct{}
 
-	mu   sync.Mutex
-	out  []frame // that write has yet to send
-	last bool    // nothing is added to out any more
+	mu   sync.Mutex // a leaf: guards out and last
+	out  []frame    // that write has yet to send
+	last bool       // nothing is added to out any more
 	wake chan struct{}
 }
 

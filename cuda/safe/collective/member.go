@@ -22,7 +22,7 @@ type member struct {
 	once           sync.Once
 	alone          chan struct{} // closed when nothing can be heard of the others any more
 
-	mu    sync.Mutex
+	mu    sync.Mutex   // a leaf: guards left and ended
 	left  map[int]bool // ranks that ended in order
 	ended bool
 }

@@ -13,7 +13,7 @@ type session struct {
 	peers   members // the other processes, or nil
 	leaving sync.Once
 
-	mu    sync.Mutex
+	mu    sync.Mutex // a leaf: guards the fields below
 	comms map[*core]struct{}
 	err   error // why it has failed
 	left  error // that a rank of another process has ended in order

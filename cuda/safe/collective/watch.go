@@ -10,8 +10,8 @@ import (
 // watching has all communicators of the process that NCCL has not released. One goroutine
 // asks NCCL for their errors. It runs only while there are communicators.
 var watching struct {
-	sync.Mutex
-	comms map[*core]struct{}
+	sync.Mutex // a leaf: guards comms
+	comms      map[*core]struct{}
 }
 
 // watchInterval is how often the communicators are asked.
