@@ -181,6 +181,7 @@ func TestCloseAllErrors(t *testing.T) {
 	require.NoError(t, err)
 	b, err := safe.NewBuffer[int32](x, 1)
 	require.NoError(t, err)
+	settle(t) // what other tests have left may be destroyed now
 	raw := e.Raw()
 	simulated.Fail("cuEventDestroy_v2", 1, uint32(driver.CUDA_ERROR_UNKNOWN))
 	assert.ErrorIs(t, x.CloseAll(), driver.CUDA_ERROR_UNKNOWN)
