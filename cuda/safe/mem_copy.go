@@ -58,18 +58,8 @@ func (b *Buffer[T]) CopyToHost(dst []T) error {
 // overlap, and [ErrCapturing] if a stream that uses either is capturing.
 // Source: cuMemcpyDtoDAsync or cuMemcpyPeerAsync, cuStreamSynchronize.
 func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
-	const op = "Buffer.CopyFrom"
-	m, from, err := acquireBoth(op, b, src)
-	if err != nil {
-		return err
-	}
-	defer m.Release()
-	defer from.Release()
-	c, err := b.between(op, m, from, src)
-	if err != nil {
-		return err
-	}
-	return m.copyNow(op, &c, nil, m, from)
+	to, from := b.span(nil), src.span(nil)
+	return to.copyNow("Buffer.CopyFrom", &from)
 }
 
 // CopyFromAsync enqueues a copy of another Buffer, which may be on another device. It
@@ -78,19 +68,8 @@ func (b *Buffer[T]) CopyFrom(src *Buffer[T]) error {
 // devices cannot be captured: it returns [ErrCapturing].
 // Source: cuMemcpyDtoDAsync, or cuMemcpyPeerAsync between devices.
 func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
-	const op = "Buffer.CopyFromAsync"
-	m, from, err := bothOpen(op, b, src)
-	if err != nil {
-		return err
-	}
-	c, err := b.between(op, m, from, src)
-	if err != nil {
-		return err
-	}
-	err = s.copy(op, &c, nil, m.ctx, m, from)
-	runtime.KeepAlive(b) // as neither is acquired
-	runtime.KeepAlive(src)
-	return err
+	to, from := b.span(nil), src.span(nil)
+	return to.copyAsync("Buffer.CopyFromAsync", s, &from)
 }
 
 // CopyFromHostAsync enqueues a copy from pinned memory. Do not change src before the copy
@@ -98,18 +77,8 @@ func (b *Buffer[T]) CopyFromAsync(s *Stream, src *Buffer[T]) error {
 // if b belongs to another context than the stream.
 // Source: cuMemcpyHtoDAsync.
 func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
-	const op = "Buffer.CopyFromHostAsync"
-	m, h, err := bothOpen(op, b, src)
-	if err != nil {
-		return err
-	}
-	if err := fits(op, src.n, b.n); err != nil {
-		return err
-	}
-	err = s.copy(op, &rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: src.Size()}, src.data, m.ctx, m, h)
-	runtime.KeepAlive(b) // as neither is acquired
-	runtime.KeepAlive(src)
-	return err
+	to, from := b.span(nil), src.span(nil)
+	return to.copyAsync("Buffer.CopyFromHostAsync", s, &from)
 }
 
 // CopyToHostAsync enqueues a copy to pinned memory. Do not read or write dst before the
@@ -117,18 +86,8 @@ func (b *Buffer[T]) CopyFromHostAsync(s *Stream, src *Pinned[T]) error {
 // [ErrContextMismatch] if b belongs to another context than the stream.
 // Source: cuMemcpyDtoHAsync.
 func (b *Buffer[T]) CopyToHostAsync(s *Stream, dst *Pinned[T]) error {
-	const op = "Buffer.CopyToHostAsync"
-	m, h, err := bothOpen(op, b, dst)
-	if err != nil {
-		return err
-	}
-	if err := fits(op, b.n, dst.n); err != nil {
-		return err
-	}
-	err = s.copy(op, &rt.Copy{Kind: rt.DeviceToHost, Src: b.address, Size: b.Size()}, dst.data, m.ctx, m, h)
-	runtime.KeepAlive(b) // as neither is acquired
-	runtime.KeepAlive(dst)
-	return err
+	to, from := dst.span(nil), b.span(nil)
+	return to.copyAsync("Buffer.CopyToHostAsync", s, &from)
 }
 
 func byteSize[T any](s []T) uint64 {
@@ -149,39 +108,6 @@ func apart(op string, dst, src driver.CUdeviceptr, size uint64) error {
 		return refuse(op, ErrOverlap, "%d bytes from %#x to %#x", size, uint64(src), uint64(dst))
 	}
 	return nil
-}
-
-// acquireBoth acquires the blocks of two buffers for a call.
-func acquireBoth[T any](op string, a, b Memory[T]) (x, y *block, err error) {
-	if x, err = a.span(nil).memory.acquire(op); err != nil {
-		return nil, nil, err
-	}
-	if y, err = b.span(nil).memory.acquire(op); err != nil {
-		x.Release()
-	}
-	return x, y, err
-}
-
-// bothOpen returns the blocks of two buffers for a call that does not acquire them: see
-// streamCore.enqueueAdmitted. The caller keeps the buffers alive until then.
-func bothOpen[T any](op string, a, b Memory[T]) (x, y *block, err error) {
-	if x, err = a.span(nil).memory.openUnacquired(op); err == nil {
-		y, err = b.span(nil).memory.openUnacquired(op)
-	}
-	return x, y, err
-}
-
-// between describes a copy from src, whose block is from, to b, whose block is to.
-func (b *Buffer[T]) between(op string, to, from *block, src *Buffer[T]) (rt.Copy, error) {
-	c := rt.Copy{Kind: rt.DeviceToDevice, Dst: b.address, Src: src.address, Size: src.Size()}
-	if err := fits(op, src.n, b.n); err != nil {
-		return c, err
-	}
-	if err := apart(op, c.Dst, c.Src, c.Size); err != nil {
-		return c, err
-	}
-	acrossContexts(&c, to.ctx, from.ctx)
-	return c, nil
 }
 
 // acrossContexts makes c, a copy on one device, one between two if the contexts differ.
@@ -529,6 +455,46 @@ func (s *span) copyFrom(op string, from *span) (c rt.Copy, on *contextCore, err 
 		acrossContexts(&c, on, from.memory.ctx)
 	}
 	return c, on, nil
+}
+
+// copyNow waits for all work that uses either memory, copies all of from to the start of s on an internal stream, and
+// returns once that is complete.
+func (s *span) copyNow(op string, from *span) error {
+	m, err := s.memory.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	f, err := from.memory.acquire(op)
+	if err != nil {
+		return err
+	}
+	defer f.Release()
+	c, _, err := s.copyFrom(op, from)
+	if err != nil {
+		return err
+	}
+	return m.copyNow(op, &c, nil, m, f)
+}
+
+// copyAsync enqueues a copy of all of from to the start of s on a stream.
+func (s *span) copyAsync(op string, on *Stream, from *span) error {
+	m, err := s.memory.openUnacquired(op)
+	if err != nil {
+		return err
+	}
+	f, err := from.memory.openUnacquired(op)
+	if err != nil {
+		return err
+	}
+	c, of, err := s.copyFrom(op, from)
+	if err != nil {
+		return err
+	}
+	err = on.copy(op, &c, nil, of, m, f)
+	runtime.KeepAlive(s.memory) // as neither is acquired
+	runtime.KeepAlive(from.memory)
+	return err
 }
 
 // retainedBy has k retain the memory.

@@ -241,39 +241,16 @@ func (h *Pinned[T]) String() string {
 // [ErrCapturing] if a stream that uses either is capturing.
 // Source: cuMemcpyAsync, cuStreamSynchronize.
 func (h *Pinned[T]) CopyFrom(src *Pinned[T]) error {
-	const op = "Pinned.CopyFrom"
-	m, from, err := acquireBoth(op, h, src)
-	if err != nil {
-		return err
-	}
-	defer m.Release()
-	defer from.Release()
-	to, of := h.span(nil), src.span(nil)
-	c, _, err := to.copyFrom(op, &of)
-	if err != nil {
-		return err
-	}
-	return m.copyNow(op, &c, nil, m, from)
+	to, from := h.span(nil), src.span(nil)
+	return to.copyNow("Pinned.CopyFrom", &from)
 }
 
 // CopyFromAsync enqueues [Pinned.CopyFrom] on a stream of any context. Do not read or
 // write h, nor change src, before the copy has completed. A capture records the copy.
 // Source: cuMemcpyAsync.
 func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
-	const op = "Pinned.CopyFromAsync"
-	m, from, err := bothOpen(op, h, src)
-	if err != nil {
-		return err
-	}
-	to, of := h.span(nil), src.span(nil)
-	c, _, err := to.copyFrom(op, &of)
-	if err != nil {
-		return err
-	}
-	err = s.copy(op, &c, nil, nil, m, from)
-	runtime.KeepAlive(h) // as neither is acquired
-	runtime.KeepAlive(src)
-	return err
+	to, from := h.span(nil), src.span(nil)
+	return to.copyAsync("Pinned.CopyFromAsync", s, &from)
 }
 
 // Zero has the device set all bytes of h to 0. It waits for all work that uses h, and
