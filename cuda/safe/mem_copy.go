@@ -30,7 +30,7 @@ func (b *Buffer[T]) CopyFromHost(src []T) error {
 		return err
 	}
 	c := rt.Copy{Kind: rt.HostToDevice, Dst: b.address, Size: byteSize(src)}
-	return m.copyNow(op, &c, unsafe.Pointer(unsafe.SliceData(src)), m)
+	return m.ctx.copyNow(op, &c, unsafe.Pointer(unsafe.SliceData(src)), m)
 }
 
 // CopyToHost copies the Buffer to a Go slice. It waits for all work that uses b, then
@@ -49,7 +49,7 @@ func (b *Buffer[T]) CopyToHost(dst []T) error {
 		return err
 	}
 	c := rt.Copy{Kind: rt.DeviceToHost, Src: b.address, Size: b.Size()}
-	return m.copyNow(op, &c, unsafe.Pointer(unsafe.SliceData(dst)), m)
+	return m.ctx.copyNow(op, &c, unsafe.Pointer(unsafe.SliceData(dst)), m)
 }
 
 // CopyFrom copies another Buffer, which may be on another device. It waits for all work
@@ -130,17 +130,18 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 	if err != nil {
 		return err
 	}
-	if c.Kind == rt.Peer {
+	if across(c) {
 		if c.DstContext != sc.ctx.raw && c.SrcContext != sc.ctx.raw {
-			return refuse(op, ErrContextMismatch, "neither buffer belongs to the context of the stream, on %v", sc.ctx.device)
+			return refuse(op, ErrContextMismatch, "neither side belongs to the context of the stream, on %v", sc.ctx.device)
 		}
 	} else if on != nil && !on.same(sc.ctx) {
-		return refuse(op, ErrContextMismatch, "the buffer belongs to a context of %v, the stream to one of %v", on.device, sc.ctx.device)
+		return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", on.device, sc.ctx.device)
 	}
 	if c.Size == 0 {
 		return nil
 	}
-	c.Context, c.Stream = sc.ctx.forCopy(sc.callContext, blocks), sc.raw
+	sc.ctx.forCopy(c, sc.callContext, blocks)
+	c.Stream = sc.raw
 	a := admission{op: op, stream: sc, flags: enqueues | unacquired, places: 1}
 	err = a.admit()
 	runtime.KeepAlive(s) // as it is not acquired
@@ -154,7 +155,7 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 		}
 		return check(op, code)
 	}
-	if c.Kind == rt.Peer {
+	if across(c) {
 		err = sc.enqueueAdmitted(op, a.capture, blocks, peerUncapturable, func() error { return peerCopies.With(sc.number, do) })
 	} else {
 		err = sc.enqueueAdmitted(op, a.capture, blocks, uncapturable(c, blocks), do)
@@ -173,15 +174,22 @@ func uncapturable(c *rt.Copy, blocks []*block) string {
 	return ""
 }
 
-// forCopy returns the context to make current for a copy: usual, unless CUDA needs one.
-func (c *contextCore) forCopy(usual driver.CUcontext, blocks []*block) driver.CUcontext {
+// forCopy sets the context to make current for a copy or a memset: usual, unless CUDA needs one.
+func (x *contextCore) forCopy(c *rt.Copy, usual driver.CUcontext, blocks []*block) {
+	c.Context = usual
+	if c.Kind >= rt.SetRows8 {
+		c.Context, c.Home, c.ID = x.raw, x.raw, x.id
+		return
+	}
 	for _, b := range blocks {
 		if b.copiedInContext() {
-			return c.raw
+			c.Context = x.raw
 		}
 	}
-	return usual
 }
+
+// across returns whether c is a copy between two devices.
+func across(c *rt.Copy) bool { return c.Kind == rt.Peer || c.Kind == rt.CopyRowsPeer }
 
 // copiedInContext returns whether copies need a current context: those that span several mappings of
 // virtual memory, and captured ones with memory of a pool. Without it, an executable that is
@@ -245,14 +253,14 @@ var copying = admit.Limiter{Patience: 100 * time.Millisecond, Slowly: true}
 
 // copyNow makes a copy or a memset on an internal stream, and returns once it is complete. One crossing enqueues it
 // and waits.
-func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
+func (x *contextCore) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*block) error {
 	if c.Size == 0 {
 		return nil
 	}
-	x := b.ctx
-	if c.Kind == rt.Peer { // two crossings, as changes of access wait for the first
+	if across(c) { // two crossings, as changes of access wait for the first
 		return x.doNow(op, blocks, func(stream driver.CUstream) error {
-			c.Context, c.Stream = x.forCopy(x.handleContext(), blocks), stream
+			x.forCopy(c, x.handleContext(), blocks)
+			c.Stream = stream
 			return peerCopies.With(uint32(stream>>6), func() error { return check(op, c.Do(host)) })
 		})
 	}
@@ -261,8 +269,8 @@ func (b *block) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks ...*b
 		return err
 	}
 	defer x.endNow(stream, blocks)
-	c.Context, c.Stream, c.Wait = x.forCopy(x.handleContext(), blocks), stream, 1
-	c.Home, c.ID = x.raw, x.id
+	x.forCopy(c, x.handleContext(), blocks)
+	c.Stream, c.Wait, c.Home, c.ID = stream, 1, x.raw, x.id
 	return wrap(op, hostWaits.With(uint32(stream>>6), func() error { return check(op, c.Do(host)) }))
 }
 
@@ -474,7 +482,7 @@ func (s *span) copyNow(op string, from *span) error {
 	if err != nil {
 		return err
 	}
-	return m.copyNow(op, &c, nil, m, f)
+	return m.ctx.copyNow(op, &c, nil, m, f)
 }
 
 // copyAsync enqueues a copy of all of from to the start of s on a stream.

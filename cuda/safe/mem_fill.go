@@ -46,15 +46,19 @@ func filling[T any](op string, v T, n int) (fill, error) {
 // zeroing describes setting bytes to 0.
 func zeroing(bytes uint64) fill { return fill{memset: rt.Copy{Kind: rt.Set8, Size: bytes}} }
 
-// at returns the fill of the memory at an address, as package rt takes it with host. c is acquired.
-// Nothing is locked, as the driver may have to load the kernel.
-func (f *fill) at(c *contextCore, address driver.CUdeviceptr) (call rt.Copy, host unsafe.Pointer, err error) {
+// at returns the fill of rows of memory from an address on, as package rt takes it with host. pitch is the number of
+// bytes from row to row, 0 for a single one. c is acquired. Nothing is locked, as the driver may have to load the kernel.
+func (f *fill) at(c *contextCore, address driver.CUdeviceptr, pitch, rows uint64) (call rt.Copy, host unsafe.Pointer, err error) {
 	call = f.memset
 	call.Dst = address
+	if pitch != 0 {
+		call.Kind += rt.SetRows8 - rt.Set8
+		call.Pitch, call.Rows = pitch, rows
+	}
 	if f.value == nil || f.n == 0 {
 		return call, nil, nil
 	}
-	l, err := f.rows(c, address, 0, 1)
+	l, err := f.rows(c, address, pitch, rows)
 	if err != nil {
 		return call, nil, err
 	}
@@ -71,7 +75,7 @@ func (f *fill) from(keeper *lifetime.Handle, c *contextCore, address driver.CUde
 		}
 		defer keeper.Release()
 	}
-	return f.at(c, address)
+	return f.at(c, address, 0, 1)
 }
 
 // fillNow waits for all work that uses the memory, fills it on an internal stream, and returns once it is filled.
@@ -85,11 +89,11 @@ func (s *span) fillNow(op string, f fill) error {
 	if err != nil {
 		return err
 	}
-	c, host, err := f.at(m.ctx, at)
+	c, host, err := f.at(m.ctx, at, 0, 1)
 	if err != nil {
 		return wrap(op, err)
 	}
-	return m.copyNow(op, &c, host, m)
+	return m.ctx.copyNow(op, &c, host, m)
 }
 
 // fillAsync enqueues a fill of the memory on a stream, which is that of its context unless the memory is pinned. The

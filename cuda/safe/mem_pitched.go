@@ -336,9 +336,25 @@ func (b *Pitched[T]) setNow(op string, row fill) error {
 		return err
 	}
 	defer m.Release()
+	if b.slices() == 1 {
+		c, host, err := b.sliceAt(row, 0)
+		if err != nil {
+			return wrap(op, err)
+		}
+		return m.ctx.copyNow(op, &c, host, m)
+	}
 	return m.ctx.doNow(op, []*block{m}, func(stream driver.CUstream) error {
-		rows := b.rowsOf(b.bytes())
-		return b.setRows(row, rows, 0, rows.slices, stream)
+		for i := range b.slices() {
+			c, host, err := b.sliceAt(row, i)
+			if err != nil {
+				return err
+			}
+			c.Stream = stream
+			if err := check("", c.Do(host)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -348,18 +364,16 @@ func (b *Pitched[T]) set(op string, s *Stream, row fill) error {
 		return err
 	}
 	defer m.Release()
-	c, err := s.acquire(op)
-	if err != nil {
-		return err
+	for i := range b.slices() {
+		c, host, err := b.sliceAt(row, i)
+		if err == nil {
+			err = s.copy(op, &c, host, m.ctx, m)
+		}
+		if err != nil {
+			return wrap(op, err)
+		}
 	}
-	defer c.Release()
-	if !m.ctx.same(c.ctx) {
-		return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", m.ctx.device, c.ctx.device)
-	}
-	rows := b.rowsOf(b.bytes())
-	return inParts(rows.slices, chunkWork, func(from, to int) error {
-		return c.enqueueCurrent(op, to-from, []*block{m}, "", func() error { return b.setRows(row, rows, from, to, c.raw) })
-	})
+	return nil
 }
 
 // setting checks a fill of rows, and acquires the block. It loads the kernel for the fill, if it
@@ -385,47 +399,20 @@ func (b *Pitched[T]) setting(op string, row fill) (*block, error) {
 	return m, err
 }
 
-// sliced are rows as memsets take them: slices of so many rows each.
-type sliced struct {
-	height uint64
-	slices int
+// slices returns the number of fills that set all rows: one, unless there is room between the slices.
+func (b *Pitched[T]) slices() int {
+	if b.rows == uint64(b.extent.Height) {
+		return 1
+	}
+	return b.extent.Depth
 }
 
-// rowsOf returns all rows as one slice, unless there is room between the slices.
-func (p *place) rowsOf(all byteExtent) sliced {
-	if p.rows == all.height {
-		return sliced{all.height * all.depth, 1}
+// sliceAt returns fill i of slices.
+func (b *Pitched[T]) sliceAt(row fill, i int) (rt.Copy, unsafe.Pointer, error) {
+	all := b.bytes()
+	rows := all.height
+	if b.slices() == 1 {
+		rows *= all.depth
 	}
-	return sliced{all.height, int(all.depth)}
-}
-
-// setRows calls CUDA once for each slice, with the context current.
-func (p *place) setRows(row fill, rows sliced, from, to int, s driver.CUstream) error {
-	for i := from; i < to; i++ {
-		if err := p.setSlice(row, p.address+driver.CUdeviceptr(uint64(i)*p.rows*p.pitch), rows.height, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *place) setSlice(row fill, at driver.CUdeviceptr, height uint64, s driver.CUstream) error {
-	value, width := row.memset.Src, row.memset.Size
-	switch {
-	case row.value != nil:
-		l, err := row.rows(p.memory.ctx, at, p.pitch, height)
-		if err != nil {
-			return err
-		}
-		if code, _ := rt.Batch(0, s, l.list(), 1, false); code != 0 {
-			return code
-		}
-		return nil
-	case row.memset.Kind == rt.Set8:
-		return driver.CuMemsetD2D8Async(at, p.pitch, uint8(value), width, height, s)
-	case row.memset.Kind == rt.Set16:
-		return driver.CuMemsetD2D16Async(at, p.pitch, uint16(value), width, height, s)
-	default:
-		return driver.CuMemsetD2D32Async(at, p.pitch, uint32(value), width, height, s)
-	}
+	return row.at(b.memory.ctx, b.address+driver.CUdeviceptr(uint64(i)*b.rows*b.pitch), b.pitch, rows)
 }

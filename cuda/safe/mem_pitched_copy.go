@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // CopyFrom copies src to the beginning of b. At least one of the two must be device
@@ -31,7 +32,7 @@ func (b *Pitched[T]) copyNow(op string, dst, src *Pitched[T]) error {
 			pinner.Pin(p.data)
 		}
 	}
-	return c.ctx.doNow(op, c.blocks, c.enqueue)
+	return c.ctx.copyNow(op, &c.Copy, unsafe.Pointer(&c.params), c.blocks...)
 }
 
 // CopyFromAsync enqueues [Pitched.CopyFrom]. Do not touch host memory before the copy has
@@ -50,24 +51,10 @@ func (b *Pitched[T]) copyAsync(op string, s *Stream, dst, src *Pitched[T]) error
 		return err
 	}
 	defer c.release()
-	sc, err := s.acquire(op)
-	if err != nil {
-		return err
-	}
-	defer sc.Release()
-	switch {
-	case c.dst.memory == nil || c.src.memory == nil:
+	if c.dst.memory == nil || c.src.memory == nil {
 		return refuse(op, ErrInvalidArgument, "a Go slice is not pinned: use a Pinned, or call Pitched.CopyFrom")
-	case c.peer == nil && !c.ctx.same(sc.ctx):
-		return refuse(op, ErrContextMismatch, "the memory belongs to a context of %v, the stream to one of %v", c.ctx.device, sc.ctx.device)
-	case c.peer != nil && !c.ctx.same(sc.ctx) && !c.peer.same(sc.ctx):
-		return refuse(op, ErrContextMismatch, "neither side belongs to the context of the stream, on %v", sc.ctx.device)
 	}
-	uncapturable := ""
-	if c.peer != nil {
-		uncapturable = peerUncapturable
-	}
-	return sc.enqueueCurrent(op, 1, c.blocks, uncapturable, func() error { return c.enqueue(sc.raw) })
+	return s.copy(op, &c.Copy, unsafe.Pointer(&c.params), c.ctx, c.blocks...)
 }
 
 // CopyFromHost copies a Go slice that holds the values row by row without padding. It
@@ -138,11 +125,12 @@ func (b *Pitched[T]) count() int { return b.extent.Width * b.extent.Height * b.e
 
 // A pitchedCopy is a copy between pitched memory. Its blocks are acquired.
 type pitchedCopy struct {
+	rt.Copy
+	params   driver.CUDA_MEMCPY3D_PEER
 	dst, src *place
 	byteExtent
 	blocks []*block
 	ctx    *contextCore // of the device that copies
-	peer   *contextCore // of the source, if that is on another device; else nil
 }
 
 // copyOf checks a copy and acquires its memory.
@@ -185,14 +173,16 @@ func (c *pitchedCopy) release() {
 	}
 }
 
-// check sets the contexts of a copy from one block to another, and refuses one that CUDA
-// cannot do.
+// check describes a copy from one block to another, and refuses one that CUDA cannot do.
 func (c *pitchedCopy) check(op string, to, from *block) error {
+	c.describe()
 	switch onDevice, ofDevice := c.dst.kind != driver.CU_MEMORYTYPE_HOST, c.src.kind != driver.CU_MEMORYTYPE_HOST; {
 	case onDevice && ofDevice && to.ctx.raw == from.ctx.raw && !to.ctx.same(from.ctx):
 		return refuse(op, ErrReset, "one side of the copy was allocated before other code has reset the primary context")
 	case onDevice && ofDevice && !to.ctx.same(from.ctx):
-		c.ctx, c.peer = to.ctx, from.ctx
+		c.ctx = to.ctx
+		c.Kind, c.DstContext, c.SrcContext = rt.CopyRowsPeer, to.ctx.raw, from.ctx.raw
+		c.params.DstContext, c.params.SrcContext = c.DstContext, c.SrcContext
 	case onDevice:
 		c.ctx = to.ctx
 	case ofDevice:
@@ -206,22 +196,17 @@ func (c *pitchedCopy) check(op string, to, from *block) error {
 	return nil
 }
 
-// enqueue calls CUDA with the context current.
-func (c *pitchedCopy) enqueue(stream driver.CUstream) error {
+// describe describes the copy for CUDA: one on a device has reserved words in place of the contexts, which must be 0.
+func (c *pitchedCopy) describe() {
 	d, s := c.dst, c.src
-	p := driver.CUDA_MEMCPY3D_PEER{
+	c.Kind, c.Size = rt.CopyRows, c.width
+	c.params = driver.CUDA_MEMCPY3D_PEER{
 		SrcMemoryType: s.kind, SrcHost: s.data, SrcDevice: s.address, SrcArray: s.array,
 		SrcXInBytes: s.x, SrcY: s.y, SrcZ: s.z, SrcPitch: s.pitch, SrcHeight: s.rows,
 		DstMemoryType: d.kind, DstHost: d.data, DstDevice: d.address, DstArray: d.array,
 		DstXInBytes: d.x, DstY: d.y, DstZ: d.z, DstPitch: d.pitch, DstHeight: d.rows,
 		WidthInBytes: c.width, Height: c.height, Depth: c.depth,
 	}
-	if c.peer == nil {
-		// The same struct, with reserved words in place of the contexts, which must be 0.
-		return driver.CuMemcpy3DAsync((*driver.CUDA_MEMCPY3D)(unsafe.Pointer(&p)), stream)
-	}
-	p.DstContext, p.SrcContext = c.ctx.raw, c.peer.raw
-	return peerCopies.With(0, func() error { return driver.CuMemcpy3DPeerAsync(&p, stream) })
 }
 
 var _ = [1]struct{}{}[unsafe.Sizeof(driver.CUDA_MEMCPY3D{})-unsafe.Sizeof(driver.CUDA_MEMCPY3D_PEER{})]

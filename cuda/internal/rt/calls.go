@@ -247,9 +247,16 @@ func (c *Copy) Do(host unsafe.Pointer) driver.CUresult {
 // arguments returns the function of a copy, a memset or a launch, and the number of its arguments,
 // which it sets, but for those of a launch.
 func (c *Copy) arguments(a *[6]uint64) (fn function, n uint32) {
-	if c.Kind == Peer {
+	switch {
+	case c.Kind == Peer:
 		a[0], a[1], a[2], a[3], a[4], a[5] = uint64(c.Dst), uint64(c.DstContext), uint64(c.Src), uint64(c.SrcContext), c.Size, uint64(c.Stream)
 		return fnCopyPeer, 6
+	case c.Kind >= CopyRows:
+		a[1] = uint64(c.Stream)
+		return copies[c.Kind], 2
+	case c.Kind >= SetRows8:
+		a[0], a[1], a[2], a[3], a[4], a[5] = uint64(c.Dst), c.Pitch, uint64(c.Src), c.Size, c.Rows, uint64(c.Stream)
+		return copies[c.Kind], 6
 	}
 	a[0], a[1], a[2], a[3] = uint64(c.Dst), uint64(c.Src), c.Size, uint64(c.Stream)
 	return copies[c.Kind], 4
@@ -259,6 +266,7 @@ var copies = [...]function{
 	HostToDevice: fnCopyHtoD, DeviceToHost: fnCopyDtoH, DeviceToDevice: fnCopyDtoD,
 	HostToHost: fnCopy, // both ends are pinned, so that they have addresses of the device
 	Set8:       fnSet8, Set16: fnSet16, Set32: fnSet32, FillLaunch: fnLaunchKernel,
+	SetRows8: fnSetRows8, SetRows16: fnSetRows16, SetRows32: fnSetRows32, CopyRows: fnCopyRows, CopyRowsPeer: fnCopyRowsPeer,
 }
 
 // Do is cuMemAllocAsync or cuMemAllocFromPoolAsync, and sets a.Address.

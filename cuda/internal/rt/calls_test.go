@@ -55,7 +55,8 @@ int cuMemcpyDtoDAsync_v2(ARGUMENTS) { NOTE("dtod", 0, 4); return c == 13 ? 14 : 
 		"CtxSetCurrent": 1, "StreamSynchronize": 1, "StreamWaitEvent": 3, "StreamBeginCapture_v2": 2, "StreamEndCapture": 1,
 		"EventRecord": 2, "EventRecordWithFlags": 3, "LaunchKernel": 9, "LaunchKernelEx": 2, "LaunchHostFunc": 3, "LaunchHostFunc_v2": 4,
 		"StreamAddCallback": 4, "MemcpyHtoDAsync_v2": 4, "MemcpyDtoHAsync_v2": 4, "MemcpyAsync": 4, "MemcpyPeerAsync": 6,
-		"MemsetD8Async": 4, "MemsetD16Async": 4, "MemsetD32Async": 4, "MemFreeAsync": 2, "GraphDestroy": 1, "GraphGetNodes": 1,
+		"MemsetD8Async": 4, "MemsetD16Async": 4, "MemsetD32Async": 4, "MemsetD2D8Async": 6, "MemsetD2D16Async": 6, "MemsetD2D32Async": 6,
+		"Memcpy3DAsync_v2": 2, "Memcpy3DPeerAsync": 2, "MemFreeAsync": 2, "GraphDestroy": 1, "GraphGetNodes": 1,
 		"GraphNodeGetType": 1, "GraphInstantiateWithFlags": 1, "GraphLaunch": 2, "GraphUpload": 2, "GraphExecDestroy": 1,
 		"GraphAddKernelNode": 1, "GraphKernelNodeSetParams": 1, "GraphExecKernelNodeSetParams": 1,
 	} {
@@ -85,7 +86,7 @@ func TestCalls(t *testing.T) {
 	)
 	copying := func(kind CopyKind, stream driver.CUstream, size uint64, wait uint32, host unsafe.Pointer) func() driver.CUresult {
 		return func() driver.CUresult {
-			return (&Copy{Context: context, Stream: stream, Dst: 31, Src: 32, Size: size, DstContext: 33, SrcContext: 34, Kind: kind, Wait: wait, Home: context, ID: context}).Do(host)
+			return (&Copy{Context: context, Stream: stream, Dst: 31, Src: 32, Size: size, DstContext: 33, SrcContext: 34, Pitch: 35, Rows: 36, Kind: kind, Wait: wait, Home: context, ID: context}).Do(host)
 		}
 	}
 	allocating := func(h Home, stream driver.CUstream, pool driver.CUmemoryPool, captured, complete uint32) func() driver.CUresult {
@@ -180,6 +181,11 @@ func TestCalls(t *testing.T) {
 			{"Memset of bytes", copying(Set8, stream, 8, 0, nil), 0, false, "id 8, in, MemsetD8Async 31 32 8 5, out"},
 			{"Memset of words", copying(Set16, stream, 8, 0, nil), 0, false, "id 8, in, MemsetD16Async 31 32 8 5, out"},
 			{"Memset of double words", copying(Set32, stream, 8, 0, nil), 0, false, "id 8, in, MemsetD32Async 31 32 8 5, out"},
+			{"Memset of rows of bytes", copying(SetRows8, stream, 8, 0, nil), 0, false, "id 8, in, MemsetD2D8Async 31 35 32 8 36 5, out"},
+			{"Memset of rows of words", copying(SetRows16, stream, 8, 0, nil), 0, false, "id 8, in, MemsetD2D16Async 31 35 32 8 36 5, out"},
+			{"Memset of rows of double words", copying(SetRows32, stream, 8, 1, nil), 0, false, "id 8, in, MemsetD2D32Async 31 35 32 8 36 5, StreamSynchronize 5, out"},
+			{"Copy of rows", copying(CopyRows, stream, 8, 1, unsafe.Pointer(&value)), 0, false, "id 8, in, Memcpy3DAsync p 5, StreamSynchronize 5, out"},
+			{"Copy of rows between devices", copying(CopyRowsPeer, stream, 8, 0, unsafe.Pointer(&value)), 0, false, "id 8, in, Memcpy3DPeerAsync p 5, out"},
 			{"Fill", copying(FillLaunch, stream, 8, 1, unsafe.Pointer(&launch[0])), 0, false, "id 8, in, LaunchKernel 21 1 2 3 4 5 6 7 5, StreamSynchronize 5, out"},
 
 			{"Alloc", allocating(home, stream, 0, 0, 0), 0, true, "id 8, in, capturing 5, MemAllocAsync 64 5, out"},

@@ -29,6 +29,11 @@ const (
 	fnSet8
 	fnSet16
 	fnSet32
+	fnCopyRows
+	fnCopyRowsPeer
+	fnSetRows8
+	fnSetRows16
+	fnSetRows32
 	fnAlloc
 	fnAllocFromPool
 	fnFree
@@ -76,6 +81,11 @@ var names = [functions]string{
 	fnSet8:                  "cuMemsetD8Async",
 	fnSet16:                 "cuMemsetD16Async",
 	fnSet32:                 "cuMemsetD32Async",
+	fnCopyRows:              "cuMemcpy3DAsync_v2",
+	fnCopyRowsPeer:          "cuMemcpy3DPeerAsync",
+	fnSetRows8:              "cuMemsetD2D8Async",
+	fnSetRows16:             "cuMemsetD2D16Async",
+	fnSetRows32:             "cuMemsetD2D32Async",
 	fnAlloc:                 "cuMemAllocAsync",
 	fnAllocFromPool:         "cuMemAllocFromPoolAsync",
 	fnFree:                  "cuMemFreeAsync",

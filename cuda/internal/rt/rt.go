@@ -116,6 +116,11 @@ const (
 	Set16
 	Set32
 	FillLaunch
+	SetRows8
+	SetRows16
+	SetRows32
+	CopyRows     // what a driver.CUDA_MEMCPY3D describes, whose address is the host
+	CopyRowsPeer // what a driver.CUDA_MEMCPY3D_PEER describes, whose address is the host
 )
 
 // Copy is a copy, a memset or a fill on a stream.
@@ -124,7 +129,8 @@ type Copy struct {
 	Stream                 driver.CUstream
 	Dst, Src               driver.CUdeviceptr
 	Size                   uint64
-	DstContext, SrcContext driver.CUcontext // for kind Peer
+	DstContext, SrcContext driver.CUcontext // for the kinds Peer and CopyRowsPeer
+	Pitch, Rows            uint64           // for a memset of several rows, of Size elements each
 	Kind                   CopyKind
 	Wait                   uint32 // 1: wait for the stream
 	Home                   driver.CUcontext

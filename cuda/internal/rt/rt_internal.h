@@ -26,6 +26,11 @@
 	F(cuMemsetD8Async) \
 	F(cuMemsetD16Async) \
 	F(cuMemsetD32Async) \
+	F(cuMemcpy3DAsync_v2) \
+	F(cuMemcpy3DPeerAsync) \
+	F(cuMemsetD2D8Async) \
+	F(cuMemsetD2D16Async) \
+	F(cuMemsetD2D32Async) \
 	F(cuMemAllocAsync) \
 	F(cuMemAllocFromPoolAsync) \
 	F(cuMemFreeAsync) \
