@@ -363,8 +363,8 @@ func (s *streamCore) disclaim(gates []*admit.Gate) {
 // enqueue enqueues work that uses blocks and takes places in the driver's queue: call
 // calls the driver. uncapturable is the reason why the work cannot be captured, "" if it
 // can. In a capture the graph retains the blocks.
-func (s *streamCore) enqueue(op string, work int, blocks []*block, uncapturable string, call func() error) error {
-	a := admission{op: op, stream: s, flags: enqueues, places: work}
+func (s *streamCore) enqueue(op string, places int, blocks []*block, uncapturable string, call func() error) error {
+	a := admission{op: op, stream: s, flags: enqueues, places: places}
 	if err := a.admit(); err != nil {
 		return err
 	}
@@ -411,8 +411,8 @@ func inParts(n, most int, enqueue func(from, to int) error) error {
 }
 
 // enqueueCurrent admits and enqueues work as enqueue does, with the context current in call.
-func (s *streamCore) enqueueCurrent(op string, work int, blocks []*block, uncapturable string, call func() error) error {
-	return s.enqueue(op, work, blocks, uncapturable, func() error {
+func (s *streamCore) enqueueCurrent(op string, places int, blocks []*block, uncapturable string, call func() error) error {
+	return s.enqueue(op, places, blocks, uncapturable, func() error {
 		// The legacy stream cannot be used while a blocking stream captures.
 		if s.legacy() && s.capturing() {
 			return rt.CodeCapturing

@@ -27,12 +27,12 @@ const (
 	// mostReserved is how much room calls may reserve that wait for room in other queues. The
 	// rest is for those that do not.
 	mostReserved = queueRoom / 4
-	// prefetchWork is what a prefetch of managed memory of any size counts: the driver's
+	// prefetchPlaces is what a prefetch of managed memory of any size counts: the driver's
 	// queue takes 56 of them.
-	prefetchWork = queueRoom / 48
-	// rawWork is what a call of EnqueueRaw counts: more than a call of a library enqueues,
+	prefetchPlaces = queueRoom / 48
+	// rawPlaces is what a call of EnqueueRaw counts: more than a call of a library enqueues,
 	// and little enough for many calls to be pending.
-	rawWork = queueRoom / 32
+	rawPlaces = queueRoom / 32
 )
 
 // A backlog is the known pending work of a queue. The queue's mu guards it.
@@ -47,41 +47,41 @@ type backlog struct {
 
 // A mark is an event that is recorded after some work.
 type mark struct {
-	event driver.CUevent
-	work  int
+	event  driver.CUevent
+	places int
 }
 
 // hasRoom counts work that is about to be enqueued, if there is room for it. Some of that may be reserved for the
 // call.
-func (s *streamCore) hasRoom(work, reserved int) bool {
-	if !s.fits(work, reserved) {
+func (s *streamCore) hasRoom(places, reserved int) bool {
+	if !s.fits(places, reserved) {
 		return false
 	}
-	s.count(work)
+	s.count(places)
 	return true
 }
 
 // count counts work that is about to be enqueued, and for which there is room.
-func (s *streamCore) count(work int) {
-	s.pending += work
-	s.recent += work
+func (s *streamCore) count(places int) {
+	s.pending += places
+	s.recent += places
 	s.worked = true
 }
 
 // fits returns whether there is room for work.
-func (s *streamCore) fits(work, reserved int) bool {
+func (s *streamCore) fits(places, reserved int) bool {
 	if s.recent >= markEvery {
 		s.setMark()
 	}
-	if s.full(work, reserved) {
+	if s.full(places, reserved) {
 		s.retire()
 	}
-	return !s.full(work, reserved)
+	return !s.full(places, reserved)
 }
 
 // full returns whether work has to wait, as far as is known.
-func (b *backlog) full(work, reserved int) bool {
-	return work > 0 && b.pending > 0 && b.pending+int(b.reserved.Load())-reserved+work > queueRoom
+func (b *backlog) full(places, reserved int) bool {
+	return places > 0 && b.pending > 0 && b.pending+int(b.reserved.Load())-reserved+places > queueRoom
 }
 
 // reserve keeps places from other calls until unreserve.
@@ -90,9 +90,9 @@ func (b *backlog) reserve(places int) { b.reserved.Add(int32(places)) }
 func (b *backlog) unreserve(places int) { b.reserve(-places) }
 
 // giveBack is called if work was counted and then not enqueued, with the lock still held.
-func (b *backlog) giveBack(work int) {
-	b.pending -= work
-	b.recent -= work
+func (b *backlog) giveBack(places int) {
+	b.pending -= places
+	b.recent -= places
 }
 
 // setMark records an event after the work so far. If it cannot, for instance because
@@ -138,7 +138,7 @@ func (s *streamCore) retire() {
 func (s *streamCore) forgetMarks(n int) {
 	b := &s.backlog
 	for _, m := range b.marks[:n] {
-		b.pending -= m.work
+		b.pending -= m.places
 		s.ctx.shared.events.put(m.event)
 	}
 	b.marks = append(b.marks[:0], b.marks[n:]...)

@@ -218,16 +218,16 @@ func TestUsersStay(t *testing.T) {
 	assert.ElementsMatch(t, users, u.streams())
 }
 
-// TestGraphWork: a launch takes a place for itself and for each node that is no kernel, up to a limit, which a graph
+// TestGraphPlaces: a launch takes a place for itself and for each node that is no kernel, up to a limit, which a graph
 // with graphs inside of it takes: these may have any number of nodes.
-func TestGraphWork(t *testing.T) {
+func TestGraphPlaces(t *testing.T) {
 	for want, i := range map[int]rt.Instantiation{
 		1:               {Nodes: 1000, Kernels: 1000},
 		4:               {Nodes: 5, Kernels: 2},
 		mostOfGraph - 1: {Nodes: mostOfGraph - 2},
 		mostOfGraph:     {Nodes: 1, Kernels: 0, Graphs: 1},
 	} {
-		assert.Equal(t, want, graphWork(&i), "%+v", i)
+		assert.Equal(t, want, graphPlaces(&i), "%+v", i)
 	}
-	assert.Equal(t, mostOfGraph, graphWork(&rt.Instantiation{Nodes: 5000}))
+	assert.Equal(t, mostOfGraph, graphPlaces(&rt.Instantiation{Nodes: 5000}))
 }

@@ -64,14 +64,14 @@ type batchOp struct {
 	kind         batchKind
 	alone        bool // uses memory that a graph allocates: a single call checks that
 	uncapturable bool // a copy between devices
-	work         int32
+	places       int32
 	word, words  int32 // part of batchList.words
 	from, to     int32 // part of batchList.refs
 	kernel       *Kernel
 }
 
 // plain tells whether the operation needs nothing but its objects and a place in the queue.
-func (o *batchOp) plain() bool { return o.kind <= batchFills && o.work == 1 && !o.alone }
+func (o *batchOp) plain() bool { return o.kind <= batchFills && o.places == 1 && !o.alone }
 
 // takesMemory tells whether the driver may allocate memory for the operation.
 func (o *batchOp) takesMemory() bool { return o.kind == batchLaunch || o.kind == batchGraph }
@@ -158,7 +158,7 @@ func (b *Batch) start(op string, n int, kind batchKind) (batchOp, error) {
 		}
 		b.own()
 	}
-	return batchOp{kind: kind, work: 1, word: int32(len(l.words)), from: int32(len(l.refs))}, nil
+	return batchOp{kind: kind, places: 1, word: int32(len(l.words)), from: int32(len(l.refs))}, nil
 }
 
 // own copies what a submission reads, if there is one, so that it can be changed.

@@ -197,7 +197,7 @@ func (b *Batch) moves(op string, n int, kind batchKind, c *rt.Copy, host unsafe.
 	if c.Size > 0 {
 		b.list.words = c.Append(b.list.words, host)
 	} else {
-		o.work, b.list.words = 0, rt.AppendNothing(b.list.words)
+		o.places, b.list.words = 0, rt.AppendNothing(b.list.words)
 	}
 	b.finish(n, o)
 	return nil
@@ -213,7 +213,7 @@ func (b *Batch) Record(e *Event) error {
 	if v := e.core; !v.ctx.same(b.ctx) {
 		return refuse(op, ErrContextMismatch, "the event belongs to a context of %v, the batch to one of %v", v.ctx.device, b.ctx.device)
 	}
-	return b.add(op, batchRecord, e.core.work(), batchObject{handle: &e.core.Handle, user: e, event: e.core}, func(l []uint64) []uint64 { return rt.AppendRecord(l, e.core.raw) })
+	return b.add(op, batchRecord, e.core.places(), batchObject{handle: &e.core.Handle, user: e, event: e.core}, func(l []uint64) []uint64 { return rt.AppendRecord(l, e.core.raw) })
 }
 
 // WaitEvent records a [Stream.WaitEvent] for e: each submission waits for the latest record
@@ -232,7 +232,7 @@ func (b *Batch) LaunchGraph(e *GraphExec) error {
 	if b.none() || e == nil || e.core == nil || e.core.Closed() {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	return b.add(op, batchGraph, e.core.work, batchObject{handle: &e.core.Handle, user: e, exec: e.core}, func(l []uint64) []uint64 { return rt.AppendGraph(l, e.core.raw) })
+	return b.add(op, batchGraph, e.core.places, batchObject{handle: &e.core.Handle, user: e, exec: e.core}, func(l []uint64) []uint64 { return rt.AppendGraph(l, e.core.raw) })
 }
 
 // LaunchHostFunc records a call of f, which runs once for each submission: see
@@ -261,14 +261,14 @@ func (b *Batch) LaunchHostFuncWith(f func(), o HostFuncOptions) error {
 }
 
 // add appends an operation that uses one object.
-func (b *Batch) add(op string, kind batchKind, work int, object batchObject, appendCall func([]uint64) []uint64) error {
+func (b *Batch) add(op string, kind batchKind, places int, object batchObject, appendCall func([]uint64) []uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, err := b.start(op, appended, kind)
 	if err != nil {
 		return err
 	}
-	o.work = int32(work)
+	o.places = int32(places)
 	b.list.current = b.list.current || kind == batchGraph // see execCore.admitted
 	b.use(appended, object)
 	b.list.words = appendCall(b.list.words)

@@ -8,9 +8,9 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// chunkWork is the most work that a submission enqueues at once: little enough that the
+// chunkPlaces is the most work that a submission enqueues at once: little enough that the
 // queue does not have to run empty before there is room.
-const chunkWork = queueRoom / 4
+const chunkPlaces = queueRoom / 4
 
 // Submit enqueues the operations on s, in order, as the single calls do. Operations of other
 // goroutines may come between them. Submit blocks while about 1,000 operations are pending
@@ -147,8 +147,8 @@ func (r *submission) at(n int, err error) error {
 // many. It enqueues none without an error if the first needs a call of its own: because the
 // stream captures, or because of the state of an event or an executable.
 func (r *submission) chunk(n int) (done int, err error) {
-	end, work := r.fit(n)
-	a := admission{op: opSubmit, stream: r.streamCore, flags: enqueues, places: work}
+	end, places := r.fit(n)
+	a := admission{op: opSubmit, stream: r.streamCore, flags: enqueues, places: places}
 	if err := a.admit(); err != nil {
 		return 0, err
 	}
@@ -165,9 +165,9 @@ func (r *submission) chunk(n int) (done int, err error) {
 	}
 	r.letGo(n, end, done)
 	for i := range r.list.ops[n : n+done] {
-		work -= int(r.list.ops[n+i].work)
+		places -= int(r.list.ops[n+i].places)
 	}
-	r.giveBack(work)
+	r.giveBack(places)
 	a.leave(true)
 	switch {
 	case code == rt.CodeCapturing: // in a capture that this package did not begin
@@ -180,20 +180,20 @@ func (r *submission) chunk(n int) (done int, err error) {
 }
 
 // fit returns the end of a chunk that begins with operation n, and its work.
-func (r *submission) fit(n int) (end, work int) {
+func (r *submission) fit(n int) (end, places int) {
 	ops := r.list.ops
 	if r.list.special == 0 {
-		end = min(n+chunkWork, len(ops))
+		end = min(n+chunkPlaces, len(ops))
 		return end, end - n
 	}
 	for end = n; end < len(ops) && !ops[end].alone; end++ {
-		more := int(ops[end].work)
-		if end > n && work+more > chunkWork {
+		more := int(ops[end].places)
+		if end > n && places+more > chunkPlaces {
 			break
 		}
-		work += more
+		places += more
 	}
-	return end, work
+	return end, places
 }
 
 // note records the stream as a user of the objects. mu is held.
@@ -256,7 +256,7 @@ func (r *submission) lockExec(e *execCore) bool {
 	if r.locked == len(r.execs) || !e.mu.TryLock() {
 		return false
 	}
-	if len(e.places) > 0 { // a single call waits for releases, and for launches with the same memory
+	if len(e.addresses) > 0 { // a single call waits for releases, and for launches with the same memory
 		e.mu.Unlock()
 		return false
 	}
@@ -320,7 +320,7 @@ func (r *submission) single(n int) error {
 		_, err := r.launchHostFunc(opSubmit, h.f, h.o)
 		return err
 	}
-	a := admission{op: opSubmit, stream: r.streamCore, flags: enqueues, places: int(o.work)}
+	a := admission{op: opSubmit, stream: r.streamCore, flags: enqueues, places: int(o.places)}
 	if err := a.admit(); err != nil {
 		return err
 	}

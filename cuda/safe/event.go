@@ -80,8 +80,8 @@ func enterBoth(a, b *eventCore) bool {
 	}
 }
 
-// work is the number of places that a record takes in the driver's queue.
-func (e *eventCore) work() int {
+// places is the number of places that a record takes in the driver's queue.
+func (e *eventCore) places() int {
 	if e.untimed {
 		return 0
 	}

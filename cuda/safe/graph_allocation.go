@@ -12,7 +12,7 @@ import (
 
 // A graphAllocation is memory that the launches of a graph allocate.
 type graphAllocation struct {
-	place   *graphPlace
+	address *graphAddress
 	copying atomic.Int32             // synchronous copies in flight, for which FreeAsync waits
 	freed   atomic.Bool              // the capture that allocates it frees it: it is never present
 	freer   atomic.Pointer[retained] // of the node that frees it, perhaps in another graph, or nil
@@ -20,9 +20,9 @@ type graphAllocation struct {
 	capture *capturing               // in which it did, or nil
 }
 
-// A graphPlace is an address at which launches allocate memory. The allocations of a graph and
-// of its recaptures have the same places.
-type graphPlace struct {
+// A graphAddress is an address at which launches allocate memory. The allocations of a graph and
+// of its recaptures have the same addresses.
+type graphAddress struct {
 	present atomic.Pointer[graphAllocation] // a launch has allocated it, and nothing has freed it since; or the claim of FreeAsync
 	owners  atomic.Int32                    // blocks; the last one frees memory that is still allocated
 	number  uint64                          // in order of creation, in which those of an executable are locked
@@ -31,25 +31,25 @@ type graphPlace struct {
 	free marker     // follows the release, until a launch has waited for it
 }
 
-var graphPlaces atomic.Uint64
+var graphAddresses atomic.Uint64
 
 func newGraphAllocation() *graphAllocation {
-	a := &graphAllocation{place: &graphPlace{number: graphPlaces.Add(1)}}
-	a.place.owners.Store(1)
+	a := &graphAllocation{address: &graphAddress{number: graphAddresses.Add(1)}}
+	a.address.owners.Store(1)
 	return a
 }
 
-// at gives the allocation the place of an earlier one.
-func (a *graphAllocation) at(p *graphPlace) {
+// at gives the allocation the address of an earlier one.
+func (a *graphAllocation) at(p *graphAddress) {
 	p.owners.Add(1)
-	a.place = p
+	a.address = p
 }
 
-func (a *graphAllocation) present() bool { return a.place.present.Load() == a }
+func (a *graphAllocation) present() bool { return a.address.present.Load() == a }
 
-// leave returns whether the block of the allocation was the last one that has its place.
+// leave returns whether the block of the allocation was the last one that has its address.
 func (a *graphAllocation) leave() bool {
-	p := a.place
+	p := a.address
 	if p.owners.Add(-1) > 0 {
 		return false
 	}
@@ -60,7 +60,7 @@ func (a *graphAllocation) leave() bool {
 }
 
 // forgetFree forgets the release. mu is held.
-func (p *graphPlace) forgetFree() {
+func (p *graphAddress) forgetFree() {
 	if p.free.stream != nil {
 		p.free.end()
 	}
@@ -69,7 +69,7 @@ func (p *graphPlace) forgetFree() {
 
 // afterFree makes s, which is locked, wait for the release. mu is held. It returns
 // driver.CUDA_ERROR_NOT_READY while another call uses the closed stream of the release.
-func (p *graphPlace) afterFree(s *streamCore) driver.CUresult {
+func (p *graphAddress) afterFree(s *streamCore) driver.CUresult {
 	if p.free.stream == nil {
 		return 0
 	}
@@ -77,8 +77,8 @@ func (p *graphPlace) afterFree(s *streamCore) driver.CUresult {
 }
 
 // appear notes that a launch has allocated the memory, and vanish that it is freed.
-func (a *graphAllocation) appear() { a.place.present.Store(a) }
-func (a *graphAllocation) vanish() { a.place.present.Store(nil) }
+func (a *graphAllocation) appear() { a.address.present.Store(a) }
+func (a *graphAllocation) vanish() { a.address.present.Store(nil) }
 
 // allocated returns whether work outside of captures may use the block, or the block that it
 // accesses.
@@ -127,7 +127,7 @@ func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
 		return false, code
 	}
 	b.address = m.Address
-	if p := c.placeAt(b.address); p != nil {
+	if p := c.addressAt(b.address); p != nil {
 		b.graph.at(p)
 	}
 	b.note(s)
@@ -136,16 +136,16 @@ func (b *block) allocateCaptured(s *streamCore) (captured bool, err error) {
 	return true, nil
 }
 
-// placeAt returns the place of the memory that the recaptured graph allocates at an address, or
+// addressAt returns the state of the address at which the recaptured graph allocates memory, or
 // nil. The capture is locked.
-func (c *capturing) placeAt(address driver.CUdeviceptr) *graphPlace {
+func (c *capturing) addressAt(address driver.CUdeviceptr) *graphAddress {
 	if c.before == nil {
 		return nil
 	}
 	allocs, freed := c.before.memory()
 	for _, b := range left(allocs) { // several may have had the address, one after another
 		if b.address == address && !slices.Contains(freed, b) {
-			return b.graph.place
+			return b.graph.address
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func (c *capturing) placeAt(address driver.CUdeviceptr) *graphPlace {
 // graphFree frees what the last launch has left allocated: destroying a graph and its
 // executables does not.
 func (b *block) graphFree() error {
-	if b.graph.place.present.Swap(nil) == nil {
+	if b.graph.address.present.Swap(nil) == nil {
 		return nil
 	}
 	return b.memFree()

@@ -29,14 +29,14 @@ type execCore struct {
 	last     pendingWork // the latest launches
 	destroys admit.Destruction
 
-	source   *graphCore
-	autoFree bool          // a launch frees what the one before has left allocated
-	allocs   []*block      // that a launch allocates and leaves allocated, unless it frees it
-	places   []*graphPlace // of allocs and freed, each once, in order
-	freed    []*block      // that nodes of a launch free
-	takes    []*block      // those of freed that another graph allocates
-	single   bool          // CUDA allows its graph one executable at a time, as it allocates or frees memory
-	work     int           // operations that a launch adds to a stream's queue
+	source    *graphCore
+	autoFree  bool            // a launch frees what the one before has left allocated
+	allocs    []*block        // that a launch allocates and leaves allocated, unless it frees it
+	addresses []*graphAddress // of allocs and freed, each once, in order
+	freed     []*block        // that nodes of a launch free
+	takes     []*block        // those of freed that another graph allocates
+	single    bool            // CUDA allows its graph one executable at a time, as it allocates or frees memory
+	places    int             // operations that a launch adds to a stream's queue
 
 	mu      admit.Mutex[admit.ExecRank] // one thread at a time may use an executable
 	kept    *graphRetained
@@ -149,7 +149,7 @@ func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags d
 	i := rt.Instantiation{Home: g.ctx.home(), Graph: g.raw, Flags: uint64(flags)}
 	i.CallContext = g.ctx.raw
 	code := i.Do()
-	e.raw, e.work = i.Exec, graphWork(&i)
+	e.raw, e.places = i.Exec, graphPlaces(&i)
 	if code == 0 || i.Result == driver.CUDA_GRAPH_INSTANTIATE_SUCCESS {
 		return check(op, code)
 	}
@@ -167,9 +167,9 @@ func (e *execCore) instantiate(op string, g *graphCore, allocs []*block, flags d
 	return refuse(op, code, "%s", detail)
 }
 
-// graphWork returns how much a launch of the graph counts in a stream's queue. A graph in a
+// graphPlaces returns how much a launch of the graph counts in a stream's queue. A graph in a
 // node may have any number of nodes.
-func graphWork(i *rt.Instantiation) int {
+func graphPlaces(i *rt.Instantiation) int {
 	if i.Graphs > 0 {
 		return mostOfGraph
 	}
@@ -439,7 +439,7 @@ func (e *GraphExec) openUnacquired(op string) (*execCore, error) {
 // unacquired. It returns lifetime.ErrLater if another call uses the closed stream of a release that the launch
 // has to wait for: try again.
 func (e *execCore) enqueue(op string, s *streamCore, flags admitFlags, launches bool, call execCall) (err error) {
-	a := admission{op: op, stream: s, flags: enqueues | flags, places: e.work, while: &e.Handle}
+	a := admission{op: op, stream: s, flags: enqueues | flags, places: e.places, while: &e.Handle}
 	if err := a.admit(); err != nil {
 		return err
 	}
@@ -477,11 +477,11 @@ func (e *execCore) admitted(op string, s *streamCore, launches bool, call execCa
 func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUresult) error {
 	locked := 0
 	defer func() {
-		for _, p := range e.places[:locked] {
+		for _, p := range e.addresses[:locked] {
 			p.mu.Unlock()
 		}
 	}()
-	for _, p := range e.places { // or the notes of two launches could come in another order than these
+	for _, p := range e.addresses { // or the notes of two launches could come in another order than these
 		if err := lock(op, &p.mu); err != nil {
 			return err
 		}
@@ -505,11 +505,11 @@ func (e *execCore) allocating(op string, s *streamCore, launch func() driver.CUr
 }
 
 // balanced returns an error if the launch would allocate memory that is still allocated, or free
-// memory that is not. CUDA returns the same code, but crashes while a profiler records. The places
-// of the memory are locked.
+// memory that is not. CUDA returns the same code, but crashes while a profiler records. The addresses
+// are locked.
 func (e *execCore) balanced(op string) error {
 	for _, b := range e.allocs {
-		if b.graph.place.present.Load() != nil && !e.autoFree {
+		if b.graph.address.present.Load() != nil && !e.autoFree {
 			return refuse(op, driver.CUDA_ERROR_INVALID_VALUE, "the memory that an earlier launch has allocated is not freed: see AddAlloc")
 		}
 	}
@@ -523,20 +523,24 @@ func (e *execCore) balanced(op string) error {
 
 // setMemory notes which memory the nodes of the graph allocate, and which they free. mu is held.
 func (e *execCore) setMemory(allocs, freed []*block) {
-	e.takes = slices.DeleteFunc(slices.Clone(freed), func(b *block) bool { return slices.Contains(allocs, b) })
-	e.allocs, e.freed, e.places = left(allocs), freed, nil
-	for _, b := range slices.Concat(e.allocs, freed) {
-		e.places = append(e.places, b.graph.place)
+	own := make(map[*block]bool, len(allocs))
+	for _, b := range allocs {
+		own[b] = true
 	}
-	slices.SortFunc(e.places, func(a, b *graphPlace) int { return cmp.Compare(a.number, b.number) })
-	e.places = slices.Compact(e.places)
+	e.takes = slices.DeleteFunc(slices.Clone(freed), func(b *block) bool { return own[b] })
+	e.allocs, e.freed, e.addresses = left(allocs), freed, nil
+	for _, b := range slices.Concat(e.allocs, freed) {
+		e.addresses = append(e.addresses, b.graph.address)
+	}
+	slices.SortFunc(e.addresses, func(a, b *graphAddress) int { return cmp.Compare(a.number, b.number) })
+	e.addresses = slices.Compact(e.addresses)
 }
 
-// launched notes that a launch has allocated and freed its memory, whose places are locked. mu
+// launched notes that a launch has allocated and freed its memory, whose addresses are locked. mu
 // is held.
 func (e *execCore) launched() {
 	for _, b := range e.allocs {
-		b.graph.place.forgetFree()
+		b.graph.address.forgetFree()
 		b.graph.appear()
 	}
 	for _, b := range e.freed {

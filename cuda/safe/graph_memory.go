@@ -99,7 +99,7 @@ func (b *Buffer[T]) FreeAsync(s *Stream) error {
 // freePresent frees the block, which a launch has allocated, in the order of s.
 func (b *block) freePresent(op string, s *streamCore) error {
 	// Before the marks: no other call begins to use the memory after them.
-	present, claim := &b.graph.place.present, &graphAllocation{}
+	present, claim := &b.graph.address.present, &graphAllocation{}
 	if !present.CompareAndSwap(b.graph, claim) {
 		return b.unusable(op)
 	}
@@ -112,7 +112,7 @@ func (b *block) freePresent(op string, s *streamCore) error {
 }
 
 // freeAfterUses frees the block in the order of s, after all work that uses it, unless another
-// call does so: claim is then no longer in the block's place.
+// call does so: claim is then no longer at the block's address.
 func (b *block) freeAfterUses(op string, s *streamCore, claim *graphAllocation) error {
 	for nap := admit.ShortNap; ; nap = nap.Take() {
 		code, err := b.tryFreeAfterUses(op, s, claim)
@@ -146,7 +146,7 @@ func (b *block) tryFreeAfterUses(op string, s *streamCore, claim *graphAllocatio
 	if s.capturing() {
 		return rt.CodeCapturing, nil
 	}
-	p := b.graph.place
+	p := b.graph.address
 	if !p.mu.TryLock() { // a launch
 		return driver.CUDA_ERROR_NOT_READY, nil
 	}
@@ -169,7 +169,7 @@ func (b *block) tryFreeAfterUses(op string, s *streamCore, claim *graphAllocatio
 }
 
 // freeOn frees the block in the order of s, and has later launches wait for that. s and the
-// block's place are locked.
+// block's address are locked.
 func (b *block) freeOn(s *streamCore) (driver.CUresult, error) {
 	e, end, err := s.ctx.event()
 	if err != nil {
@@ -180,12 +180,12 @@ func (b *block) freeOn(s *streamCore) (driver.CUresult, error) {
 		return code, nil
 	}
 	b.graph.vanish()
-	b.graph.place.forgetFree()
+	b.graph.address.forgetFree()
 	if rt.Record(s.callContext, e, s.raw) != 0 { // CUDA is lost
 		end()
 		return 0, nil
 	}
-	b.graph.place.free = marker{s, e} // whose end is the event's
+	b.graph.address.free = marker{s, e} // whose end is the event's
 	return 0, nil
 }
 

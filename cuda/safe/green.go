@@ -401,7 +401,7 @@ func (g *greenCore) record(op string, e driver.CUevent) error {
 // would have to wait for room in the queues of the streams.
 func (g *greenCore) recordInRoom(op string, e *eventCore) (full bool, err error) {
 	err = g.uncaptured(op, func() error {
-		if full = !g.hasRoom(e.work()); full {
+		if full = !g.hasRoom(e.places()); full {
 			return nil
 		}
 		e.recorded.Store(true)

@@ -136,7 +136,7 @@ func (b *Buffer[T]) PrefetchAsync(s *Stream, to Location) error {
 	if b.n == 0 {
 		return nil
 	}
-	return c.enqueueCurrent(op, prefetchWork, []*block{m}, "a prefetch cannot be captured", func() error { return prefetch(b.address, b.Size(), to, c.raw) })
+	return c.enqueueCurrent(op, prefetchPlaces, []*block{m}, "a prefetch cannot be captured", func() error { return prefetch(b.address, b.Size(), to, c.raw) })
 }
 
 // movable refuses a block that is not managed memory.

@@ -31,13 +31,13 @@ type Position struct{ X, Y, Z int }
 //
 // A Pitched is immutable, and any number of goroutines may use it at once.
 type Pitched[T any] struct {
-	place
+	layout
 	extent Extent // full
 	owned  bool
 }
 
-// A place is where pitched memory lies, as CUDA's copies take it.
-type place struct {
+// A layout is where pitched memory lies, as CUDA's copies take it.
+type layout struct {
 	memory  *memory             // nil for a Go slice
 	kind    driver.CUmemorytype // host, device or array
 	address driver.CUdeviceptr  // of device memory
@@ -78,8 +78,8 @@ func NewPitched[T any](x *Context, e Extent) (*Pitched[T], error) {
 		return nil, wrap(op, err)
 	}
 	b.size = pitch * rows
-	at := place{memory: newMemory(b), kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address, pitch: pitch, rows: uint64(e.Height)}
-	return &Pitched[T]{place: at, extent: e, owned: true}, nil
+	at := layout{memory: newMemory(b), kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address, pitch: pitch, rows: uint64(e.Height)}
+	return &Pitched[T]{layout: at, extent: e, owned: true}, nil
 }
 
 // elementSize returns the size of the accesses that rows are aligned for, one of those
@@ -103,7 +103,7 @@ func (b *Buffer[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
 	if b == nil || b.memory == nil || b.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	at := place{memory: b.memory, kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address}
+	at := layout{memory: b.memory, kind: driver.CU_MEMORYTYPE_DEVICE, address: b.address}
 	return shape[T](op, at, e, pitch, b.n)
 }
 
@@ -113,14 +113,14 @@ func (h *Pinned[T]) Pitched(e Extent, pitch uint64) (*Pitched[T], error) {
 	if h == nil || h.memory == nil || h.memory.Closed() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	at := place{memory: h.memory, kind: driver.CU_MEMORYTYPE_HOST, data: h.data}
+	at := layout{memory: h.memory, kind: driver.CU_MEMORYTYPE_HOST, data: h.data}
 	return shape[T](op, at, e, pitch, h.n)
 }
 
 // PitchedOf returns a pitched view of a Go slice: see [Buffer.Pitched]. It is for
 // [Pitched.CopyFrom] only, because [Pitched.CopyFromAsync] needs pinned memory.
 func PitchedOf[T any](s []T, e Extent, pitch uint64) (*Pitched[T], error) {
-	at := place{kind: driver.CU_MEMORYTYPE_HOST, data: unsafe.Pointer(unsafe.SliceData(s))}
+	at := layout{kind: driver.CU_MEMORYTYPE_HOST, data: unsafe.Pointer(unsafe.SliceData(s))}
 	return shape[T]("PitchedOf", at, e, pitch, len(s))
 }
 
@@ -132,13 +132,13 @@ func rowSize[T any](e Extent) (uint64, error) {
 	return sizeOfSome[T](e.Width)
 }
 
-// shape returns a pitched view of n values at a place.
-func shape[T any](op string, at place, e Extent, pitch uint64, n int) (*Pitched[T], error) {
+// shape returns a pitched view of n values in a layout.
+func shape[T any](op string, at layout, e Extent, pitch uint64, n int) (*Pitched[T], error) {
 	row, err := rowSize[T](e)
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	b := &Pitched[T]{place: at, extent: e.full()}
+	b := &Pitched[T]{layout: at, extent: e.full()}
 	if pitch == 0 {
 		pitch = row
 	}
@@ -165,7 +165,7 @@ func (b *Pitched[T]) bytes() byteExtent {
 
 // reach returns the number of bytes from the first to the last one. ok is false if that
 // overflows.
-func (p *place) reach(v byteExtent) (size uint64, ok bool) {
+func (p *layout) reach(v byteExtent) (size uint64, ok bool) {
 	high1, rows := bits.Mul64(v.depth-1, p.rows)
 	rows, carry1 := bits.Add64(rows, v.height-1, 0)
 	high2, size := bits.Mul64(rows, p.pitch)
@@ -180,7 +180,7 @@ func (b *Pitched[T]) Sub(at Position, e Extent) (*Pitched[T], error) {
 	if !b.open() {
 		return nil, &Error{Op: op, Err: ErrClosed}
 	}
-	p := &Pitched[T]{place: b.place, extent: e.full()}
+	p := &Pitched[T]{layout: b.layout, extent: e.full()}
 	all := b.extent
 	if e.Height < 0 || e.Depth < 0 || !within(at.X, e.Width, all.Width) || !within(at.Y, p.extent.Height, all.Height) || !within(at.Z, p.extent.Depth, all.Depth) {
 		return nil, refuse(op, ErrRange, "%v values at %v are not within %v", e, at, all)

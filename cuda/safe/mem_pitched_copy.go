@@ -27,7 +27,7 @@ func (b *Pitched[T]) copyNow(op string, dst, src *Pitched[T]) error {
 	defer c.release()
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
-	for _, p := range []*place{c.dst, c.src} {
+	for _, p := range []*layout{c.dst, c.src} {
 		if p.memory == nil {
 			pinner.Pin(p.data)
 		}
@@ -127,7 +127,7 @@ func (b *Pitched[T]) count() int { return b.extent.Width * b.extent.Height * b.e
 type pitchedCopy struct {
 	rt.Copy
 	params   driver.CUDA_MEMCPY3D_PEER
-	dst, src *place
+	dst, src *layout
 	byteExtent
 	blocks []*block
 	ctx    *contextCore // of the device that copies
@@ -147,7 +147,7 @@ func copyOf[T any](op string, dst, src *Pitched[T]) (*pitchedCopy, error) {
 		return nil, err
 	}
 	c.retain(from)
-	c.dst, c.src, c.byteExtent = &dst.place, &src.place, src.bytes()
+	c.dst, c.src, c.byteExtent = &dst.layout, &src.layout, src.bytes()
 	d, s := dst.extent, src.extent
 	if s.Width > d.Width || s.Height > d.Height || s.Depth > d.Depth {
 		err = refuse(op, ErrRange, "%v values do not fit into %v", s, d)
@@ -256,7 +256,7 @@ func around(n int64, things uint64) func(yield func(int64) bool) {
 
 // start returns the address of the first byte. With unified addressing, host and devices
 // use the same address for shared memory.
-func (p *place) start() uint64 {
+func (p *layout) start() uint64 {
 	if p.data != nil {
 		return uint64(uintptr(p.data))
 	}

@@ -383,7 +383,7 @@ func (a *Array[T]) Pitched() *Pitched[T] {
 	if a == nil || a.memory == nil {
 		return nil
 	}
-	return &Pitched[T]{place: place{memory: a.memory, kind: driver.CU_MEMORYTYPE_ARRAY, array: a.raw}, extent: a.extent.full()}
+	return &Pitched[T]{layout: layout{memory: a.memory, kind: driver.CU_MEMORYTYPE_ARRAY, array: a.raw}, extent: a.extent.full()}
 }
 
 // String describes the array for messages.

@@ -86,7 +86,7 @@ func (s *Stream) CopyAllWith(copies []CopyOp, o CopyAllOptions) error {
 	if i := b.overlap(); i >= 0 {
 		return refuse(op, ErrOverlap, "copy %d: its destination overlaps memory of another copy", i)
 	}
-	return inParts(len(copies), chunkWork, func(from, to int) error {
+	return inParts(len(copies), chunkPlaces, func(from, to int) error {
 		failed := uint64(math.MaxUint64)
 		part := copyList{dsts: b.dsts[from:to], srcs: b.srcs[from:to], sizes: b.sizes[from:to]}
 		err := c.enqueueCurrent(op, to-from, b.blocks, "a batch of copies cannot be captured", func() (err error) {

@@ -63,7 +63,7 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 			c.worked = true
 			code = rt.Record(c.callContext, v.raw, c.raw)
 			if code != 0 {
-				c.giveBack(v.work())
+				c.giveBack(v.places())
 			} else if !v.recorded.Load() {
 				v.recorded.Store(true)
 			}
@@ -75,7 +75,7 @@ func (s *Stream) recordQuick(e *Event) driver.CUresult {
 }
 
 func (s *streamCore) record(op string, e *eventCore, flags driver.CUevent_record_flags) error {
-	a := admission{op: op, stream: s, flags: enqueues, places: e.work()}
+	a := admission{op: op, stream: s, flags: enqueues, places: e.places()}
 	if err := a.admit(); err != nil {
 		return wrap(op, err)
 	}

@@ -116,9 +116,9 @@ func (s *Stream) batchRanges(op string, ops []PrefetchOp, moves bool, call func(
 	if _, err := c.ctx.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS); err != nil {
 		return err
 	}
-	return inParts(len(b.at), chunkWork/prefetchWork, func(from, to int) error {
+	return inParts(len(b.at), chunkPlaces/prefetchPlaces, func(from, to int) error {
 		part := &ranges{at: b.at[from:to], sizes: b.sizes[from:to], to: b.to[from:to]}
-		return c.enqueueCurrent(op, (to-from)*prefetchWork, b.blocks, "a batch of prefetches or discards cannot be captured",
+		return c.enqueueCurrent(op, (to-from)*prefetchPlaces, b.blocks, "a batch of prefetches or discards cannot be captured",
 			func() error { return call(part, c.raw) })
 	})
 }

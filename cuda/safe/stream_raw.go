@@ -99,7 +99,7 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 	if len(streams) > 1 {
 		streams = inOrder(slices.Clone(streams))
 	}
-	a := admission{op: op, stream: streams[0], flags: enqueues, places: rawWork}
+	a := admission{op: op, stream: streams[0], flags: enqueues, places: rawPlaces}
 	if err := a.admitAll(streams); err != nil {
 		return err
 	}

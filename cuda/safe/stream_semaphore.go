@@ -115,7 +115,7 @@ func (s *Stream) semaphores(op string, ops []SemaphoreOp, call func(*semaphores,
 		return err
 	}
 	for from := 0; from < len(ops); {
-		to := min(from+chunkWork, len(ops))
+		to := min(from+chunkPlaces, len(ops))
 		err := c.enqueueCurrent(op, to-from, b.blocks[from:], "", func() error {
 			if to < len(ops) && c.capturing() { // one node has all
 				to = len(ops)

@@ -29,41 +29,41 @@ var held = struct {
 
 type heldLock struct {
 	mutex any
-	place
+	position
 }
 
-// A place is that of a lock in the order.
-type place struct {
+// A position is that of a lock in the order.
+type position struct {
 	rank    int
 	address uintptr // among those of a rank
 }
 
-// last is the place of what no lock of its rank comes after.
+// last is the position of what no lock of its rank comes after.
 const last = ^uintptr(0)
 
 // leaves is the rank of a Leaf.
 const leaves = math.MaxInt
 
-func (p place) after(o place) bool {
+func (p position) after(o position) bool {
 	return cmp.Or(cmp.Compare(p.rank, o.rank), cmp.Compare(p.address, o.address)) > 0
 }
 
-func (m *Mutex[R]) place() place {
+func (m *Mutex[R]) position() position {
 	var r R
-	return place{r.rank(), uintptr(unsafe.Pointer(m))}
+	return position{r.rank(), uintptr(unsafe.Pointer(m))}
 }
 
 func (m *Mutex[R]) Lock() {
 	m.mayWait()
 	m.Mutex.Lock()
-	noteLocked(m, m.place())
+	noteLocked(m, m.position())
 }
 
 func (m *Mutex[R]) mayWait() {
 	held.Lock()
 	defer held.Unlock()
 	for _, l := range held.by[Goroutine()] {
-		if !m.place().after(l.place) {
+		if !m.position().after(l.position) {
 			panic(fmt.Sprintf("cuda: lock order violated: a %T is locked, and then a %T", l.mutex, m))
 		}
 	}
@@ -74,7 +74,7 @@ func (m *Mutex[R]) TryLock() bool {
 	if !m.Mutex.TryLock() {
 		return false
 	}
-	noteLocked(m, m.place())
+	noteLocked(m, m.position())
 	return true
 }
 
@@ -85,14 +85,14 @@ func (m *Mutex[R]) Unlock() {
 
 func (l *Leaf) Lock() {
 	l.Mutex.Lock()
-	noteLocked(l, place{leaves, last})
+	noteLocked(l, position{leaves, last})
 }
 
 func (l *Leaf) TryLock() bool {
 	if !l.Mutex.TryLock() {
 		return false
 	}
-	noteLocked(l, place{leaves, last})
+	noteLocked(l, position{leaves, last})
 	return true
 }
 
@@ -104,7 +104,7 @@ func (l *Leaf) Unlock() {
 // HandOver lets another goroutine unlock the mutex, after that one has called TakeOver.
 func (m *Mutex[R]) HandOver() { noteUnlocked(m) }
 
-func (m *Mutex[R]) TakeOver() { noteLocked(m, m.place()) }
+func (m *Mutex[R]) TakeOver() { noteLocked(m, m.position()) }
 
 // MayWait panics if a wait for mu violates the order of ranks, also where mu is free.
 func MayWait(mu Locker) {
@@ -115,10 +115,10 @@ func MayWait(mu Locker) {
 
 // entered and left note that the goroutine is inside of a gate. A capture that begins locks its
 // stream and then waits for the gate, so it counts as a lock of the stream's rank.
-func (g *Gate) entered() { noteLocked(g, place{StreamRank{}.rank(), last}) }
+func (g *Gate) entered() { noteLocked(g, position{StreamRank{}.rank(), last}) }
 func (g *Gate) left()    { noteUnlocked(g) }
 
-func noteLocked(m any, p place) {
+func noteLocked(m any, p position) {
 	held.Lock()
 	defer held.Unlock()
 	g := Goroutine()
