@@ -244,8 +244,8 @@ func ChildGraphNode(child *Graph) NodeParams {
 	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_GRAPH, take}}
 }
 
-// A childUse locks a graph, which is acquired, while CUDA copies it into another one, which is locked too. Who locks two
-// graphs locks them in their order.
+// A childUse keeps a graph locked while CUDA copies it into another one. As admit.Order says, it is locked before that
+// one, by take, or after it, by ready.
 type childUse struct {
 	child  *graphCore
 	locked bool
