@@ -28,8 +28,8 @@ func (b *Batch) launch(op string, n int, k *Kernel, cfg *LaunchConfig, args []Ar
 	if !m.ctx.same(b.ctx) {
 		return refuse(op, ErrContextMismatch, "%s belongs to a context of %v, the batch to one of %v", k.name, m.ctx.device, b.ctx.device)
 	}
-	if bad := k.check(args); bad >= 0 {
-		return k.badArgument(op, args, bad)
+	if err := k.check(op, &cfg.Block, args); err != nil {
+		return err
 	}
 	for i := range args {
 		if args[i].raw.Kind() == rt.NearOfBlock && !b.accesses(&args[i]) {

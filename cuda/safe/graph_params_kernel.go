@@ -87,8 +87,8 @@ func (w *kernelNode) each(op string, use func(h *lifetime.Handle, b *block) bool
 	if m == nil || !use(&m.Handle, nil) {
 		return &Error{Op: op, Err: ErrClosed}
 	}
-	if bad := w.kernel.check(args); bad >= 0 {
-		return w.kernel.badArgument(op, args, bad)
+	if err := w.kernel.check(op, &w.block, args); err != nil {
+		return err
 	}
 	memory := func(a *Arg) bool {
 		b := a.block()

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type Kernel struct {
 	function driver.CUfunction
 	known    bool        // the driver reports parameters; false before CUDA 12.4
 	sizes    []uint32    // of the parameters, in bytes
+	threads  uint64      // at most in a block; math.MaxUint64 if the driver has not told
 	prepared atomic.Bool // CUDA need not load or allocate anything for a launch
 }
 
@@ -32,7 +34,23 @@ func (k *Kernel) ask() error {
 	if err := k.askParameters(); err != nil {
 		return err
 	}
+	if err := k.askThreads(); err != nil {
+		return err
+	}
 	return k.askPrepared()
+}
+
+// askThreads notes how many threads a block may have. The context is current.
+func (k *Kernel) askThreads() error {
+	var n int32
+	err := driver.CuFuncGetAttribute(&n, driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k.function)
+	if k.threads = uint64(n); n <= 0 {
+		k.threads = math.MaxUint64
+	}
+	if errors.Is(err, driver.CUDA_ERROR_FUNCTION_NOT_LOADED) {
+		return nil
+	}
+	return err
 }
 
 // askPrepared notes whether the kernel's code is loaded and uses no local memory. The
@@ -287,10 +305,8 @@ func exceeded(what string, d [3]uint32, limits [3]int) []string {
 	return out
 }
 
-func volume(d Dim) uint64 {
-	f := d.full()
-	return uint64(f[0]) * uint64(f[1]) * uint64(f[2])
-}
+// volume is wrong only for more blocks or threads than CUDA allows.
+func volume(d Dim) uint64 { return uint64(d.X) * uint64(max(d.Y, 1)) * uint64(max(d.Z, 1)) }
 
 // exceededByBlock names the limits that a single block exceeds.
 func (k *Kernel) exceededByBlock(cfg *LaunchConfig, p Properties, f FunctionAttributes) []string {

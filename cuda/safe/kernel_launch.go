@@ -66,8 +66,8 @@ func (k *Kernel) launch(s *Stream, cfg *LaunchConfig, args []Arg) error {
 	if !m.ctx.same(sc.ctx) {
 		return refuse(op, ErrContextMismatch, "%s belongs to a context of %v, the stream to one of %v", k.name, m.ctx.device, sc.ctx.device)
 	}
-	if bad := k.check(args); bad >= 0 {
-		return k.badArgument(op, args, bad)
+	if err := k.check(op, &cfg.Block, args); err != nil {
+		return err
 	}
 	l := rt.Launch{Context: sc.callContext, Function: k.function, Args: uint32(len(args)), Config: cfg.raw()}
 	l.Config.HStream = sc.raw
@@ -145,18 +145,25 @@ func (s *streamCore) reachesAll(uses []Arg, capture *capturing) int {
 // mostArgs is more parameters than a kernel can have: CUDA limits them to less than 32 KiB.
 const mostArgs = 32 << 10
 
-// check returns the index of the first argument that is wrong, or missing; -1 for none.
-func (k *Kernel) check(args []Arg) int {
+// check refuses arguments and blocks that do not fit the kernel.
+func (k *Kernel) check(op string, block *Dim, args []Arg) error {
 	for i := range args {
 		a := &args[i].raw
 		if i == mostArgs || a.Kind() >= rt.FirstOther || k.known && (i >= len(k.sizes) || a.Size() != k.sizes[i]) {
-			return i
+			return k.badArgument(op, args, i)
 		}
 	}
 	if k.known && len(args) < len(k.sizes) {
-		return len(args)
+		return k.badArgument(op, args, len(args))
 	}
-	return -1
+	if volume(*block) > k.threads {
+		return k.badBlockSize(op, block)
+	}
+	return nil
+}
+
+func (k *Kernel) badBlockSize(op string, block *Dim) error {
+	return refuse(op, ErrInvalidArgument, "%d threads per block, the maximum of %s is %d, by its __launch_bounds__, its registers or the device", volume(*block), k.name, k.threads)
 }
 
 // badArgument explains why argument i is wrong.
