@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"cuda/internal/admit":      {"cuda/internal/lifetime", "cuda/internal/rt"},
 	"cuda/safe":                {"cuda/ffi", "cuda/safe/dtype", "cuda/internal/admit", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver"},
 	"cuda/safe/dtype":          {},
+	"cuda/vector":              {},
 	"cuda/safe/blas":           {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/generated/driver", "cuda/generated/cublas", "cuda/generated/cublaslt", "cuda/generated/librarytypes"},
 	"cuda/safe/compile":        {"cuda/ffi", "internal/trust", "cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
 	"cuda/safe/collective":     {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},

@@ -203,13 +203,30 @@ func (m *Module) Close() error {
 // Source: cuLibraryGetKernel and cuKernelGetFunction, before CUDA 12.0
 // cuModuleGetFunction; cuFuncGetParamCount, cuFuncGetParamInfo, cuFuncIsLoaded,
 // cuFuncGetAttribute.
-func (m *Module) Kernel(name string) (*Kernel, error) {
+func (m *Module) Kernel(name string) (*Kernel, error) { return m.KernelWith(name, KernelOptions{}) }
+
+// KernelOptions says what a program knows of a kernel, such as from the source that it was written for.
+type KernelOptions struct {
+	// Parameters are the sizes of all parameters in bytes; nil if they are not known. KernelWith
+	// returns [ErrInvalidArgument] if the module's kernel has others. Drivers before CUDA 12.4 cannot
+	// tell: then nothing is checked.
+	Parameters []int
+	// MaxThreads is the most threads that a block may have, by __launch_bounds__ or for reasons of the
+	// program; 0 for as many as the driver allows. Launches with more return [ErrInvalidArgument].
+	MaxThreads int
+}
+
+// KernelWith is [Module.Kernel] with options.
+func (m *Module) KernelWith(name string, o KernelOptions) (*Kernel, error) {
 	const op = "Module.Kernel"
 	c, err := m.acquire(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Release()
+	if o.MaxThreads < 0 {
+		return nil, refuse(op, ErrInvalidArgument, "%s: KernelOptions.MaxThreads is %d", name, o.MaxThreads)
+	}
 	k := &Kernel{module: m, name: name}
 	err = c.ctx.allocating(func() error { // for the kernel's code
 		if err := c.find(&k.function, name); err != nil {
@@ -220,7 +237,29 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, named(wrap(op, err), name)
 	}
+	if o.MaxThreads > 0 {
+		k.threads = min(k.threads, uint64(o.MaxThreads))
+	}
+	if err := k.differs(op, o.Parameters); err != nil {
+		return nil, err
+	}
 	return k, nil
+}
+
+// differs returns an error for the first difference between the kernel's parameters and those that a program expects.
+func (k *Kernel) differs(op string, sizes []int) error {
+	if sizes == nil || !k.known {
+		return nil
+	}
+	for i := range min(len(sizes), len(k.sizes)) {
+		if sizes[i] != int(k.sizes[i]) {
+			return refuse(op, ErrInvalidArgument, "parameter %d of %s has %d bytes in the module, but KernelOptions.Parameters has %d", i, k.name, k.sizes[i], sizes[i])
+		}
+	}
+	if len(sizes) != len(k.sizes) {
+		return refuse(op, ErrInvalidArgument, "%s has %d parameters in the module, but KernelOptions.Parameters has %d", k.name, len(k.sizes), len(sizes))
+	}
+	return nil
 }
 
 // named adds the name that was looked up to the error.

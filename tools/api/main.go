@@ -43,6 +43,7 @@ var public = []string{
 	"cuda/safe/collective",
 	"cuda/safe/compile",
 	"cuda/safe/dtype",
+	"cuda/vector",
 	"tools/simdriver/sim",
 }
 
