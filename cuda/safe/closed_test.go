@@ -123,6 +123,7 @@ func streamUses(x *safe.Context, s *safe.Stream, e *safe.Event, b *safe.Buffer[i
 		"Cast":                         func() error { _, err := safe.Cast[uint32](b); return err },
 		"Pinned.Slice":                 func() error { _, err := h.Slice(0, 1); return err },
 		"Module.Kernel":                func() error { _, err := m.Kernel("nothing"); return err },
+		"Module.KernelWith":            func() error { _, err := m.KernelWith("nothing", safe.KernelOptions{}); return err },
 		"Global":                       func() error { _, err := safe.Global[int32](m, "table"); return err },
 		"Kernel.Attribute":             func() error { _, err := k.Attribute(0); return err },
 		"Kernel.SetAttribute":          func() error { return k.SetAttribute(0, 0) },

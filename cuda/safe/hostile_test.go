@@ -46,10 +46,12 @@ var functions = map[string]any{
 	"NewSurface": safe.NewSurface[float32], "NewTexture": safe.NewTexture[float32], "NewWaitOp": safe.NewWaitOp[uint32],
 	"NewWriteOp": safe.NewWriteOp[uint32], "NewZeroed": safe.NewZeroed[float32], "OnError": safe.OnError, "Open": safe.Open,
 	"OpenIPCBuffer": safe.OpenIPCBuffer[float32], "OpenIPCEvent": safe.OpenIPCEvent, "Peers": safe.Peers, "PitchedOf": safe.PitchedOf[float32],
+	"PointerAddress": safe.PointerAddress[float32], "PointerArg": safe.PointerArg[float32],
 	"RecordNode": safe.RecordNode, "Ref": safe.Ref[float32], "RegisterPinned": safe.RegisterPinned[float32], "RegisterPinnedWith": safe.RegisterPinnedWith[float32], "ReserveAddress": safe.ReserveAddress,
 	"Retain": safe.Retain, "SetBatchCopy": safe.SetBatchCopy[float32], "SetBatchFill": safe.SetBatchFill[float32],
 	"SignalExternalNode": safe.SignalExternalNode, "StreamFromRaw": safe.StreamFromRaw,
 	"Threads": safe.Threads, "Threads2D": safe.Threads2D, "TrackLeaks": safe.TrackLeaks, "Upload": safe.Upload[float32], "Val": safe.Val[float32],
+	"VoidPointerAddress": safe.VoidPointerAddress, "VoidPointerArg": safe.VoidPointerArg,
 	"WaitEventNode": safe.WaitEventNode, "WaitExternalNode": safe.WaitExternalNode, "WaitValue": safe.WaitValue[uint32],
 	"WithCaptureMode": safe.WithCaptureMode, "WriteValue": safe.WriteValue[uint32], "ZeroNode": safe.ZeroNode[float32],
 }

@@ -85,8 +85,8 @@ func TestLaunchRefused(t *testing.T) {
 		{"nil buffer", fill, one, []safe.Arg{n, v, (*safe.Buffer[int])(nil).Arg()}, safe.ErrClosed, "argument 2 of fill", false},
 		{"no grid", limited, safe.LaunchConfig{Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.X is 0", false},
 		{"grid", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1, Y: 70000}, Block: safe.Dim{X: 1}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "grid.Y is 70000, the maximum is 65535", false},
-		{"block", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1, Z: 100}}, nil, driver.CUDA_ERROR_INVALID_VALUE, "block.Z is 100, the maximum is 64", false},
-		{"threads", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 128}}, nil, nil, "the maximum of limited is 64", false},
+		{"block", fill, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1, Z: 100}}, []safe.Arg{n, v, b.Arg()}, driver.CUDA_ERROR_INVALID_VALUE, "block.Z is 100, the maximum is 64", false},
+		{"threads", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 128}}, nil, safe.ErrInvalidArgument, "128 threads per block, the maximum of limited is 64", false},
 		{"shared", limited, safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}, SharedBytes: 60 << 10}, nil, driver.CUDA_ERROR_INVALID_VALUE, "MAX_DYNAMIC_SHARED_SIZE_BYTES", false},
 		{"cooperative", kernel(t, x, "nothing"), safe.LaunchConfig{Grid: safe.Dim{X: 1 << 20}, Block: safe.Dim{X: 64}, Cooperative: true}, nil, driver.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "can run at once", false},
 	} {

@@ -334,6 +334,10 @@ var operations = []operation{
 		_, err = also(w, c, err)
 		return err
 	}},
+	{"Module.KernelWith", func(w *world) error {
+		_, err := w.m.KernelWith("saxpy", safe.KernelOptions{Parameters: []int{4, 4, 8, 8}, MaxThreads: 256})
+		return err
+	}},
 	{"Module.Kernel", func(w *world) error { _, err := w.m.Kernel("saxpy"); return err }},
 	{"Global", func(w *world) error {
 		c, err := safe.Global[float32](w.m, "table")

@@ -186,6 +186,7 @@ func TestStringsOfNothing(t *testing.T) {
 	}
 	assert.Equal(t, "0 multiprocessors of device 0", safe.SMResource{}.String())
 	assert.Equal(t, "NodeParams: CU_GRAPH_NODE_TYPE_KERNEL", safe.KernelNode(nil, safe.LaunchConfig{}).String())
+	assert.Equal(t, "Address[float32] 0x0", safe.Address[float32]{}.String())
 	assert.Equal(t, "Arg: 2 bytes", safe.Val(int16(-1)).String())
 	assert.Equal(t, "Arg: 32 bytes", safe.Val([4]float64{}).String())
 	assert.Equal(t, "Arg (invalid: no memory)", (*safe.Buffer[int])(nil).Arg().String())
@@ -233,7 +234,7 @@ func TestStringsOfStreams(t *testing.T) {
 
 // TestStringsOfAllTypes: every exported type without exported fields is in one of the tests.
 func TestStringsOfAllTypes(t *testing.T) {
-	tested := map[string]bool{"Device": true, "SMResource": true, "PhysicalMemory": true}
+	tested := map[string]bool{"Device": true, "SMResource": true, "PhysicalMemory": true, "Address": true}
 	for name := range zeros {
 		kind, _, _ := strings.Cut(name, "[")
 		tested[kind] = true
