@@ -113,7 +113,7 @@ func shortLived(t *testing.T) []any {
 
 // zeroValues are those of exported types that are not in zeros.
 var zeroValues = []any{
-	safe.CaptureMode(0), safe.Device{}, safe.Extent{},
+	safe.Address[float32]{}, safe.CaptureMode(0), safe.Device{}, safe.Extent{},
 	safe.Location{}, safe.PointerKind(0), safe.SMResource{}, safe.UUID{}, &safe.PhysicalMemory{}, &safe.GreenContext{},
 	&safe.Error{}, &safe.LeakError{}, &safe.PanicError{}, &safe.SlowCallbackError{}, &safe.UpdateError{},
 }

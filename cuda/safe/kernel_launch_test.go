@@ -240,7 +240,7 @@ func TestNoAllocations(t *testing.T) {
 	x := open(t, 0)
 	s, other, e, b := stream(t, x), stream(t, x), event(t, x), buffer[float32](t, x, 100)
 	h, fill, point := host[float32](t, x, 100), kernel(t, x, "fill"), kernel(t, x, "point")
-	pairs := kernel(t, x, "pair")
+	pairs, copies := kernel(t, x, "pair"), kernel(t, x, "copy")
 	out, p := buffer[float64](t, x, 3), pointStruct{A: 1}
 	g, err := s.Capture(func() error { return b.ZeroAsync(s) })
 	require.NoError(t, err)
@@ -274,6 +274,17 @@ func TestNoAllocations(t *testing.T) {
 			cfg := one
 			cfg.Uses = uses[:]
 			return pairs.Launch(s, cfg, safe.Val(pair{A: 1}), out.Arg())
+		},
+		"launch with pointers": func() error {
+			return copies.Launch(s, one, safe.PointerArg(b), safe.VoidPointerArg(h), safe.Val(uint32(0)))
+		},
+		"launch with addresses": func() error {
+			var uses [2]safe.Arg
+			cfg := one
+			to, used := safe.PointerAddress(b, uses[:0])
+			from, used := safe.VoidPointerAddress(h, used)
+			cfg.Uses = used
+			return copies.Launch(s, cfg, safe.Val(to), safe.Val(from), safe.Val(uint32(0)))
 		},
 		"raw": func() error {
 			return s.EnqueueRaw(func(driver.CUstream) error { return nil }, b.Arg(), h.Arg())

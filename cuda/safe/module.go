@@ -253,11 +253,11 @@ func (k *Kernel) differs(op string, sizes []int) error {
 	}
 	for i := range min(len(sizes), len(k.sizes)) {
 		if sizes[i] != int(k.sizes[i]) {
-			return refuse(op, ErrInvalidArgument, "parameter %d of %s has %d bytes in the module, but KernelOptions.Parameters has %d", i, k.name, k.sizes[i], sizes[i])
+			return refuse(op, ErrInvalidArgument, "parameter %d of %s has %d bytes in the module, but %d in KernelOptions.Parameters", i, k.name, k.sizes[i], sizes[i])
 		}
 	}
 	if len(sizes) != len(k.sizes) {
-		return refuse(op, ErrInvalidArgument, "%s has %d parameters in the module, but KernelOptions.Parameters has %d", k.name, len(k.sizes), len(sizes))
+		return refuse(op, ErrInvalidArgument, "%s has %d parameters in the module, but %d in KernelOptions.Parameters", k.name, len(k.sizes), len(sizes))
 	}
 	return nil
 }
