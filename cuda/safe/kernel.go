@@ -73,6 +73,7 @@ func (k *Kernel) askPrepared() error {
 // askParameters reads the number and sizes of the parameters, as far as the driver reports
 // them. It asks for no parameter that is not there, if it can know.
 func (k *Kernel) askParameters() error {
+	k.sizes = nil // of a try that failed
 	n, err := k.parameterCount()
 	if err != nil {
 		return err

@@ -31,8 +31,8 @@ func (d Dim) full() [3]uint32 { return [3]uint32{d.X, max(d.Y, 1), max(d.Z, 1)} 
 // Launch enqueues the kernel on s. The launch retains the memory in args and in cfg.Uses
 // until the kernel has completed, even if it is closed or dropped in the meantime.
 //
-// It returns [ErrInvalidArgument] if an argument holds Go pointers, or if the number or a
-// size of args differs from the kernel's parameters. Drivers before CUDA 12.4 do not
+// It returns [ErrInvalidArgument] if an argument holds Go pointers, if a block has more threads than
+// the kernel allows, or if the number or a size of args differs from the kernel's parameters. Drivers before CUDA 12.4 do not
 // report parameters: mismatches then go undetected, and the kernel reads wrong values. It
 // returns [ErrClosed] if the module, the stream or an argument's memory is closed, and
 // [ErrContextMismatch] if the stream belongs to another context or its device has no
@@ -250,8 +250,8 @@ type LaunchConfig struct {
 	// Attributes are further launch attributes, such as an access policy window.
 	Attributes []driver.CUlaunchAttribute
 	// Uses lists memory, textures and surfaces that the kernel reaches through addresses
-	// inside its arguments, such as pointers in a struct: buf.Arg() for each. The launch
-	// treats them as it treats arguments: it retains them until the kernel has completed.
+	// inside its arguments, such as pointers in a struct: buf.Arg() for each, which
+	// [PointerAddress] appends. The launch treats them as it treats arguments: it retains them until the kernel has completed.
 	Uses []Arg
 }
 
@@ -336,7 +336,7 @@ const (
 //
 // A device address inside v, such as [Buffer.Raw] in a field, is only a number to this
 // package: it does not retain the memory, which might be freed before the kernel runs.
-// List such memory in [LaunchConfig].Uses.
+// List such memory in [LaunchConfig].Uses, as [PointerAddress] does.
 func Val[T any](v T) Arg {
 	if !plain(v) {
 		return unfit(toDevice(reflect.TypeFor[T]()))

@@ -59,7 +59,7 @@ func memoryOf[T any](t *testing.T) map[string]func() error {
 var ofMadeMemory = []string{
 	"BatchCopy", "BatchFill", "BatchZero", "CopyFromSlice", "CopyNode", "CopyToSlice", "FillNode", "FreeNode",
 	"NewCopyOp", "NewLinearTexture", "NewPitchedTexture", "NewPrefetchOp", "NewSurface", "NewTexture",
-	"SetBatchCopy", "SetBatchFill", "ZeroNode",
+	"PointerAddress", "PointerArg", "SetBatchCopy", "SetBatchFill", "ZeroNode",
 	"Enqueue", "Ref", "Val",
 	"collective.AllGather", "collective.AllToAll", "collective.Broadcast", "collective.Gather",
 	"collective.Recv", "collective.Register", "collective.Scatter", "collective.Send",

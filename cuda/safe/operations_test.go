@@ -334,7 +334,7 @@ var operations = []operation{
 		_, err = also(w, c, err)
 		return err
 	}},
-	{"Module.KernelWith", func(w *world) error {
+	{"Module.Kernel", func(w *world) error {
 		_, err := w.m.KernelWith("saxpy", safe.KernelOptions{Parameters: []int{4, 4, 8, 8}, MaxThreads: 256})
 		return err
 	}},

@@ -43,6 +43,34 @@ func launchAdd(s *safe.Stream, add *safe.Kernel, a, b, sum *safe.Buffer[float32]
 	return add.Launch(s, config, a.Arg(), b.Arg(), sum.Arg(), safe.Val(uint32(n)))
 }
 
+// addKernel is add(const float *a, const float *b, float *sum, unsigned n). Its Launch takes
+// memory of float32 only: a Buffer or Pinned of it, also managed and pooled memory.
+type addKernel struct{ *safe.Kernel }
+
+func newAddKernel(m *safe.Module) (addKernel, error) {
+	k, err := m.KernelWith("add", safe.KernelOptions{Parameters: []int{8, 8, 8, 4}})
+	return addKernel{k}, err
+}
+
+func (k addKernel) Launch(s *safe.Stream, c safe.LaunchConfig, a, b, sum safe.Pointer[float32], n uint32) error {
+	return k.Kernel.Launch(s, c, safe.PointerArg(a), safe.PointerArg(b), safe.PointerArg(sum), safe.Val(n))
+}
+
+func TestTypedKernel(t *testing.T) {
+	x := open(t)
+	s, b := newStream(t, x), newBuffer(t, x, 1000)
+	require.NoError(t, b.Fill(2))
+	m, _, err := loadAdd(x)
+	require.NoError(t, err)
+	closing(t, m)
+	add, err := newAddKernel(m)
+	require.NoError(t, err)
+	require.NoError(t, add.Launch(s, safe.Threads(b.Len()), b, b, b, uint32(b.Len())))
+	assert.EqualValues(t, 4, values(t, b)[999])
+	_, err = m.KernelWith("add", safe.KernelOptions{Parameters: []int{8, 8, 4}})
+	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
+}
+
 func TestKernels(t *testing.T) {
 	x := open(t)
 	s, b := newStream(t, x), newBuffer(t, x, 1000)
