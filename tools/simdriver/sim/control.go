@@ -36,6 +36,8 @@ const (
 	simInside
 	simCondition
 	simCapability
+	simMemory
+	simVariable
 )
 
 var symbols = [...]string{
@@ -44,7 +46,7 @@ var symbols = [...]string{
 	simPurge: "simPurge", simViolations: "simViolations", simViolation: "simViolation", simStrict: "simStrict",
 	simOddNodes: "simOddNodes", simWiden: "simWiden", simFlying: "simFlying", simFaultDelay: "simFaultDelay",
 	simKernel: "simKernel", simInside: "simInside", simCondition: "simCondition",
-	simCapability: "simCapability",
+	simCapability: "simCapability", simMemory: "simMemory", simVariable: "simVariable",
 }
 
 // bound are the functions' addresses, once [Attach] has found them.

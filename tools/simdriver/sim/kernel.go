@@ -58,9 +58,9 @@ const most = 64
 //   - a slice for an address. It holds the values from there to the end of the allocation, and
 //     is nil for a null address;
 //   - a number, a bool, an array or a struct of these for a value. A C int is an int32; int, uint
-//     and uintptr are not allowed.
+//     and uintptr are not allowed. An address in a struct is a uint64: see [Slice].
 //
-// Slices must not be used after the function returns. The function must not call CUDA: such
+// [Variable] returns a variable of the kernel's module. Slices must not be used after the function returns. The function must not call CUDA: such
 // calls return CUDA_ERROR_NOT_PERMITTED. If it panics, the launch fails as that of a faulty
 // kernel, with CUDA_ERROR_ILLEGAL_ADDRESS for an index out of range and other runtime errors,
 // else with CUDA_ERROR_LAUNCH_FAILED; [Control.Violation] returns the message.
@@ -156,8 +156,11 @@ func unfit(t reflect.Type) string {
 
 // Codes of failed launches.
 const (
-	illegalAddress = 700
-	launchFailed   = 719
+	notFound          = 500
+	illegalAddress    = 700
+	misalignedAddress = 716
+	launchFailed      = 719
+	notPermitted      = 800
 )
 
 // parameter is a struct simParameter.
@@ -170,7 +173,7 @@ type parameter struct {
 type launched struct {
 	grid, block, cluster [3]uint32
 	shared               uint32
-	condition            uintptr
+	condition, variable  uintptr
 }
 
 // runKernel is called by the driver, on a thread of its own. rest are the sizes from each
@@ -234,11 +237,18 @@ func (k *registered) run(in []reflect.Value) (message string, code uint32) {
 	return message, code
 }
 
+// own is the beginning of the names of this package's functions.
+var own = reflect.TypeFor[Grid]().PkgPath() + "."
+
 // panicked describes a panic that was just recovered, with the line of the program.
 func panicked(p any) (message string, code uint32) {
-	code = launchFailed
-	if _, ok := p.(runtime.Error); ok {
+	switch p := p.(type) {
+	case fault:
+		code = p.code
+	case runtime.Error:
 		code = illegalAddress
+	default:
+		code = launchFailed
 	}
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
@@ -246,7 +256,7 @@ func panicked(p any) (message string, code uint32) {
 	for {
 		f, more := frames.Next()
 		inPanic = inPanic || f.Function == "runtime.gopanic"
-		if inPanic && !strings.HasPrefix(f.Function, "runtime.") {
+		if inPanic && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, own) {
 			return fmt.Sprintf("panic: %v, at %s:%d", p, f.File, f.Line), code
 		}
 		if !more {

@@ -53,7 +53,7 @@ static CUresult release(struct block *b)
 {
 	CUresult r;
 
-	if (!b || b->place == IPC_MEMORY || (b->place == GRAPH_MEMORY && !b->given))
+	if (!b || b->place == IPC_MEMORY || b->place == GLOBAL_MEMORY || (b->place == GRAPH_MEMORY && !b->given))
 		return INVALID_VALUE;
 	if (!sim.dead && ((r = b->imports ? OK : owner(b->context)) || (r = unsafe_call())))
 		return r;
@@ -146,6 +146,8 @@ static CUresult vanish(struct block *b, struct stream *s)
 {
 	struct item *i;
 
+	if (b->place == GLOBAL_MEMORY)
+		return INVALID_VALUE; /* is the module's */
 	if (b->place == GRAPH_MEMORY ? !s->capture && !b->given : !!s->capture)
 		return INVALID_VALUE; /* a capture frees graph memory alone; outside, a launch must have given it */
 	if (b->imports && !s->capture) {

@@ -2,8 +2,8 @@
 
 #include "elf64.h"
 
-/* As much of machine code as tells which kernels it has, and with which parameters. It is not run. */
-enum { CUDA_MACHINE = 190, CUDA_ENTRY = 0x10 };       /* of the file, of a symbol's other bits */
+/* As much of machine code as tells which kernels it has, with which parameters, and which variables. It is not run. */
+enum { CUDA_MACHINE = 190, CUDA_ENTRY = 0x10, CUDA_MANAGED = 4 }; /* of the file, of a symbol's other bits */
 enum { SIZED = 4, PARAMETER = 0x17, PARAMETER_2 = 0x45 }; /* in .nv.info.NAME: a format, and what it tells */
 
 struct image {
@@ -62,6 +62,39 @@ static void parameters(const struct image *i, struct function *f)
 	f->untold |= !s;
 }
 
+/* addresses marks those of the values of a section that are addresses, which the driver would write there. */
+static void addresses(const struct image *i, const char *name, const Elf64_Sym *s, char *bytes)
+{
+	const Elf64_Shdr *h = section(i, ".rela", name);
+	const Elf64_Rela *r = h ? (const void *)(i->bytes + h->sh_offset) : 0;
+
+	for (size_t n = 0; h && n < h->sh_size / sizeof *r; n++)
+		if (r[n].r_offset >= s->st_value && r[n].r_offset + 8 <= s->st_value + s->st_size)
+			memset(bytes + (r[n].r_offset - s->st_value), UNKNOWN_BYTE, 8);
+}
+
+/* variable reads one of those sections that hold variables. */
+static void variable(const struct image *i, struct module *m, const char *name, const Elf64_Sym *s)
+{
+	const Elf64_Shdr *h = s->st_shndx < i->n ? &i->sections[s->st_shndx] : i->sections;
+	const char *in = i->names + h->sh_name;
+	struct global *g;
+
+	if (strcmp(in, ".nv.global") && strcmp(in, ".nv.global.init") && strcmp(in, ".nv.constant3"))
+		return;
+	g = global_add(m, name, s->st_size);
+	g->managed = s->st_other & CUDA_MANAGED;
+	g->untold = !s->st_size; /* so NVRTC's double says it */
+	if (h->sh_type == SHT_NOBITS || g->untold)
+		return;
+	if (s->st_value > h->sh_size || s->st_size > h->sh_size - s->st_value) {
+		g->untold = true;
+		return;
+	}
+	g->bytes = memcpy(malloc(s->st_size), i->bytes + h->sh_offset + s->st_value, s->st_size);
+	addresses(i, in, s, g->bytes);
+}
+
 CUresult elf_read(struct module *m, const void *image)
 {
 	const Elf64_Ehdr *e = image;
@@ -80,8 +113,8 @@ CUresult elf_read(struct module *m, const void *image)
 
 			if (ELF64_ST_TYPE(symbols[n].st_info) == STT_FUNC && symbols[n].st_other & CUDA_ENTRY)
 				parameters(&i, function_add(m, name));
-			else if (ELF64_ST_TYPE(symbols[n].st_info) == STT_OBJECT && ELF64_ST_BIND(symbols[n].st_info) == STB_GLOBAL && symbols[n].st_size)
-				global_add(m, name, symbols[n].st_size);
+			else if (ELF64_ST_TYPE(symbols[n].st_info) == STT_OBJECT)
+				variable(&i, m, name, &symbols[n]);
 		}
 	}
 	return OK;

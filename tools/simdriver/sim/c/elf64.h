@@ -6,11 +6,10 @@
 #define ELFMAG "\177ELF"
 enum {
 	SELFMAG = 4, EI_CLASS = 4, ELFCLASS64 = 2, ELFDATA2LSB = 1, EV_CURRENT = 1, ET_EXEC = 2,
-	SHT_PROGBITS = 1, SHT_SYMTAB = 2, SHT_STRTAB = 3, STT_OBJECT = 1, STT_FUNC = 2, STB_GLOBAL = 1,
+	SHT_PROGBITS = 1, SHT_SYMTAB = 2, SHT_STRTAB = 3, SHT_RELA = 4, SHT_NOBITS = 8, STT_OBJECT = 1, STT_FUNC = 2, STB_LOCAL = 0, STB_GLOBAL = 1,
 };
 #define ELF64_ST_INFO(bind, type) ((bind) << 4 | (type))
 #define ELF64_ST_TYPE(info) ((info) & 15)
-#define ELF64_ST_BIND(info) ((info) >> 4)
 
 typedef struct {
 	unsigned char e_ident[16];
@@ -34,3 +33,8 @@ typedef struct {
 	uint16_t st_shndx;
 	uint64_t st_value, st_size;
 } Elf64_Sym;
+
+typedef struct {
+	uint64_t r_offset, r_info;
+	int64_t r_addend;
+} Elf64_Rela;

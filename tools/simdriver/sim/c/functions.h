@@ -145,6 +145,7 @@
 	F(cuLibraryGetKernel) \
 	F(cuLibraryGetModule) \
 	F(cuLibraryGetGlobal) \
+	F(cuLibraryGetManaged) \
 	F(cuKernelGetFunction) \
 	F(cuFuncGetAttribute) \
 	F(cuFuncSetAttribute) \

@@ -13,7 +13,7 @@ static bool reaches(const struct context *c, const struct block *b)
 {
 	if (b->access)
 		return b->access & 1u << c->device;
-	return b->place == HOST_MEMORY || b->place == MANAGED_MEMORY || c->peers & 1u << b->device;
+	return b->place == HOST_MEMORY || b->place == MANAGED_MEMORY || b->managed || c->peers & 1u << b->device;
 }
 
 /* at returns memory that a kernel uses: of its own device, or of one that it may reach. */

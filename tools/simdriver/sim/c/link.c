@@ -51,6 +51,24 @@ static bool defined(struct module *m, const char *name)
 	return false;
 }
 
+/* take notes what a piece defines, and tells whether another one defines the same. */
+static bool take(struct link *l, struct module *m)
+{
+	bool twice = false;
+
+	for (int i = 0; i < m->nfunctions; i++) {
+		twice |= defined(&l->all, m->functions[i].name);
+		function_add(&l->all, m->functions[i].name);
+	}
+	for (int i = 0; i < m->nglobals; i++) {
+		if (!m->globals[i].visible)
+			continue;
+		twice |= !!global_named(&l->all, m->globals[i].name);
+		global_add(&l->all, m->globals[i].name, m->globals[i].size);
+	}
+	return twice;
+}
+
 enum { PTX = 1, TYPES = 6 };
 
 CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t size, const char *name,
@@ -59,7 +77,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 	ENTER(0);
 	struct link *l = handle_get(LINKER, handle);
 	struct module m = {0};
-	bool twice = false;
+	bool twice;
 	int line;
 	CUresult r;
 
@@ -73,15 +91,12 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 	if (((char *)data)[size - 1] || !ptx_looks(data))
 		return failed(l, INVALID_PTX, "not PTX", name);
 	r = ptx_read(&m, data, &line);
-	for (int i = 0; i < m.nfunctions && !r; i++) {
-		twice |= defined(&l->all, m.functions[i].name);
-		function_add(&l->all, m.functions[i].name);
-	}
+	twice = !r && take(l, &m);
 	contents_free(&m);
 	if (r)
 		return failed(l, r, r == NEWER_PTX ? "newer PTX than the driver knows" : "not understood", name);
 	if (twice)
-		return failed(l, INVALID_IMAGE, "defines a function for the second time", name);
+		return failed(l, INVALID_IMAGE, "defines a function or a variable for the second time", name);
 	size = strlen(data);
 	l->text = realloc(l->text, l->size + size + 1);
 	memcpy(l->text + l->size, data, size + 1);

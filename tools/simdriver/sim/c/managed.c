@@ -34,7 +34,7 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t siz
 		return INVALID_VALUE;
 	if (flags == TO_ONE && s == s->context->legacy)
 		return INVALID_VALUE;
-	if (!b || (b->place != MANAGED_MEMORY && !pool_managed(b->pool)) || b->address != address || (size && size != b->size))
+	if (!b || !block_managed(b) || b->address != address || (size && size != b->size))
 		return INVALID_VALUE;
 	if (!usable(address, b->size, "attaching"))
 		return INVALID_VALUE;

@@ -73,7 +73,7 @@ static CUresult check_one(const CUstreamBatchMemOpParams *op)
 	default:
 		return op->operation == FLUSH || op->operation == REDUCTION ? NOT_SUPPORTED : INVALID_VALUE; /* the second here */
 	}
-	if (op->value.address % size || (b && (b->place == MANAGED_MEMORY || b->place == ASYNC_MEMORY)))
+	if (op->value.address % size || (b && (b->place == MANAGED_MEMORY || b->managed || b->place == ASYNC_MEMORY)))
 		return INVALID_VALUE;
 	return usable(op->value.address, size, "an operation on") ? OK : INVALID_VALUE;
 }

@@ -203,6 +203,11 @@ static bool inside(struct block *b, CUdeviceptr address, size_t size)
 	return address >= b->address && size <= b->size && address - b->address <= b->size - size;
 }
 
+bool block_managed(const struct block *b)
+{
+	return b->place == MANAGED_MEMORY || b->managed || pool_managed(b->pool);
+}
+
 bool usable(CUdeviceptr address, size_t size, const char *who)
 {
 	struct block *b = block_at(address);

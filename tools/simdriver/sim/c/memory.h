@@ -19,6 +19,7 @@ struct block {
 	struct pool *pool;    /* of stream-ordered memory */
 	unsigned long long id;
 	int imports;          /* by other processes, which free them first */
+	bool managed;         /* a variable that is */
 	bool synchronous;     /* synchronous operations wait */
 	bool freed;           /* by the program */
 	bool absent, gone;    /* in the order of the stream: not yet allocated, freed */
@@ -46,6 +47,8 @@ struct block *block_at(CUdeviceptr address);
 void *reachable(CUdeviceptr address, size_t size, const char *who);
 /* usable tells whether a copy of device memory may be enqueued. */
 bool usable(CUdeviceptr address, size_t size, const char *who);
+/* block_managed tells whether it is managed memory, which the host may use, too. */
+bool block_managed(const struct block *b);
 bool pinned(const void *host, size_t size);
 /* registered finds the registered range that an address lies in. */
 bool registered(CUdeviceptr address, CUdeviceptr *from, size_t *size);

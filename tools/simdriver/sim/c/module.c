@@ -30,8 +30,7 @@ CUresult jit_options(unsigned n, CUjit_option *options, void **values, struct lo
 	return OK;
 }
 
-/* One more than there is room for at a power of 2. */
-static void *grown(void *list, int n, size_t size)
+void *list_grown(void *list, int n, size_t size)
 {
 	return n & (n - 1) ? list : realloc(list, (n ? 2 * n : 1) * size);
 }
@@ -40,24 +39,20 @@ struct function *function_add(struct module *m, const char *name)
 {
 	struct function *f;
 
-	m->functions = grown(m->functions, m->nfunctions, sizeof *f);
+	m->functions = list_grown(m->functions, m->nfunctions, sizeof *f);
 	f = &m->functions[m->nfunctions++];
 	*f = (struct function){.name = strdup(name), .max_threads = 1024, .attributes[8] = 49152};
 	return f;
-}
-
-void global_add(struct module *m, const char *name, size_t size)
-{
-	m->globals = grown(m->globals, m->nglobals, sizeof *m->globals);
-	m->globals[m->nglobals++] = (struct global){.name = strdup(name), .size = size};
 }
 
 void contents_free(struct module *m)
 {
 	for (int i = 0; i < m->nfunctions; i++)
 		free(m->functions[i].name);
-	for (int i = 0; i < m->nglobals; i++)
+	for (int i = 0; i < m->nglobals; i++) {
 		free(m->globals[i].name);
+		free(m->globals[i].bytes);
+	}
 	free(m->functions);
 	free(m->globals);
 }
@@ -79,9 +74,7 @@ static void module_leave(struct module *m)
 		handle_end(m->functions[i].handle);
 		handle_end(m->functions[i].kernel_handle);
 	}
-	for (int i = 0; i < m->nglobals; i++)
-		if (m->globals[i].block)
-			block_free(m->globals[i].block);
+	globals_free(m);
 	if (m->handle)
 		handle_end(m->handle);
 	if (m->library)
@@ -145,6 +138,10 @@ static CUresult compile(struct module *m, struct context *c, struct log l)
 		ptx_told(l.text, l.size, r, line);
 		return r;
 	}
+	free(m->ptx);
+	m->ptx = 0;
+	if ((r = globals_make(m, c)))
+		return r;
 	m->context = c;
 	for (int i = 0; i < m->nfunctions; i++) {
 		struct function *f = &m->functions[i];
@@ -152,13 +149,6 @@ static CUresult compile(struct module *m, struct context *c, struct log l)
 		f->module = m;
 		f->handle = handle_new(FUNCTION, f);
 		f->kernel_handle = handle_new(KERNEL, f);
-	}
-	for (int i = 0; i < m->nglobals; i++) {
-		struct global *g = &m->globals[i];
-
-		if (!(g->block = block_new(GLOBAL_MEMORY, c->device, c, g->size)))
-			return OUT_OF_MEMORY;
-		memset((void *)(uintptr_t)g->block->address, 0, g->size);
 	}
 	return OK;
 }
@@ -261,22 +251,6 @@ CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *na
 	return OK;
 }
 
-static CUresult global(struct module *m, CUdeviceptr *address, size_t *size, const char *name)
-{
-	for (int i = 0; i < m->nglobals; i++) {
-		struct global *g = &m->globals[i];
-
-		if (strcmp(g->name, name))
-			continue;
-		if (address)
-			*address = g->block->address;
-		if (size)
-			*size = g->size;
-		return OK;
-	}
-	return NOT_FOUND;
-}
-
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
 {
 	ENTER(0);
@@ -285,7 +259,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule modul
 
 	if (r)
 		return r;
-	return name ? global(m, address, size, name) : INVALID_VALUE;
+	return name ? global_get(global_named(m, name), address, size) : INVALID_VALUE;
 }
 
 /* -- libraries: modules that are compiled for a context when they are first used there -- */
@@ -412,15 +386,30 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned n, CUlibrary libr
 	return OK;
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
+static CUresult library_variable(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name, bool managed)
 {
-	ENTER(0);
 	struct module *m;
+	struct global *g;
 	CUresult r = use(library, &m);
 
 	if (r)
 		return r;
-	return name ? global(m, address, size, name) : INVALID_VALUE;
+	if (!name)
+		return INVALID_VALUE;
+	g = global_named(m, name);
+	return global_get(g && g->managed == managed ? g : 0, address, size);
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
+{
+	ENTER(0);
+	return library_variable(address, size, library, name, false);
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
+{
+	ENTER(0);
+	return library_variable(address, size, library, name, true);
 }
 
 CUresult cuKernelGetFunction(CUfunction *handle, CUkernel kernel)

@@ -28,7 +28,15 @@ struct function {
 	bool loaded; /* onto the device, since a program asked for its handle */
 };
 
-struct global { char *name; struct block *block; size_t size; };
+/* A global is a variable that an image has. */
+struct global {
+	char *name;
+	size_t size;
+	char *bytes; /* at first, 0 for zeros */
+	bool managed, constant, visible; /* the latter to what it is linked with */
+	bool untold; /* the image tells no size and no values */
+	struct block *block; /* once the module is loaded */
+};
 
 struct module {
 	CUmodule handle;
@@ -69,7 +77,22 @@ bool name_plain(const char *name, bool arguments, char *to, size_t size);
 /* param_add appends a parameter. */
 void param_add(struct param *params, int *n, size_t size, size_t align);
 struct function *function_add(struct module *m, const char *name);
-void global_add(struct module *m, const char *name, size_t size);
+
+/* -- variables: variable.c -- */
+
+struct global *global_add(struct module *m, const char *name, size_t size);
+/* globals_make makes memory of them in a context, as they are at first. */
+CUresult globals_make(struct module *m, struct context *c);
+/* globals_free frees that memory. */
+void globals_free(struct module *m);
+struct global *global_named(struct module *m, const char *name);
+/* global_get tells a variable to the program. */
+CUresult global_get(const struct global *g, CUdeviceptr *address, size_t *size);
+/* UNKNOWN_BYTE stands where an image has an address, which only CUDA can tell. */
+#define UNKNOWN_BYTE 0xa5
+/* list_grown has room for one more than n. */
+void *list_grown(void *list, int n, size_t size);
+
 /* contents_free frees what a text or an image has added. */
 void contents_free(struct module *m);
 /* ptx_read fills a module from a text. line is that where it stopped. */

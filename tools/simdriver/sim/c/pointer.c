@@ -14,7 +14,7 @@ static bool known_attribute(unsigned a)
 
 static bool may_use(struct block *b, struct context *c)
 {
-	if (!b || b->place == HOST_MEMORY || b->place == MANAGED_MEMORY || pool_managed(b->pool))
+	if (!b || b->place == HOST_MEMORY || block_managed(b))
 		return true;
 	return (b->pool ? b->pool->access : c->peers) >> (b->pool ? c->device : b->device) & 1;
 }
@@ -27,7 +27,7 @@ static CUresult value(CUdeviceptr address, unsigned attribute, uint64_t *v)
 	size_t size = 0;
 	bool known = b ? !b->freed && address - b->address < b->size : registered(address, &from, &size);
 	bool host = !b || b->place == HOST_MEMORY || pool_on_host(b->pool);
-	bool managed = b && (b->place == MANAGED_MEMORY || pool_managed(b->pool));
+	bool managed = b && block_managed(b);
 
 	*v = 0;
 	if (!known)

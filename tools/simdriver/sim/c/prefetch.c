@@ -22,7 +22,7 @@ static bool range(CUdeviceptr address, size_t size, struct range *r)
 {
 	struct block *b = block_at(address);
 
-	if (!size || !b || b->place != MANAGED_MEMORY || !usable(address, size, "managed"))
+	if (!size || !b || (b->place != MANAGED_MEMORY && !b->managed) || !usable(address, size, "managed"))
 		return false;
 	if (!b->pages)
 		b->pages = calloc((b->size + PAGE - 1) / PAGE, sizeof *b->pages);

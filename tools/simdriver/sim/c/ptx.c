@@ -9,6 +9,7 @@
 struct text {
 	const char *at;
 	int line;
+	int version; /* 10 times the major number and the minor one */
 	size_t local; /* memory that a thread needs for what was skipped last */
 	char word[4096];
 };
@@ -80,46 +81,147 @@ static void pointed(struct text *t)
 			next(t);
 }
 
-/* variable reads what follows .param or a space: alignment, type, name and counts. */
-static bool variable(struct text *t, size_t *size, size_t *align, char *name, size_t room)
-{
-	size_t values = 1;
+#define DIMS 8
 
-	*align = 0;
+/* What stands after .param or a space. */
+struct variable {
+	char name[4096], type[16];
+	size_t element, size, align, counts[DIMS]; /* the counts are of values within each other */
+	int dims;
+	bool managed, untold; /* NVRTC's double writes "..." for what it cannot tell */
+};
+
+static bool count(struct variable *v, size_t n)
+{
+	if (!n || v->dims == DIMS || v->size > SIZE_MAX / n)
+		return false;
+	v->counts[v->dims++] = n;
+	v->size *= n;
+	return true;
+}
+
+/* variable reads alignment, type, name and counts. */
+static bool variable(struct text *t, struct variable *v)
+{
+	size_t vector = 0;
+
+	memset(v, 0, sizeof *v);
 	for (next(t); is(t, ".align") || is(t, ".attribute") || is(t, ".v2") || is(t, ".v4"); next(t)) {
 		if (is(t, ".align"))
-			*align = strtoul(next(t), 0, 10);
+			v->align = strtoul(next(t), 0, 10);
 		else if (is(t, ".attribute"))
 			while (*next(t) && !is(t, ")"))
-				;
+				v->managed |= is(t, ".managed");
 		else
-			values = t->word[2] - '0';
+			vector = t->word[2] - '0';
 	}
-	*size = bytes_of(t->word) * values;
-	if (!*align)
-		*align = *size;
+	snprintf(v->type, sizeof v->type, "%.15s", t->word);
+	v->size = v->element = bytes_of(v->type);
+	if (!v->align)
+		v->align = v->element * (vector ? vector : 1);
 	next(t);
 	pointed(t);
-	snprintf(name, room, "%s", t->word);
+	strcpy(v->name, t->word);
 	while (begins(t, '[')) {
 		next(t);
-		*size *= strtoul(next(t), 0, 10);
-		if (strcmp(next(t), "]"))
+		v->untold |= !strcmp(next(t), "...") || is(t, "]");
+		if (!v->untold && !count(v, strtoul(t->word, 0, 0)))
+			return false;
+		if (!is(t, "]") && strcmp(next(t), "]"))
 			return false;
 	}
-	return *size && *align && name[0];
+	if (vector && !count(v, vector))
+		return false;
+	return v->size && v->align && v->name[0];
+}
+
+/* -- first values of variables -- */
+
+/* unknown skips a value that is an address, up to the comma or bracket after it. */
+static void unknown(struct text *t, char *to, size_t size)
+{
+	int depth = 0;
+
+	memset(to, UNKNOWN_BYTE, size);
+	for (; *t->at && (depth || !strchr(",};", *t->at)); t->at++)
+		depth += (*t->at == '(') - (*t->at == ')');
+}
+
+/* value reads one of a type: a number, or the bits of one after 0f and 0d. */
+static void value(struct text *t, const struct variable *v, char *to)
+{
+	bool minus = begins(t, '-'), real = v->type[1] == 'f';
+	const char *from = t->at + minus;
+	char *end;
+	double number;
+	float single;
+	uint64_t bits;
+
+	if (!isdigit((unsigned char)*from)) {
+		unknown(t, to, v->element);
+		return;
+	}
+	if (*from == '0' && from[1] && strchr("fFdD", from[1])) {
+		bits = strtoull(from + 2, &end, 16);
+		minus = false;
+		if (v->element == 4 && tolower((unsigned char)from[1]) == 'd') {
+			memcpy(&number, &bits, sizeof number);
+			single = number;
+			memcpy(&bits, &single, sizeof single);
+		}
+	} else if (real && v->element >= 4) {
+		number = strtod(t->at, &end);
+		single = number;
+		if (v->element == 4)
+			memcpy(&bits, &single, sizeof single);
+		else
+			memcpy(&bits, &number, sizeof number);
+		minus = false;
+	} else {
+		bits = strtoull(from, &end, 0);
+	}
+	end += *end == 'U';
+	bits = minus ? -bits : bits;
+	memcpy(to, &bits, v->element < 8 ? v->element : 8);
+	t->at = end;
+	space(t);
+	if (!strchr(",};", *t->at)) /* a part of an address, or of something else */
+		unknown(t, to, v->element);
+}
+
+/* values reads those in braces, which are for so many bytes: the counts from a depth on. */
+static bool values(struct text *t, const struct variable *v, int depth, char *to, size_t size)
+{
+	size_t each = depth < v->dims ? size / v->counts[depth] : 0, at = 0;
+
+	for (next(t); !begins(t, '}'); ) {
+		bool inner = begins(t, '{');
+
+		if (at >= size || (inner && (!each || at % each)))
+			return false;
+		if (inner && !values(t, v, depth + 1, to + at, each))
+			return false;
+		if (!inner)
+			value(t, v, to + at);
+		at += inner ? each : v->element;
+		if (begins(t, ','))
+			next(t);
+		else if (!begins(t, '}'))
+			return false;
+	}
+	next(t);
+	return true;
 }
 
 /* skip goes to the end of the declaration that the word begins: its semicolon, or the end of its body. */
 static bool skip(struct text *t)
 {
-	size_t size, align;
-	char name[sizeof t->word];
+	struct variable v;
 	int depth = 0;
 
 	for (t->local = 0; t->word[0]; next(t)) {
-		if (is(t, ".local") && variable(t, &size, &align, name, sizeof name))
-			t->local += size;
+		if (is(t, ".local") && variable(t, &v))
+			t->local += v.size;
 		depth += is(t, "{") - is(t, "}");
 		if (!depth && (is(t, ";") || (is(t, "}") && !begins(t, ';'))))
 			return true;
@@ -134,10 +236,16 @@ void param_add(struct param *params, int *n, size_t size, size_t align)
 	params[(*n)++] = (struct param){(offset + align - 1) / align * align, size};
 }
 
+static size_t param_bytes(const struct function *f)
+{
+	const struct param *last = f->nparams ? &f->params[f->nparams - 1] : 0;
+
+	return last ? last->offset + last->size : 0;
+}
+
 static bool parameters(struct text *t, struct function *f)
 {
-	size_t size, align;
-	char name[sizeof t->word];
+	struct variable v;
 
 	for (next(t); !is(t, ")"); next(t)) {
 		if (is(t, ","))
@@ -146,11 +254,11 @@ static bool parameters(struct text *t, struct function *f)
 			f->untold = true;
 			continue;
 		}
-		if (!is(t, ".param") || f->nparams == MOST_PARAMS || !variable(t, &size, &align, name, sizeof name))
+		if (!is(t, ".param") || f->nparams == MOST_PARAMS || !variable(t, &v))
 			return false;
-		param_add(f->params, &f->nparams, size, align);
+		param_add(f->params, &f->nparams, v.size, v.align);
 	}
-	return true;
+	return param_bytes(f) <= (t->version < 81 ? 4352 : 32764);
 }
 
 /* product reads numbers with commas between them. */
@@ -180,24 +288,45 @@ static bool entry(struct text *t, struct module *m)
 	return true;
 }
 
-/* declaration reads what the linking directive, if there is one, is about. */
-static bool declaration(struct text *t, struct module *m, bool seen)
-{
-	size_t size, align;
-	char name[sizeof t->word];
+#define CONSTANTS (64 << 10) /* bytes of a module */
 
+/* variable_add reads a variable of a module. CUDA finds it by its name, visible or not. */
+static bool variable_add(struct text *t, struct module *m, bool visible)
+{
+	bool constant = is(t, ".const");
+	struct variable v;
+	struct global *g;
+	size_t all = 0;
+
+	if (!variable(t, &v))
+		return !bytes_of(v.type) && skip(t); /* a texture or the like */
+	g = global_add(m, v.name, v.size);
+	g->managed = v.managed;
+	g->constant = constant;
+	g->visible = visible;
+	g->untold = v.untold;
+	if (!v.untold && begins(t, '=')) {
+		next(t);
+		if (!(g->bytes = calloc(1, v.size)))
+			return false;
+		if (!begins(t, '{'))
+			value(t, &v, g->bytes);
+		else if (!values(t, &v, 0, g->bytes, v.size))
+			return false;
+	}
+	for (int i = 0; i < m->nglobals; i++)
+		all += m->globals[i].constant && !m->globals[i].untold ? m->globals[i].size : 0;
+	return all <= CONSTANTS && (!strcmp(next(t), ";") || skip(t));
+}
+
+/* declaration reads what the linking directive, if there is one, is about. */
+static bool declaration(struct text *t, struct module *m, bool visible)
+{
 	if (is(t, ".entry"))
 		return entry(t, m);
 	if (is(t, ".func") || is(t, ".shared"))
 		return skip(t);
-	if (!is(t, ".global") && !is(t, ".const"))
-		return false;
-	if (!seen)
-		return skip(t);
-	if (!variable(t, &size, &align, name, sizeof name))
-		return false;
-	global_add(m, name, size);
-	return skip(t);
+	return (is(t, ".global") || is(t, ".const")) && variable_add(t, m, visible);
 }
 
 static bool directive(struct text *t, struct module *m)
@@ -238,7 +367,7 @@ CUresult ptx_read(struct module *m, const char *text, int *line)
 			r = directive(t, m) ? OK : INVALID_PTX;
 		else if (sscanf(next(t), "%d.%d", &major, &minor) != 2)
 			r = INVALID_PTX;
-		else if (10 * major + minor > SIM_PTX)
+		else if ((t->version = 10 * major + minor) > SIM_PTX)
 			r = NEWER_PTX;
 	}
 	*line = t->line;

@@ -56,10 +56,75 @@ void simCondition(unsigned long long handle, unsigned value)
 	pthread_mutex_unlock(&sim.lock);
 }
 
+/* running_now tells why no kernel may use memory, or OK. */
+static CUresult running_now(void)
+{
+	return !running ? NOT_PERMITTED : sim.dead || running->orphan ? ILLEGAL_ADDRESS : OK;
+}
+
+unsigned simMemory(unsigned long long address, size_t align, size_t *rest)
+{
+	CUresult r, before;
+
+	pthread_mutex_lock(&sim.lock);
+	before = sim.faulted;
+	r = running_now();
+	if (!r && (*rest = kernel_rest(running, address)) == SIZE_MAX)
+		r = ILLEGAL_ADDRESS;
+	if (!r && address % align)
+		r = MISALIGNED_ADDRESS;
+	sim.faulted = before; /* it is the kernel that fails, once it has returned */
+	pthread_mutex_unlock(&sim.lock);
+	return r;
+}
+
+/* variable finds one by its symbol or its name in C++. */
+static const struct global *variable(struct module *m, const char *name)
+{
+	const struct global *g = global_named(m, name);
+	char plain[1024];
+
+	for (int i = 0; !g && i < m->nglobals; i++)
+		if (name_plain(m->globals[i].name, false, plain, sizeof plain) && !strcmp(plain, name))
+			g = &m->globals[i];
+	return g;
+}
+
+unsigned simVariable(const char *name, CUdeviceptr *address, size_t *size)
+{
+	CUresult r;
+
+	pthread_mutex_lock(&sim.lock);
+	r = running_now();
+	if (!r)
+		r = global_get(variable(running->function->module, name), address, size);
+	pthread_mutex_unlock(&sim.lock);
+	return r;
+}
+
+/* of_module is simVariable for kernels in C, which cannot end in the middle. */
+static void *of_module(const char *name, size_t *size)
+{
+	CUdeviceptr address = 0;
+	size_t bytes = 0;
+
+	if (simVariable(name, &address, &bytes)) {
+		pthread_mutex_lock(&sim.lock);
+		if (running) {
+			logged("kernel %s: there is no variable %s in its module", running->kernel->name, name);
+			running->failed = LAUNCH_FAILED;
+		}
+		pthread_mutex_unlock(&sim.lock);
+	}
+	if (size)
+		*size = bytes;
+	return (void *)(uintptr_t)address;
+}
+
 void kernel_call(struct item *i)
 {
 	const struct kernel *k = i->kernel;
-	struct simGrid g = {.cluster = {1, 1, 1}, .shared = i->shared, .condition = simCondition};
+	struct simGrid g = {.cluster = {1, 1, 1}, .shared = i->shared, .condition = simCondition, .variable = of_module};
 	char why[400] = "";
 	unsigned code = 0;
 

@@ -6,11 +6,14 @@
  */
 #pragma once
 
+#include <stddef.h>
+
 /* The size of a launch, in x, y and z. Without clusters, a cluster is of one block. */
 struct simGrid {
 	unsigned grid[3], block[3], cluster[3];
 	unsigned shared; /* bytes of dynamic shared memory of each block */
 	void (*condition)(unsigned long long handle, unsigned value); /* sets a condition of the graph */
+	void *(*variable)(const char *name, size_t *size); /* of the kernel's module, 0 and a failed launch without one */
 };
 
 /* How many threads a launch has in all. */

@@ -60,5 +60,9 @@ typedef unsigned (*simRun)(size_t id, struct simGrid *g, void **args, size_t *re
 void simKernel(const char *name, size_t id, simRun run, const struct simParameter *parameters, int n);
 /* Forbids this thread to call CUDA, as within a host function, or takes that back. */
 void simInside(int on);
+/* Tells how many bytes there are from an address of values with an alignment, for the kernel that runs. A code other than 0 says that there are none. */
+unsigned simMemory(unsigned long long address, size_t align, size_t *rest);
+/* Finds a variable of the module of the kernel that runs. */
+unsigned simVariable(const char *name, unsigned long long *address, size_t *size);
 /* Sets a condition of a graph, as the kernel that runs. Without one, and for another handle, that is a violation. */
 void simCondition(unsigned long long handle, unsigned value);
