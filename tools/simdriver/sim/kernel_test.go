@@ -246,6 +246,10 @@ func TestKernelNames(t *testing.T) {
 		{"ns::k10", "_ZN2ns3k10INS_4pairIiEELb1EEEvv"},
 		{"ns::k8<half*,-1>", "_ZN2ns2k8IP4halfLin1EEEvv"},
 		{"ns::k9", "_ZN2ns2k9IfEEvv"},
+		{"_Z5scaleIfEvPT_S0_i", "_Z5scaleIfEvPT_S0_i"},
+		{"k11<float>", "_Z3k11IfEvPT_S0_i"},
+		{"k12", "_Z3k125PointPdS0_"},
+		{"k13<Point>", "_Z3k13I5PointEvT_S1_"},
 	} {
 		t.Run(c.loaded, func(t *testing.T) {
 			primary(t, 0)

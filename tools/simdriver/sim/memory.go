@@ -44,8 +44,9 @@ func Variable[T any](name string) []T {
 	must[T]()
 	var to struct{ address, size uint64 }
 	var code uint32
-	named(name, func(name uintptr) {
-		pinned(&to, func(at uintptr) { code = uint32(simVariable.call(name, at, at+unsafe.Offsetof(to.size))) })
+	symbol := append([]byte(name), 0)
+	pinned(&symbol[0], func(symbol uintptr) {
+		pinned(&to, func(at uintptr) { code = uint32(simVariable.call(symbol, at, at+unsafe.Offsetof(to.size))) })
 	})
 	failIf(code, "variable "+name)
 	return sliceOf[T](to.address, uintptr(to.size))
@@ -76,5 +77,5 @@ func failIf(code uint32, what string) {
 }
 
 func sliceOf[T any](address uint64, bytes uintptr) []T {
-	return sliceAt(reflect.TypeFor[[]T](), *(*unsafe.Pointer)(unsafe.Pointer(&address)), int(bytes)).Interface().([]T)
+	return unsafe.Slice(*(**T)(unsafe.Pointer(&address)), bytes/unsafe.Sizeof(*new(T)))
 }

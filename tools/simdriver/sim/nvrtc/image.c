@@ -14,6 +14,25 @@ static bool sizes(const struct kernel *k, size_t *to)
 /* whole tells whether there is code of a kernel, and not of a template only. */
 static bool whole(const struct kernel *k) { return !k->template || k->narguments; }
 
+/* placed tells whether an image has a variable. */
+static bool placed(const struct source *s, const struct variable *v) { return !v->hidden && !(v->outside && s->relocatable); }
+
+static void variable_ptx(FILE *to, const struct source *s, const struct variable *v)
+{
+	char *name = type_symbol(v);
+
+	fprintf(to, "\n%s%s %s.align 8 .b8 %s", s->relocatable ? ".visible " : "", v->constant ? ".const" : ".global",
+		v->managed ? ".attribute(.managed) " : "", name);
+	if (v->size)
+		fprintf(to, "[%zu]", v->size);
+	else
+		fputs("[...]", to);
+	for (size_t n = 0; v->bytes && n < v->size; n++)
+		fprintf(to, "%s%d", n ? ", " : " = {", (unsigned char)v->bytes[n]);
+	fputs(v->bytes && v->size ? "};\n" : ";\n", to);
+	free(name);
+}
+
 char *image_ptx(const struct source *s, int arch)
 {
 	size_t known[MOST];
@@ -35,6 +54,9 @@ char *image_ptx(const struct source *s, int arch)
 		}
 		free(name);
 	}
+	for (int i = 0; i < s->nvariables; i++)
+		if (placed(s, &s->variables[i]))
+			variable_ptx(to, s, &s->variables[i]);
 	return text_close(to);
 }
 
@@ -66,12 +88,12 @@ static void section(struct elf *e, size_t name, unsigned type, unsigned link, co
 
 	while (e->data.size % 8)
 		add(&e->data, "", 1);
-	h.sh_offset = sizeof(Elf64_Ehdr) + add(&e->data, bytes, size);
+	h.sh_offset = sizeof(Elf64_Ehdr) + add(&e->data, bytes, type == SHT_NOBITS ? 0 : size);
 	h.sh_entsize = type == SHT_SYMTAB ? sizeof(Elf64_Sym) : 0;
 	add(&e->sections, &h, sizeof h);
 }
 
-enum { CUDA_MACHINE = 190, CUDA_ENTRY = 0x10, SIZED = 4, PARAMETER = 0x17, IN_BANK = 0x1f000 };
+enum { CUDA_MACHINE = 190, CUDA_ENTRY = 0x10, CUDA_MANAGED = 4, SIZED = 4, PARAMETER = 0x17, IN_BANK = 0x1f000 };
 
 static void kernel(struct elf *e, const struct kernel *k)
 {
@@ -100,6 +122,20 @@ static void kernel(struct elf *e, const struct kernel *k)
 	free(name);
 }
 
+/* variable adds one, in a section of its own. */
+static void variable(struct elf *e, const struct variable *v)
+{
+	char *name = type_symbol(v);
+	Elf64_Sym s = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), .st_other = v->managed ? CUDA_MANAGED : 0, .st_size = v->size};
+
+	section(e, named(e, v->constant ? ".nv.constant3" : v->bytes ? ".nv.global.init" : ".nv.global", ""),
+		v->bytes ? SHT_PROGBITS : SHT_NOBITS, 0, v->bytes ? v->bytes : "", v->size);
+	s.st_shndx = e->sections.size / sizeof(Elf64_Shdr) - 1;
+	s.st_name = add(&e->strings, name, strlen(name) + 1);
+	add(&e->symbols, &s, sizeof s);
+	free(name);
+}
+
 char *image_cubin(const struct source *s, int arch, size_t *size)
 {
 	struct elf e = {0};
@@ -115,6 +151,9 @@ char *image_cubin(const struct source *s, int arch, size_t *size)
 	for (int i = 0; i < s->n; i++)
 		if (whole(&s->kernels[i]))
 			kernel(&e, &s->kernels[i]);
+	for (int i = 0; i < s->nvariables; i++)
+		if (placed(s, &s->variables[i]))
+			variable(&e, &s->variables[i]);
 	section(&e, named(&e, ".strtab", ""), SHT_STRTAB, 0, e.strings.bytes, e.strings.size);
 	h.e_shnum = e.sections.size / sizeof(Elf64_Shdr);
 	section(&e, named(&e, ".symtab", ""), SHT_SYMTAB, h.e_shnum - 1, e.symbols.bytes, e.symbols.size);

@@ -127,7 +127,7 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram *at)
 }
 
 /* What options ask for. */
-struct options { int arch; bool machine, lto, relocatable; };
+struct options { int arch; bool machine, lto, relocatable; int n; const char *const *list; };
 
 /* option_read reads one, which may have its value in the next. */
 static bool option_read(struct options *o, const char *option, FILE *log)
@@ -159,12 +159,16 @@ static bool option_read(struct options *o, const char *option, FILE *log)
 static void names(nvrtcProgram p, struct source *s)
 {
 	for (int i = 0; i < p->n; i++) {
-		int k = source_instance(s, p->expressions[i].text);
+		const char *text = p->expressions[i].text;
+		int k = source_instance(s, text);
+		const struct variable *v = k < 0 ? variable_find(s, text) : 0;
 
-		if (k < 0)
-			source_error(s, 1, "the name expression \"%s\" is that of no kernel", p->expressions[i].text);
+		if (v && v->hidden)
+			source_error(s, 1, "%s is of this source alone: the simulated driver's NVRTC does not know its symbol", v->name);
+		else if (k < 0 && !v)
+			source_error(s, 1, "the name expression \"%s\" is that of no kernel, and not the address of a variable", text);
 		else
-			p->expressions[i].lowered = type_lowered(&s->kernels[k]);
+			p->expressions[i].lowered = v ? type_symbol(v) : type_lowered(&s->kernels[k]);
 	}
 }
 
@@ -174,17 +178,47 @@ static void source_free(struct source *s)
 		if (!s->kernels[i].narguments) /* else it shares the template's */
 			free(s->kernels[i].name);
 	free(s->kernels);
+	for (int i = 0; i < s->nvariables; i++) {
+		free(s->variables[i].name);
+		free(s->variables[i].bytes);
+	}
+	free(s->variables);
+	for (int i = 0; i < s->nconstants; i++) {
+		free(s->constants[i].name);
+		free(s->constants[i].text);
+	}
+	free(s->constants);
 }
+
+/* define adds the macro of an option, which may have it in the next. */
+static void define(struct source *s, const char *option, const char *after)
+{
+	const char *text = !strcmp(option, "-D") || !strcmp(option, "--define-macro") ? after : !strncmp(option, "-D", 2) ? option + 2 :
+		!strncmp(option, "--define-macro=", 15) ? option + 15 : "";
+	const char *value = strchr(text, '=');
+	char *name;
+
+	if (!*text || asprintf(&name, "%.*s", value ? (int)(value - text) : (int)strlen(text), text) < 0)
+		return;
+	constant_add(s, name, value ? value + 1 : "1");
+	free(name);
+}
+
+#define CONSTANTS (64 << 10) /* bytes of a module */
 
 /* compile reads the source and makes the images. */
 static bool compile(nvrtcProgram p, const struct options *o, FILE *log)
 {
-	struct source s = {.name = p->name, .text = p->text, .log = log};
+	struct source s = {.name = p->name, .text = p->text, .log = log, .relocatable = o->relocatable};
 
+	for (int i = 0; i < o->n; i++)
+		define(&s, o->list[i], i + 1 < o->n ? o->list[i + 1] : "");
 	source_read(&s);
 	names(p, &s);
 	if (!s.errors && !s.n && !s.device && !o->lto && !o->relocatable)
 		source_error(&s, 1, "there is no kernel here; the simulated driver's NVRTC compiles nothing else");
+	if (o->machine && variable_constants(&s) > CONSTANTS)
+		source_error(&s, 1, "%zu bytes of constants are too many, %d are possible", variable_constants(&s), CONSTANTS);
 	if (!s.errors) {
 		p->ptx = image_ptx(&s, o->arch);
 		if (o->machine)
@@ -200,7 +234,7 @@ static bool compile(nvrtcProgram p, const struct options *o, FILE *log)
 
 nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *list)
 {
-	struct options o = {.arch = SIM_VERSION < 13000 ? 52 : 75};
+	struct options o = {.arch = SIM_VERSION < 13000 ? 52 : 75, .n = n, .list = list};
 	FILE *log;
 	nvrtcResult r = OK;
 

@@ -11,14 +11,18 @@ struct scan {
 	bool fresh; /* nothing stands before on this line */
 	char word[1024];
 	/* what was read of the declaration */
-	bool template, c;
+	bool template, c, unnamed;
 	char *space; /* the namespace that it opens */
+	char *text;  /* its words, outside of functions */
+	size_t length, room;
 	char *variables[MOST];
 	int nvariables;
 	/* the scopes open around it */
-	struct scope { char *space; bool c; int line; } scopes[256];
+	struct scope { char *space; bool c, unnamed, outer; int line; } scopes[256];
 	int depth, round;
 };
+
+static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
 
 void source_error(struct source *s, int line, const char *format, ...)
 {
@@ -30,6 +34,25 @@ void source_error(struct source *s, int line, const char *format, ...)
 	fprintf(s->log, "\n\n");
 	va_end(list);
 	s->errors++;
+}
+
+/* macro reads what follows #define, up to the end of the line. It counts as a constant if it is one word, or in brackets. */
+static void macro(struct source *s, const char *at, const char *end)
+{
+	char line[256], *name = line, *value, *rest;
+
+	snprintf(line, sizeof line, "%.*s", (int)(end - at), at);
+	name += strspn(name, " \t");
+	value = name + strspn(name, letters);
+	if (value == name || !isspace((unsigned char)*value))
+		return; /* it has arguments, or no value */
+	*value++ = 0;
+	if ((rest = strstr(value, "//")) || (rest = strstr(value, "/*")))
+		*rest = 0;
+	value += strspn(value, " \t");
+	for (rest = value + strlen(value); rest > value && isspace((unsigned char)rest[-1]);)
+		*--rest = 0;
+	constant_add(s, name, value[strspn(value, letters)] && (*value != '(' || rest[-1] != ')') ? "?" : value);
 }
 
 /* directive skips a line of the preprocessor. */
@@ -45,6 +68,8 @@ static void directive(struct scan *t)
 			t->at++;
 			t->line++;
 		}
+	if (!strncmp(at, "define", 6) && isspace((unsigned char)at[6]))
+		macro(t->source, at + 6, t->at);
 }
 
 static void space(struct scan *t)
@@ -108,13 +133,15 @@ static void reset(struct scan *t)
 {
 	free(t->space);
 	t->space = 0;
-	t->template = t->c = false;
+	t->template = t->c = t->unnamed = false;
 	t->nvariables = 0;
+	t->length = 0;
 }
 
-static void push(struct scan *t)
+/* push opens a scope. An outer one has declarations as those of the file. */
+static void push(struct scan *t, bool outer)
 {
-	struct scope s = {.space = t->space, .c = t->c, .line = t->line};
+	struct scope s = {.space = t->space, .c = t->c, .unnamed = t->unnamed, .outer = outer, .line = t->line};
 
 	t->space = 0;
 	if (t->depth < 256)
@@ -253,7 +280,7 @@ static void kernel(struct scan *t)
 	if (k.name && is(t, "{"))
 		kernel_add(t->source, &k);
 	if (is(t, "{"))
-		push(t);
+		push(t, false);
 	else
 		reset(t);
 }
@@ -267,17 +294,71 @@ static void namespace(struct scan *t)
 		name = joined(name, "", t->word);
 	}
 	t->space = *name ? name : 0;
+	t->unnamed = !*name;
+}
+
+static bool outer(struct scan *t)
+{
+	for (int i = 0; i < t->depth; i++)
+		if (i >= 256 || !t->scopes[i].outer)
+			return false;
+	return true;
+}
+
+/* collect adds the word to the text of the declaration. */
+static void collect(struct scan *t)
+{
+	size_t n = strlen(t->word);
+
+	if (t->length + n + 2 > t->room)
+		t->text = realloc(t->text, t->room = 2 * (t->length + n + 2));
+	memcpy(t->text + t->length, t->word, n);
+	t->length += n;
+	strcpy(t->text + t->length, "\n");
+	t->length++;
+}
+
+/* opened goes into braces. Those of a value are collected. */
+static void opened(struct scan *t)
+{
+	bool c = t->length >= 4 && !strcmp(t->text + t->length - 4, "\"C\"\n");
+
+	if (!outer(t) || !t->length || !variable_opens(t->text)) {
+		push(t, t->space || t->unnamed || c);
+		return;
+	}
+	for (int depth = 1; depth;) {
+		collect(t);
+		if (!next(t))
+			break;
+		depth += is(t, "{") - is(t, "}");
+	}
+	collect(t);
+}
+
+/* ended reads a declaration up to its semicolon. */
+static void ended(struct scan *t)
+{
+	struct declaration d = {.text = t->text, .space = qualified(t, ""), .c = linked_as_c(t), .line = t->line};
+
+	for (int i = 0; i < t->depth && i < 256; i++)
+		d.unnamed |= t->scopes[i].unnamed;
+	if (outer(t) && t->length && !t->template)
+		variable_read(t->source, &d);
+	reset(t);
 }
 
 static void declaration(struct scan *t)
 {
 	if (is(t, "{"))
-		push(t);
+		opened(t);
 	else if (is(t, "}"))
 		pop(t);
 	else if (is(t, ";"))
-		reset(t);
-	else if (is(t, "(") || is(t, ")"))
+		ended(t);
+	else if (outer(t))
+		collect(t);
+	if (is(t, "(") || is(t, ")"))
 		t->round += is(t, "(") ? 1 : -1;
 	else if (is(t, "namespace"))
 		namespace(t);
@@ -311,6 +392,7 @@ void source_read(struct source *s)
 		source_error(s, t->line, "expected a \")\"");
 	while (t->depth)
 		pop(t);
+	free(t->text);
 	free(t);
 }
 

@@ -67,6 +67,19 @@ size_t type_size(const struct kernel *k, const char *parameter)
 	return 0;
 }
 
+char type_letter(const char *declared)
+{
+	char text[2048], *name;
+	int i;
+
+	plain(declared, text, sizeof text);
+	if ((i = find(text)) < 0 && (name = strrchr(text, ' '))) {
+		*name = 0;
+		i = find(text);
+	}
+	return i < 0 ? 0 : types[i].letter;
+}
+
 /* source writes a name as compilers do: its length, and it. */
 static void source(FILE *to, const char *name, size_t n)
 {
@@ -126,5 +139,19 @@ char *type_lowered(const struct kernel *k)
 		fputc('E', to);
 	}
 	fputs(nested ? "Ev" : "v", to);
+	return text_close(to);
+}
+
+char *type_symbol(const struct variable *v)
+{
+	const char *last = strrchr(v->name, ':');
+	FILE *to;
+
+	if (v->c || !last)
+		return strdup(last ? last + 1 : v->name);
+	to = text_open();
+	fputs("_Z", to);
+	path(to, v->name);
+	fputc('E', to);
 	return text_close(to);
 }

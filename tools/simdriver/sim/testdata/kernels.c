@@ -14,3 +14,15 @@ void _Z5clearPj(const struct simGrid *g, void **args)
 {
 	**(unsigned **)args[0] = g->cluster[0] - 1;
 }
+
+/* to[0] = the first value of the variable table, to[1] = its size; then a variable that there is only sometimes */
+void looks(const struct simGrid *g, void **args)
+{
+	unsigned *to = *(unsigned **)args[0], *table;
+	size_t size;
+
+	table = g->variable("table", &size);
+	to[0] = *table;
+	to[1] = size;
+	g->variable("other", 0);
+}
