@@ -11,6 +11,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,5 +48,39 @@ func TestSimulated(t *testing.T) {
 		assert.Equal(t, 1, images(t, o))
 		_, err := Load(ctx, x, "#error no", Options{})
 		assert.EqualError(t, err, "cuda: compile.Load: source.cu:1: error: #error directive: no")
+	})
+}
+
+// TestSimulatedVariable: a variable is found by its name in the source, by programs and doubles of kernels.
+func TestSimulatedVariable(t *testing.T) {
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	drivertest.InChild(t, func(t *testing.T) {
+		require.NoError(t, nvrtc.Open(double(t)))
+		ctx, x := context.Background(), open(t)
+		const source = `namespace ns { __constant__ float table[COUNT] = {1, 2}; }
+__global__ void scale(float *v) { v[threadIdx.x] *= ns::table[1]; }`
+		control, err := sim.Attach(os.Getenv("CUDABIND_SIM"))
+		require.NoError(t, err)
+		require.NoError(t, control.Kernel("scale", func(g sim.Grid, v []float32) {
+			for i := range g.Threads() {
+				v[i] *= sim.Variable[float32]("ns::table")[1]
+			}
+		}))
+		for _, format := range []Format{MachineCode, PTX} {
+			m, err := Load(ctx, x, source, Options{Kernels: []string{"scale", "&ns::table"}, Defines: map[string]string{"COUNT": "2"}, Format: format})
+			require.NoError(t, err)
+			table, err := safe.Global[float32](m, "&ns::table")
+			require.NoError(t, err)
+			values := make([]float32, table.Len())
+			require.NoError(t, table.CopyToHost(values))
+			assert.Equal(t, []float32{1, 2}, values)
+			assert.EqualValues(t, 14, launch(t, x, m, "scale", oneBlock(8), 8, justBuffer)[7])
+			require.NoError(t, table.CopyFromHost([]float32{0, 5}))
+			assert.EqualValues(t, 35, launch(t, x, m, "scale", oneBlock(8), 8, justBuffer)[7])
+			require.NoError(t, table.Close())
+			require.NoError(t, m.Close())
+		}
 	})
 }

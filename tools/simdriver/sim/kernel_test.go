@@ -104,6 +104,25 @@ func TestKernelGetsItsArguments(t *testing.T) {
 	})
 }
 
+// TestKernelSeesItsSize: clusters, and the shared memory of each block, also of a graph's launch.
+func TestKernelSeesItsSize(t *testing.T) {
+	primary(t, 0)
+	s, sizes := stream(t), make(chan sim.Grid, 2)
+	require.NoError(t, control.Kernel("sized", func(g sim.Grid) { sizes <- g }))
+	f := loaded(t, entry("sized"), "sized")
+	attribute := driver.CUlaunchAttribute{Id: driver.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}
+	*attribute.Value.ClusterDim() = driver.CUlaunchAttributeValue_clusterDim{X: 2, Y: 3, Z: 1}
+	config := driver.CUlaunchConfig{GridDimX: 4, GridDimY: 3, GridDimZ: 2, BlockDimX: 8, BlockDimY: 1, BlockDimZ: 1,
+		SharedMemBytes: 1000, HStream: s, Attrs: &attribute, NumAttrs: 1}
+	launch := func() { require.NoError(t, driver.CuLaunchKernelEx(&config, f, nil, nil)) }
+	launch()
+	launchCaptured(t, s, launch)
+	require.NoError(t, driver.CuStreamSynchronize(s))
+	want := sim.Grid{Grid: sim.Dim{X: 4, Y: 3, Z: 2}, Block: sim.Dim{X: 8, Y: 1, Z: 1}, Cluster: sim.Dim{X: 2, Y: 3, Z: 1}, Shared: 1000}
+	assert.Equal(t, want, <-sizes)
+	assert.Equal(t, want, <-sizes)
+}
+
 // scaled registers a kernel "scaled" that multiplies n numbers by a.
 func scaled(t *testing.T) driver.CUfunction {
 	t.Helper()

@@ -4,8 +4,10 @@ package sim_test
 
 import (
 	"debug/elf"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -165,7 +167,114 @@ func TestNVRTC(t *testing.T) {
 	require.NoError(t, driver.CuModuleUnload(m))
 }
 
-// TestRealNVRTC runs TestNVRTC with NVIDIA's library, where make libraries has put it.
+const variables = `
+#define RADIUS 2 // of the filter
+#define WIDTH (2 * RADIUS + 1)
+constexpr int ROWS = 1 << 1;
+const unsigned COLUMNS = 3u;
+__device__ float table[4] = {1.f, -2.5e0f, 3};
+__constant__ float filter[WIDTH] = {.5f, 0x1p-2f};
+__constant__ double half_of = 0.5;
+__device__ int matrix[ROWS][COLUMNS] = {{1}, {2, ROWS * 3, -1}};
+__device__ unsigned long long counter;
+__device__ int one = 1, *none = nullptr, few[2];
+__device__ short open[] = {1, 2, 'a'};
+static __device__ bool flag = true;
+__managed__ int shared = 7;
+namespace ns { namespace { } __constant__ unsigned char byte = 200; __device__ float values[MANY]; }
+namespace ns { namespace inner { __device__ volatile int deep = 1.9; } }
+extern "C" { __device__ int c = 3; __device__ double twice(double x) { const int i = 5; return x * i; } }
+struct Point { float x, y; __device__ Point() : x(1), y(2) {} __device__ float sum() const { return x + y; } };
+__device__ __forceinline__ int count(int n) { return n; }
+__global__ void use(int *to) { *to = one + few[0] + shared + flag; }
+`
+
+// TestNVRTCVariables: images have the variables that the source declares, with their first values.
+// TestRealNVRTC runs it with NVIDIA's library.
+func TestNVRTCVariables(t *testing.T) {
+	openNVRTC(t)
+	expressions := map[string]string{
+		"&table": "table", "table": "table", "& ns::byte": "_ZN2ns4byteE", "&::ns::values": "_ZN2ns6valuesE", "&ns::inner::deep": "_ZN2ns5inner4deepE",
+		"&c": "c", "&flag": "flag", "&counter": "counter",
+	}
+	got := compile(t, variables, []string{"--gpu-architecture=sm_90", "-DMANY=40"}, slices.Collect(maps.Keys(expressions)))
+	require.NoError(t, got.err, got.log)
+	assert.Equal(t, expressions, got.names)
+	for kind, image := range map[string][]byte{"PTX": got.ptx, "a cubin": got.cubin} {
+		t.Run(kind, func(t *testing.T) {
+			primary(t, 0)
+			var m driver.CUmodule
+			require.NoError(t, driver.CuModuleLoadData(&m, unsafe.Pointer(&image[0])))
+			for name, want := range map[string][]byte{
+				"table":              raw[float32](1, -2.5, 3, 0),
+				"filter":             raw[float32](.5, .25, 0, 0, 0),
+				"half_of":            raw(.5),
+				"matrix":             raw[int32](1, 0, 0, 2, 6, -1),
+				"counter":            make([]byte, 8),
+				"one":                raw[int32](1),
+				"none":               make([]byte, 8),
+				"few":                make([]byte, 8),
+				"open":               raw[int16](1, 2, 'a'),
+				"flag":               {1},
+				"shared":             raw[int32](7),
+				"_ZN2ns4byteE":       {200},
+				"_ZN2ns6valuesE":     make([]byte, 160),
+				"_ZN2ns5inner4deepE": raw[int32](1),
+				"c":                  raw[int32](3),
+			} {
+				p, size := variable(t, m, name)
+				if assert.EqualValues(t, len(want), size, name) {
+					assert.Equal(t, want, bytesAt(t, p, size), name)
+				}
+			}
+			p, _ := variable(t, m, "shared")
+			var managed uint32
+			require.NoError(t, driver.CuPointerGetAttribute(unsafe.Pointer(&managed), driver.CU_POINTER_ATTRIBUTE_IS_MANAGED, p))
+			assert.EqualValues(t, 1, managed)
+			for _, name := range []string{"i", "x", "twice", "count", "byte"} {
+				var size uint64
+				err := driver.CuModuleGetGlobal(&p, &size, m, unsafe.StringData(name+"\x00"))
+				assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_FOUND, name)
+			}
+			require.NoError(t, driver.CuModuleUnload(m))
+		})
+	}
+}
+
+// TestNVRTCUnknownVariables: the double cannot tell the size or the first values of these, so that the driver
+// refuses them, and says so. The kernels of the source still run.
+func TestNVRTCUnknownVariables(t *testing.T) {
+	openNVRTC(t)
+	for name, source := range map[string]string{
+		"a struct":                   "struct P { int x; }; __device__ P v;",
+		"a length of another header": "__device__ int v[LENGTH];",
+		"a length with two values":   "#ifdef X\n#define N 1\n#else\n#define N 2\n#endif\n__device__ int v[N];",
+		"two sizes":                  "#ifdef X\n__device__ int v;\n#else\n__device__ int v[2];\n#endif\n",
+		"a macro without brackets":   "#define N 1 + 1\n__device__ int v[N * 2];",
+		"a computed number":          "__device__ float v = 1.f / 3;",
+		"an address":                 "__device__ int w; __device__ int *v = &w;",
+		"a string":                   "__device__ char v[] = \"text\";",
+		"a template":                 "__device__ cuda::atomic<int, cuda::thread_scope_device> v{1};",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := compile(t, source+"\n__global__ void k() {}", []string{"-arch=sm_90"}, []string{"&v", "k"})
+			require.NoError(t, got.err, got.log)
+			for _, image := range [][]byte{got.ptx, got.cubin} {
+				primary(t, 0)
+				var m driver.CUmodule
+				var p driver.CUdeviceptr
+				var size uint64
+				require.NoError(t, driver.CuModuleLoadData(&m, unsafe.Pointer(&image[0])))
+				err := driver.CuModuleGetGlobal(&p, &size, m, unsafe.StringData(got.names["&v"]+"\x00"))
+				assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_SUPPORTED)
+				violated(t, "variable v: the simulated driver cannot tell its size and its first values")
+				require.NoError(t, driver.CuModuleUnload(m))
+			}
+		})
+	}
+}
+
+// TestRealNVRTC runs TestNVRTC and TestNVRTCVariables with NVIDIA's library, where make libraries has put it.
 func TestRealNVRTC(t *testing.T) {
 	for _, dir := range []string{"12.9", "13.5"} {
 		real := "../../../.cache/libnvrtc/" + dir
@@ -174,11 +283,12 @@ func TestRealNVRTC(t *testing.T) {
 		}
 		self, err := os.Executable()
 		require.NoError(t, err)
-		again := command.Built(self, "-test.run=^TestNVRTC$", "-test.v")
+		again := command.Built(self, "-test.run=^TestNVRTC(Variables)?$", "-test.v")
 		again.Env = append(os.Environ(), realNVRTC+"="+real, parents+"="+library)
 		out, err := again.CombinedOutput()
 		assert.NoError(t, err, "%s", out)
-		assert.Contains(t, string(out), "--- PASS: TestNVRTC")
+		assert.Contains(t, string(out), "--- PASS: TestNVRTC ")
+		assert.Contains(t, string(out), "--- PASS: TestNVRTCVariables ")
 	}
 }
 
@@ -198,6 +308,14 @@ func TestNVRTCRefuses(t *testing.T) {
 		{"no kernel", "int f() { return 1; }", nil, "", nvrtc.NVRTC_ERROR_COMPILATION, "k.cu(1): error: there is no kernel here"},
 		{"a strange expression", "__global__ void k() {}", nil, "f<int>", nvrtc.NVRTC_ERROR_COMPILATION, `the name expression "f<int>" is that of no kernel`},
 		{"a template without arguments", "template <class T> __global__ void k(T) {}", nil, "k", nvrtc.NVRTC_ERROR_COMPILATION, "is that of no kernel"},
+		{"a managed variable", "__managed__ int v; __global__ void k() {}", nil, "&v", nvrtc.NVRTC_ERROR_COMPILATION, `the name expression "&v" is that of no kernel, and not the address of a variable`},
+		{"the value of a variable", "__device__ int v; __global__ void k() {}", nil, "v", nvrtc.NVRTC_ERROR_COMPILATION, "and not the address of a variable"},
+		{"a static variable in a namespace", "namespace ns { static __device__ int v; }", nil, "&ns::v", nvrtc.NVRTC_ERROR_COMPILATION, "does not know its symbol"},
+		{"a constant in a namespace", "namespace ns { __device__ const int v = 1; }", nil, "&ns::v", nvrtc.NVRTC_ERROR_COMPILATION, "does not know its symbol"},
+		{"a variable in no namespace", "namespace { __device__ int v; }", nil, "&v", nvrtc.NVRTC_ERROR_COMPILATION, "does not know its symbol"},
+		{"an array without values", "\n__device__ int v[0];", nil, "", nvrtc.NVRTC_ERROR_COMPILATION, "k.cu(2): error: the size of the array v must be greater than zero"},
+		{"too many values", "__device__ int v[2][2] = {{1, 2, 3}};", nil, "", nvrtc.NVRTC_ERROR_COMPILATION, "v has too many first values"},
+		{"too many constants", "__constant__ char v[70000];", []string{"-arch=sm_90"}, "", nvrtc.NVRTC_ERROR_COMPILATION, "70000 bytes of constants are too many, 65536 are possible"},
 		{"an unknown architecture", "__global__ void k() {}", []string{"-arch=sm_37"}, "", nvrtc.NVRTC_ERROR_INVALID_OPTION, "invalid value for --gpu-architecture"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
