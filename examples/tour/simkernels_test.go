@@ -48,6 +48,46 @@ func TestOutOfRange(t *testing.T) {
 	control.Reset() // a real driver cannot recover
 }
 
+// signal is the parameter of the kernel weigh, which multiplies the values by the constants weights in turn.
+type signal struct {
+	Values uint64 // float *
+	N      int32
+}
+
+// registerWeigh lets the simulated driver run it.
+func registerWeigh() error {
+	return control.Kernel("weigh", func(g sim.Grid, s signal) {
+		values, weights := sim.Slice[float32](s.Values), sim.Variable[float32]("weights")
+		for i := range min(int(s.N), g.Threads()) {
+			values[i] *= weights[i%len(weights)]
+		}
+	})
+}
+
+func TestVariable(t *testing.T) {
+	needsSimulated(t)
+	require.NoError(t, registerWeigh())
+	x := open(t)
+	const ptx = ".version 7.0\n.target sm_70\n.address_size 64\n.const .align 4 .f32 weights[2];\n" +
+		".visible .entry weigh(.param .align 8 .b8 s[16])\n{\n\tret;\n}\n"
+	m, err := safe.Load(x, []byte(ptx))
+	require.NoError(t, err)
+	closing(t, m)
+	weights, err := safe.Global[float32](m, "weights")
+	require.NoError(t, err)
+	closing(t, weights)
+	require.NoError(t, weights.CopyFromHost([]float32{3, 5}))
+	weigh, err := m.Kernel("weigh")
+	require.NoError(t, err)
+	s, b := newStream(t, x), newBuffer(t, x, 1000)
+	require.NoError(t, b.Fill(2))
+	config := safe.Threads(b.Len())
+	config.Uses = []safe.Arg{b.Arg()}
+	require.NoError(t, weigh.Launch(s, config, safe.Val(signal{uint64(b.Raw()), 1000})))
+	require.NoError(t, s.Synchronize())
+	assert.Equal(t, []float32{6, 10, 6}, values(t, b)[:3])
+}
+
 func TestUnregisteredKernel(t *testing.T) {
 	needsSimulated(t)
 	x := open(t)

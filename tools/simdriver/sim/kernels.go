@@ -17,7 +17,7 @@ import (
 //
 //	void add(const struct simGrid *g, void **args)
 //
-// args[k] points to the value of parameter k. The driver calls the function once for each
+// args[k] points to the value of parameter k, and g->variable finds variables of the module. The driver calls the function once for each
 // launch, as it calls those of [Control.Kernel], which replace kernels in C. Nothing checks
 // addresses: a wrong one can crash the process. C++ kernels have the names of
 // [Control.Kernel], as far as these are identifiers, or mangled names.

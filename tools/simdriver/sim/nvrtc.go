@@ -8,11 +8,14 @@ import (
 // BuildNVRTC builds a double of NVRTC in a directory, as [Build] does, and returns the path of
 // the file. A program that finds it compiles CUDA C++ for the simulated driver without NVRTC:
 // the images name the kernels that the source declares, with the sizes of their parameters as
-// far as these are of C's own types. Register the kernels to run them.
+// far as these are of C's own types, and have variables of these types. Register the kernels to
+// run them.
 //
 // It compiles nothing. It finds brackets that do not match, #error, name expressions of no
-// kernel and sources without any; other errors in a source go unnoticed. It ignores the
-// preprocessor and the text of headers.
+// kernel and no variable, and sources without kernels; most other errors in a source go
+// unnoticed. It ignores the text of headers, and the preprocessor except macros that are
+// numbers. Where it cannot tell the size or the first values of a variable, the driver returns
+// CUDA_ERROR_NOT_SUPPORTED for it.
 func BuildNVRTC(dir, version string) (string, error) {
 	number, err := parse(version)
 	if err != nil {
