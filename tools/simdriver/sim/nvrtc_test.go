@@ -241,6 +241,24 @@ func TestNVRTCVariables(t *testing.T) {
 	}
 }
 
+// TestNVRTCAddresses: of a first value that is an address, the driver knows no more than that. The double has none.
+func TestNVRTCAddresses(t *testing.T) {
+	if os.Getenv(realNVRTC) == "" {
+		t.Skip("TestRealNVRTC runs it")
+	}
+	openNVRTC(t)
+	got := compile(t, "__device__ int one = 1; __device__ int *both[2] = {&one, 0}; __global__ void k() {}", []string{"-arch=sm_90"}, nil)
+	require.NoError(t, got.err, got.log)
+	for _, image := range [][]byte{got.ptx, got.cubin} {
+		primary(t, 0)
+		var m driver.CUmodule
+		require.NoError(t, driver.CuModuleLoadData(&m, unsafe.Pointer(&image[0])))
+		p, size := variable(t, m, "both")
+		assert.Equal(t, raw[uint64](0xa5a5a5a5a5a5a5a5, 0), bytesAt(t, p, size))
+		require.NoError(t, driver.CuModuleUnload(m))
+	}
+}
+
 // TestNVRTCUnknownVariables: the double cannot tell the size or the first values of these, so that the driver
 // refuses them, and says so. The kernels of the source still run.
 func TestNVRTCUnknownVariables(t *testing.T) {
@@ -274,7 +292,7 @@ func TestNVRTCUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestRealNVRTC runs TestNVRTC and TestNVRTCVariables with NVIDIA's library, where make libraries has put it.
+// TestRealNVRTC runs those tests with NVIDIA's library, where make libraries has put it.
 func TestRealNVRTC(t *testing.T) {
 	for _, dir := range []string{"12.9", "13.5"} {
 		real := "../../../.cache/libnvrtc/" + dir
@@ -283,12 +301,13 @@ func TestRealNVRTC(t *testing.T) {
 		}
 		self, err := os.Executable()
 		require.NoError(t, err)
-		again := command.Built(self, "-test.run=^TestNVRTC(Variables)?$", "-test.v")
+		again := command.Built(self, "-test.run=^TestNVRTC(Variables|Addresses)?$", "-test.v")
 		again.Env = append(os.Environ(), realNVRTC+"="+real, parents+"="+library)
 		out, err := again.CombinedOutput()
 		assert.NoError(t, err, "%s", out)
 		assert.Contains(t, string(out), "--- PASS: TestNVRTC ")
 		assert.Contains(t, string(out), "--- PASS: TestNVRTCVariables ")
+		assert.Contains(t, string(out), "--- PASS: TestNVRTCAddresses ")
 	}
 }
 

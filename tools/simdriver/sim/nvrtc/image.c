@@ -88,7 +88,9 @@ static void section(struct elf *e, size_t name, unsigned type, unsigned link, co
 
 	while (e->data.size % 8)
 		add(&e->data, "", 1);
-	h.sh_offset = sizeof(Elf64_Ehdr) + add(&e->data, bytes, type == SHT_NOBITS ? 0 : size);
+	h.sh_offset = sizeof(Elf64_Ehdr) + e->data.size;
+	if (type != SHT_NOBITS)
+		add(&e->data, bytes, size);
 	h.sh_entsize = type == SHT_SYMTAB ? sizeof(Elf64_Sym) : 0;
 	add(&e->sections, &h, sizeof h);
 }

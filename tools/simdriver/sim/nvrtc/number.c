@@ -79,7 +79,7 @@ static bool operand(struct sum *e, int64_t *to)
 	space(e);
 	if (*e->at == '-') {
 		e->at++;
-		return operand(e, to) && (*to = -*to, true);
+		return operand(e, to) && (*to = -(uint64_t)*to, true);
 	}
 	if (*e->at == '(') {
 		e->at++;
@@ -111,14 +111,14 @@ static bool operation(struct sum *e, int level, int64_t *to)
 
 		if (!level && *e->at++ != what)
 			return false; /* a comparison */
-		if (!operation(e, level + 1, &by) || (strchr("/%", what) && !by) || (!level && (by < 0 || by > 63)))
+		if (!operation(e, level + 1, &by) || (strchr("/%", what) && by < 1) || (!level && (by < 0 || by > 63)))
 			return false;
 		switch (what) {
-		case '<': *to <<= by; break;
+		case '<': *to = (uint64_t)*to << by; break;
 		case '>': *to >>= by; break;
-		case '+': *to += by; break;
-		case '-': *to -= by; break;
-		case '*': *to *= by; break;
+		case '+': *to = (uint64_t)*to + by; break;
+		case '-': *to = (uint64_t)*to - by; break;
+		case '*': *to = (uint64_t)*to * by; break;
 		case '/': *to /= by; break;
 		case '%': *to %= by; break;
 		}
@@ -152,7 +152,7 @@ bool number_store(const struct source *s, const char *text, char letter, size_t 
 
 	if (exact)
 		number = bits;
-	else if (!real(text, &number))
+	else if (!real(text, &number) || (letter != 'd' && letter != 'f' && (number > 1e18 || number < -1e18)))
 		return false;
 	if (exact && !bits)
 		return true; /* as it is before, whatever the type */

@@ -235,12 +235,12 @@ static struct values first(struct words *w, const struct shape *s, size_t size)
 /* fill tells a variable's size and first values, as far as they are known. */
 static void fill(struct variable *v, const struct shape *s, struct values *read, size_t size)
 {
-	if (s->open) /* it has as many parts as there are values */
-		size = (read->size + size - 1) / size * size;
-	if (!s->known || !read->known || !size) {
+	if (!s->known || !read->known) {
 		free(read->bytes);
 		return;
 	}
+	if (s->open) /* it has as many parts as there are values */
+		size = (read->size + size - 1) / size * size;
 	if (read->bytes)
 		place(read, size - 1, 1);
 	v->bytes = read->bytes;
