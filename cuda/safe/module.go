@@ -285,12 +285,12 @@ func (m *moduleCore) find(function *driver.CUfunction, name string) error {
 // cName returns a C string.
 func cName(name string) *byte { return unsafe.StringData(name + "\x00") }
 
-// Global returns the memory of a module's global variable (__device__ or __constant__) as
+// Global returns the memory of a module's global variable (__device__, __constant__ or __managed__) as
 // a buffer of values of type T. The memory belongs to the module: closing the buffer does
 // not free it, and the module stays loaded until the buffer is closed and the work that uses
 // it has completed. Global returns driver.CUDA_ERROR_NOT_FOUND if the module has no such
 // variable, and [ErrRange] if the variable's size is not a multiple of T's.
-// Source: cuLibraryGetGlobal; before CUDA 12.0 cuModuleGetGlobal.
+// Source: cuLibraryGetGlobal, cuLibraryGetManaged; before CUDA 12.0 cuModuleGetGlobal.
 func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	const op = "Global"
 	one, err := sizeOf[T](1)
@@ -303,12 +303,7 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 	}
 	defer c.Release()
 	b := &block{ctx: c.ctx, owner: m}
-	err = c.ctx.withCurrent(func() error {
-		if c.library != 0 {
-			return driver.CuLibraryGetGlobal(&b.address, &b.size, c.library, c.symbol(name))
-		}
-		return driver.CuModuleGetGlobal(&b.address, &b.size, c.module, c.symbol(name))
-	})
+	err = c.ctx.withCurrent(func() error { return c.variable(&b.address, &b.size, name) })
 	if err != nil {
 		return nil, named(wrap(op, err), name)
 	}
@@ -319,6 +314,18 @@ func Global[T any](m *Module, name string) (*Buffer[T], error) {
 		return nil, wrap(op, err)
 	}
 	return newBuffer[T](b, int(b.size/one)), nil
+}
+
+// variable finds a variable. The context is current.
+func (m *moduleCore) variable(address *driver.CUdeviceptr, size *uint64, name string) error {
+	if m.library == 0 {
+		return driver.CuModuleGetGlobal(address, size, m.module, m.symbol(name))
+	}
+	err := driver.CuLibraryGetGlobal(address, size, m.library, m.symbol(name))
+	if errors.Is(err, driver.CUDA_ERROR_NOT_FOUND) && driver.CuLibraryGetManaged(address, size, m.library, m.symbol(name)) == nil {
+		return nil
+	}
+	return err
 }
 
 // String describes the module for messages.

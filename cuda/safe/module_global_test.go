@@ -126,3 +126,14 @@ func TestGlobal(t *testing.T) {
 	assert.Equal(t, []uint32{5}, readGlobal[uint32](t, other, "runs"))
 	assert.Equal(t, []float32{2, 3}, readGlobal[float32](t, other, "weights"))
 }
+
+// TestGlobalManaged finds a __managed__ variable, too.
+func TestGlobalManaged(t *testing.T) {
+	x := open(t, 0)
+	m, err := safe.Load(x, []byte(head+".visible .global .attribute(.managed) .align 4 .u32 shared[2] = {6, 7};\n.visible .entry none() { ret; }\n"))
+	require.NoError(t, err)
+	closing(t, m)
+	assert.Equal(t, []uint32{6, 7}, readGlobal[uint32](t, m, "shared"))
+	_, err = safe.Global[uint32](m, "unshared")
+	assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_FOUND)
+}

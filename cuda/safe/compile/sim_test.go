@@ -84,3 +84,30 @@ __global__ void scale(float *v) { v[threadIdx.x] *= ns::table[1]; }`
 		}
 	})
 }
+
+// TestLoadImage loads the image that suits the device, of code that was compiled before.
+func TestLoadImage(t *testing.T) {
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	x := open(t)
+	const ptx = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry "
+	other := &Image{Code: []byte(ptx + "other() { ret; }\n"), Format: PTX, Arch: "compute_70"}
+	image := &Image{Code: []byte(ptx + "_Z4fillv() { ret; }\n"), Format: PTX, Arch: "compute_75", Names: map[string]string{"fill": "_Z4fillv"}}
+	m, err := LoadImage(x, other, image)
+	require.NoError(t, err)
+	_, err = m.Kernel("fill")
+	assert.NoError(t, err)
+	require.NoError(t, m.Close())
+
+	_, err = LoadImage(x, &Image{Arch: "sm_999"})
+	assert.ErrorContains(t, err, "cuda: compile.LoadImage: ")
+	assert.ErrorContains(t, err, "there is sm_999; compile one for sm_")
+	_, err = LoadImage(x, &Image{Code: []byte("no PTX"), Format: PTX, Arch: "compute_75"})
+	assert.Error(t, err)
+	require.NoError(t, x.Close())
+	_, err = LoadImage(x, image)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+	_, err = LoadImage(nil, image)
+	assert.ErrorIs(t, err, safe.ErrClosed)
+}
