@@ -39,7 +39,10 @@ get libcudart 12.4 nvidia-cuda-runtime-cu12 12.4.127
 get libcudart 12.9 nvidia-cuda-runtime-cu12 12.9.79
 get libcudart 13.0 nvidia-cuda-runtime 13.0.96
 get libcudart 13.5 nvidia-cuda-runtime 13.5.37
+get libnvrtc 12.0 nvidia-cuda-nvrtc-cu12 12.0.76
+get libnvrtc 12.4 nvidia-cuda-nvrtc-cu12 12.4.127
 get libnvrtc 12.9 nvidia-cuda-nvrtc-cu12 12.9.86
+get libnvrtc 13.0 nvidia-cuda-nvrtc 13.0.88
 get libnvrtc 13.5 nvidia-cuda-nvrtc 13.5.37
 get libnvJitLink 12.9 nvidia-nvjitlink-cu12 12.9.86
 get libnvJitLink 13.5 nvidia-nvjitlink 13.5.37
