@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"embed"
 	"flag"
 	"fmt"
 	"log"
@@ -17,14 +16,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe/compile"
 )
 
-//go:embed kernels.cu
-var files embed.FS
-
-// state is State of kernels.cu.
-type state struct {
-	RR, PQ, Next, Goal float64
-	Iterations, Limit  uint32
-}
+//go:generate go run ../../tools/kernels kernels.cu
 
 func main() {
 	edge := flag.Int("edge", 256, "the grid has edge * edge points")
@@ -33,14 +25,14 @@ func main() {
 	b := slices.Repeat([]float64{1}, len(a.first)-1)
 
 	x := must(safe.Open(0))
-	module := must(compile.LoadFS(context.Background(), x, files, "kernels.cu", compile.Options{}))
+	kernels := must(LoadKernels(context.Background(), x, compile.Options{}))
 	stream := must(safe.NewStream(x))
-	s := newSolver(x, module, a, b)
+	s := newSolver(x, kernels, a, b)
 	for _, loop := range []struct {
 		name string
 		run  func(*safe.Stream)
 	}{
-		{"loop in a graph", s.graphLoop(x, module, stream)},
+		{"loop in a graph", s.graphLoop(x, stream)},
 		{"loop on the host", s.hostLoop},
 	} {
 		s.reset(b)
@@ -61,22 +53,20 @@ const tolerance = 1e-8 // of the residual, relative to b
 
 // A solver solves one system. Its vectors are named as in kernels.cu.
 type solver struct {
-	n                               int
-	first, column                   *safe.Buffer[int32]
-	value, x, r, p, q               *safe.Buffer[float64]
-	state                           *safe.Buffer[state]
-	multiply, advance, turn, finish *safe.Kernel
+	kernels           *Kernels
+	n                 int
+	first, column     *safe.Buffer[int32]
+	value, x, r, p, q *safe.Buffer[float64]
+	state             *safe.Buffer[State]
 }
 
-func newSolver(x *safe.Context, m *safe.Module, a matrix, b []float64) *solver {
+func newSolver(x *safe.Context, kernels *Kernels, a matrix, b []float64) *solver {
 	n := len(b)
 	vector := func() *safe.Buffer[float64] { return must(safe.NewBuffer[float64](x, n)) }
 	return &solver{
-		n:     n,
+		kernels: kernels, n: n,
 		first: must(safe.Upload(x, a.first)), column: must(safe.Upload(x, a.column)), value: must(safe.Upload(x, a.value)),
-		x: vector(), r: vector(), p: vector(), q: vector(), state: must(safe.NewBuffer[state](x, 1)),
-		multiply: must(m.Kernel("multiply")), advance: must(m.Kernel("advance")),
-		turn: must(m.Kernel("turn")), finish: must(m.Kernel("finish")),
+		x: vector(), r: vector(), p: vector(), q: vector(), state: must(safe.NewBuffer[State](x, 1)),
 	}
 }
 
@@ -86,30 +76,29 @@ func (s *solver) reset(b []float64) {
 	check(s.x.Zero())
 	check(s.r.CopyFromHost(b))
 	check(s.p.CopyFromHost(b))
-	check(s.state.CopyFromHost([]state{{RR: bb, Goal: tolerance * tolerance * bb, Limit: uint32(10 * s.n)}}))
+	check(s.state.CopyFromHost([]State{{Rr: bb, Goal: tolerance * tolerance * bb, Limit: uint32(10 * s.n)}}))
 }
 
 var one = safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 1}}
 
 // iterate enqueues an iteration.
 func (s *solver) iterate(stream *safe.Stream) {
-	each, n := safe.Threads(s.n), safe.Val(int32(s.n))
-	check(s.multiply.Launch(stream, each, s.state.Arg(), s.first.Arg(), s.column.Arg(), s.value.Arg(), s.p.Arg(), s.q.Arg(), n))
-	check(s.advance.Launch(stream, each, s.state.Arg(), s.p.Arg(), s.q.Arg(), s.x.Arg(), s.r.Arg(), n))
-	check(s.turn.Launch(stream, each, s.state.Arg(), s.r.Arg(), s.p.Arg(), n))
-	check(s.finish.Launch(stream, one, s.state.Arg()))
+	k, each, n := s.kernels, safe.Threads(s.n), int32(s.n)
+	check(k.Multiply.Launch(stream, each, s.state, s.first, s.column, s.value, s.p, s.q, n))
+	check(k.Advance.Launch(stream, each, s.state, s.p, s.q, s.x, s.r, n))
+	check(k.Turn.Launch(stream, each, s.state, s.r, s.p, n))
+	check(k.Finish.Launch(stream, one, s.state))
 }
 
 // graphLoop returns a function that launches a graph with the loop and waits for it.
-func (s *solver) graphLoop(x *safe.Context, m *safe.Module, stream *safe.Stream) func(*safe.Stream) {
-	repeat := must(m.Kernel("repeat"))
+func (s *solver) graphLoop(x *safe.Context, stream *safe.Stream) func(*safe.Stream) {
 	g := must(safe.NewGraph(x))
 	more := must(g.NewCondition(safe.ConditionOptions{Assign: true, Default: 1}))
 	_, body, err := g.AddWhile(more)
 	check(err)
 	check(stream.CaptureTo(body, safe.CaptureToOptions{}, func() error {
 		s.iterate(stream)
-		return repeat.Launch(stream, one, more.Arg(), s.state.Arg())
+		return s.kernels.Repeat.Launch(stream, one, more, s.state)
 	}))
 	exec := must(g.Instantiate())
 	check(exec.Upload(stream))
@@ -125,7 +114,7 @@ func (s *solver) hostLoop(stream *safe.Stream) {
 	for more := true; more; {
 		s.iterate(stream)
 		now := must(s.state.Download())[0] // waits for the kernels
-		more = now.RR > now.Goal && now.Iterations < now.Limit
+		more = now.Rr > now.Goal && now.Iterations < now.Limit
 	}
 }
 

@@ -67,7 +67,7 @@ func TestSource(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	source, err := files.ReadFile("kernels.cu")
+	source, err := kernelsFiles.ReadFile("kernels.cu")
 	require.NoError(t, err)
 	for _, arch := range []string{"sm_75", "sm_90"} {
 		image, err := compile.Compile(context.Background(), string(source), compile.Options{Arch: arch, CacheFolder: t.TempDir()})

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"image"
 	"image/draw"
@@ -12,15 +11,13 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe/compile"
 )
 
-//go:embed blur.cu
-var source string
+//go:generate go run ../../tools/kernels -doubles blur.cu
 
 // Filter blurs pictures on one GPU. Any number of goroutines may use it: each takes a worker for
 // the time that its picture is on the GPU, or waits until one is idle.
 type Filter struct {
 	context *safe.Context
-	module  *safe.Module
-	kernel  *safe.Kernel
+	kernels *Blur
 	workers int
 	idle    chan *worker
 }
@@ -45,10 +42,7 @@ func (f *Filter) open(ctx context.Context, workers, maxPixels int) (err error) {
 	if f.context, err = safe.Open(0); err != nil {
 		return err
 	}
-	if f.module, err = compile.Load(ctx, f.context, source, compile.Options{File: "blur.cu"}); err != nil {
-		return err
-	}
-	if f.kernel, err = f.module.Kernel("blur"); err != nil {
+	if f.kernels, err = LoadBlur(ctx, f.context, compile.Options{}); err != nil {
 		return err
 	}
 	for range workers {
@@ -86,7 +80,7 @@ func (f *Filter) Close() error {
 		errs = append(errs, w.close())
 	}
 	f.workers = 0
-	return errors.Join(append(errs, f.module.Close(), f.context.Close())...)
+	return errors.Join(append(errs, f.kernels.Close(), f.context.Close())...)
 }
 
 // Blur returns a blurred copy of a picture. If ctx ends first, it returns the cause at once.
@@ -97,7 +91,7 @@ func (f *Filter) Blur(ctx context.Context, picture image.Image) (*image.RGBA, er
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	blurred, err := w.blur(ctx, f.kernel, picture)
+	blurred, err := w.blur(ctx, f.kernels, picture)
 	if err != nil {
 		// The GPU may still use the worker's memory.
 		go func() {
@@ -111,7 +105,7 @@ func (f *Filter) Blur(ctx context.Context, picture image.Image) (*image.RGBA, er
 }
 
 // blur copies a picture to the GPU, blurs rows and columns, and copies it back.
-func (w *worker) blur(ctx context.Context, kernel *safe.Kernel, picture image.Image) (*image.RGBA, error) {
+func (w *worker) blur(ctx context.Context, k *Blur, picture image.Image) (*image.RGBA, error) {
 	size := picture.Bounds().Size()
 	n := 4 * size.X * size.Y
 	pixels, err1 := w.pixels.Slice(0, n)
@@ -124,15 +118,14 @@ func (w *worker) blur(ctx context.Context, kernel *safe.Kernel, picture image.Im
 	draw.Draw(rgba, rgba.Rect, picture, picture.Bounds().Min, draw.Src)
 
 	threads := safe.Threads2D(size.X, size.Y)
-	width, height := safe.Val(int32(size.X)), safe.Val(int32(size.Y))
-	no, yes := safe.Val(int32(0)), safe.Val(int32(1))
+	width, height := int32(size.X), int32(size.Y)
 	if err := a.CopyFromHostAsync(w.stream, pixels); err != nil {
 		return nil, err
 	}
-	if err := kernel.Launch(w.stream, threads, a.Arg(), b.Arg(), width, height, yes, no); err != nil {
+	if err := k.Blur.Launch(w.stream, threads, a, b, width, height, 1, 0); err != nil {
 		return nil, err
 	}
-	if err := kernel.Launch(w.stream, threads, b.Arg(), a.Arg(), width, height, no, yes); err != nil {
+	if err := k.Blur.Launch(w.stream, threads, b, a, width, height, 0, 1); err != nil {
 		return nil, err
 	}
 	if err := a.CopyToHostAsync(w.stream, pixels); err != nil {

@@ -67,9 +67,9 @@ func simulated(dir string) error {
 	if control, err = sim.Attach(file); err != nil {
 		return err
 	}
-	return control.Kernel("blur", func(_ sim.Grid, in, out []byte, width, height, dx, dy int32) {
+	return BlurDoubles{Blur: func(_ sim.Grid, in, out []byte, width, height, dx, dy int32) {
 		blurred(in, out, int(width), int(height), int(dx), int(dy))
-	})
+	}}.Register(control)
 }
 
 // blurred is the kernel in Go.

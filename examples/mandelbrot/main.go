@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"flag"
 	"image"
 	"image/color"
@@ -19,8 +18,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe/compile"
 )
 
-//go:embed mandelbrot.cu
-var source string
+//go:generate go run ../../tools/kernels mandelbrot.cu
 
 func main() {
 	log.SetFlags(0)
@@ -49,12 +47,10 @@ func main() {
 // shades runs the kernel and returns the shades of all pixels, row by row.
 func shades(width, height int) []byte {
 	x := must(safe.Open(0))
-	module := must(compile.Load(context.Background(), x, source, compile.Options{File: "mandelbrot.cu"}))
-	mandelbrot := must(module.Kernel("mandelbrot"))
+	kernels := must(LoadMandelbrot(context.Background(), x, compile.Options{}))
 	stream := must(safe.NewStream(x))
 	shades := must(safe.NewBuffer[byte](x, width*height))
-	err := mandelbrot.Launch(stream, safe.Threads2D(width, height),
-		shades.Arg(), safe.Val(int32(width)), safe.Val(int32(height)))
+	err := kernels.Mandelbrot.Launch(stream, safe.Threads2D(width, height), shades, int32(width), int32(height))
 	if err != nil {
 		log.Fatal(err)
 	}

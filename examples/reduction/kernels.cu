@@ -4,13 +4,13 @@
 const int threads = 256; // of a block, as safe.Threads has it
 
 template <typename Combine>
-__device__ void reduce(const float *in, long n, float *out, float first, Combine combine)
+__device__ void reduce(const float *in, long long n, float *out, float first, Combine combine)
 {
 	using Block = cub::BlockReduce<float, threads>;
 	__shared__ typename Block::TempStorage memory;
 	float v = first;
 
-	for (long i = blockIdx.x * threads + threadIdx.x; i < n; i += gridDim.x * threads)
+	for (long long i = blockIdx.x * threads + threadIdx.x; i < n; i += gridDim.x * threads)
 		v = combine(v, in[i]);
 	v = Block(memory).Reduce(v, combine);
 	if (threadIdx.x == 0)
@@ -25,12 +25,12 @@ struct Max {
 	__device__ float operator()(float a, float b) const { return a > b ? a : b; }
 };
 
-extern "C" __global__ void sum(const float *in, long n, float *out)
+extern "C" __global__ void sum(const float *in, long long n, float *out)
 {
 	reduce(in, n, out, 0, Add());
 }
 
-extern "C" __global__ void maximum(const float *in, long n, float *out)
+extern "C" __global__ void maximum(const float *in, long long n, float *out)
 {
 	reduce(in, n, out, in[0], Max());
 }

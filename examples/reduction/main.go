@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"embed"
 	"flag"
 	"fmt"
 	"log"
@@ -17,8 +16,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe/compile"
 )
 
-//go:embed kernels.cu
-var files embed.FS
+//go:generate go run ../../tools/kernels kernels.cu
 
 func main() {
 	n := flag.Int("n", 1<<24, "how many values, at least 1")
@@ -29,12 +27,12 @@ func main() {
 	}
 
 	x := must(safe.Open(0))
-	module := must(compile.LoadFS(context.Background(), x, files, "kernels.cu", compile.Options{}))
+	kernels := must(LoadKernels(context.Background(), x, compile.Options{}))
 	stream := must(safe.NewStream(x))
 	in := must(safe.Upload(x, values))
 
-	sum := reduce(x, stream, must(module.Kernel("sum")), in)
-	largest := reduce(x, stream, must(module.Kernel("maximum")), in)
+	sum := reduce(x, stream, kernels.Sum, in)
+	largest := reduce(x, stream, kernels.Maximum, in)
 	fmt.Printf("%d values: sum %g, maximum %g\n", len(values), sum, largest)
 
 	var want float64
@@ -46,13 +44,18 @@ func main() {
 	}
 }
 
+// A reduction is one of the kernels.
+type reduction interface {
+	Launch(stream *safe.Stream, config safe.LaunchConfig, in safe.Pointer[float32], n int64, out safe.Pointer[float32]) error
+}
+
 // reduce makes one value of each block's share, and then one of those.
-func reduce(x *safe.Context, stream *safe.Stream, k *safe.Kernel, in *safe.Buffer[float32]) float32 {
+func reduce(x *safe.Context, stream *safe.Stream, k reduction, in *safe.Buffer[float32]) float32 {
 	const blocks = 1024
 	parts := must(safe.NewBuffer[float32](x, blocks))
 	result := must(safe.NewBuffer[float32](x, 1))
-	check(k.Launch(stream, safe.Threads(blocks*256), in.Arg(), safe.Val(int64(in.Len())), parts.Arg()))
-	check(k.Launch(stream, safe.Threads(1), parts.Arg(), safe.Val(int64(blocks)), result.Arg()))
+	check(k.Launch(stream, safe.Threads(blocks*256), in, int64(in.Len()), parts))
+	check(k.Launch(stream, safe.Threads(1), parts, blocks, result))
 	return must(result.Download())[0] // waits for the kernels
 }
 

@@ -83,7 +83,7 @@ func TestSource(t *testing.T) {
 	if err := nvrtc.Open("../../.cache/libnvrtc/13.5"); err != nil { // where make libraries puts it
 		t.Skip(err)
 	}
-	source, err := files.ReadFile("kernels.cu")
+	source, err := kernelsFiles.ReadFile("kernels.cu")
 	require.NoError(t, err)
 	image, err := compile.Compile(context.Background(), string(source), compile.Options{Arch: "sm_90", CacheFolder: t.TempDir()})
 	require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/compile"
 	"github.com/stretchr/testify/assert"
@@ -52,12 +51,7 @@ func lines(err error) (all []string) {
 }
 
 func TestCompile(t *testing.T) {
-	if _, _, err := nvrtc.Library(); err != nil {
-		if err := nvrtc.Open("../../.cache/libnvrtc/13.5"); err != nil { // where make libraries puts it
-			t.Skip(err)
-		}
-	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	needsNVRTC(t)
 	x, ctx := open(t), context.Background()
 	_, err := compile.Load(ctx, x, strings.Replace(scaleSource, "factor;", "missing;", 1), scaleOptions)
 	assert.Equal(t, []string{`scale.cu:4:21: identifier "missing" is undefined`}, lines(err))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/require"
@@ -61,6 +62,17 @@ func needsSimulated(t *testing.T) {
 	if onGPU {
 		t.Skip("needs the simulated driver, which does what it is told")
 	}
+}
+
+// needsNVRTC skips a test if there is no NVRTC, and gives it a cache of its own.
+func needsNVRTC(t *testing.T) {
+	t.Helper()
+	if _, _, err := nvrtc.Library(); err != nil {
+		if err := nvrtc.Open("../../.cache/libnvrtc/13.5"); err != nil { // where make libraries puts it
+			t.Skip(err)
+		}
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 }
 
 type closer interface{ Close() error }

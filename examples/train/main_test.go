@@ -90,7 +90,7 @@ func simulated(m *testing.M) (int, error) {
 	if control, err = sim.Attach(file); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(control.Kernel("softmax", softmax), control.Kernel("descend", descend)); err != nil {
+	if err := (KernelsDoubles{Softmax: softmax, Descend: descend}).Register(control); err != nil {
 		return 0, err
 	}
 	code := m.Run()
@@ -328,8 +328,10 @@ func TestSource(t *testing.T) {
 			t.Skip(err)
 		}
 	}
+	source, err := kernelsFiles.ReadFile("kernels.cu")
+	require.NoError(t, err)
 	for _, arch := range []string{"sm_75", "sm_90"} {
-		image, err := compile.Compile(t.Context(), source, compile.Options{Arch: arch, Defines: map[string]string{"ARMS": "3"}, CacheFolder: t.TempDir()})
+		image, err := compile.Compile(t.Context(), string(source), compile.Options{Arch: arch, Defines: map[string]string{"ARMS": "3"}, CacheFolder: t.TempDir()})
 		require.NoError(t, err, arch)
 		assert.Equal(t, "\x7fELF", string(image.Code[:4]), arch)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,16 +12,15 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe/compile"
 )
 
-//go:embed kernels.cu
-var source string
+//go:generate go run ../../tools/kernels -doubles -D ARMS=3 kernels.cu
 
 const rate, momentum = 0.1, 0.9
 
 // A network is on one GPU, with the points that it learns from.
 type network struct {
-	handle           *blas.Handle
-	stream           *safe.Stream
-	softmax, descend *safe.Kernel
+	handle  *blas.Handle
+	stream  *safe.Stream
+	kernels *Kernels
 
 	points blas.Matrix[float32] // a row each
 	labels *safe.Buffer[int32]
@@ -48,25 +46,23 @@ type layer struct {
 
 // newNetwork makes a network for these points. Close the handle; all else is closed with x.
 func newNetwork(ctx context.Context, x *safe.Context, points []float32, labels []int32, steps int) (n *network, err error) {
-	module, err := compile.Load(ctx, x, source, compile.Options{File: "kernels.cu", Defines: map[string]string{"ARMS": strconv.Itoa(arms)}})
+	kernels, err := LoadKernels(ctx, x, compile.Options{Defines: map[string]string{"ARMS": strconv.Itoa(arms)}})
 	if err != nil {
 		return nil, err
 	}
-	n = &network{}
+	n = &network{kernels: kernels}
 	first, count := initial(), len(labels)
 	var onDevice *safe.Buffer[float32]
-	var errs [11]error
-	n.softmax, errs[0] = module.Kernel("softmax")
-	n.descend, errs[1] = module.Kernel("descend")
-	n.stream, errs[2] = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
-	onDevice, errs[3] = safe.Upload(x, points)
-	n.labels, errs[4] = safe.Upload(x, labels)
-	n.parameters, errs[5] = safe.Upload(x, first)
-	n.gradient, errs[6] = safe.NewZeroed[float32](x, len(first)+1)
-	n.velocity, errs[8] = safe.NewZeroed[float32](x, len(first))
-	n.loss, errs[7] = n.gradient.Slice(len(first), len(first)+1)
-	n.losses, errs[9] = safe.NewZeroed[float32](x, steps)
-	n.done, errs[10] = safe.NewZeroed[int32](x, 1)
+	var errs [9]error
+	n.stream, errs[0] = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
+	onDevice, errs[1] = safe.Upload(x, points)
+	n.labels, errs[2] = safe.Upload(x, labels)
+	n.parameters, errs[3] = safe.Upload(x, first)
+	n.gradient, errs[4] = safe.NewZeroed[float32](x, len(first)+1)
+	n.velocity, errs[5] = safe.NewZeroed[float32](x, len(first))
+	n.loss, errs[6] = n.gradient.Slice(len(first), len(first)+1)
+	n.losses, errs[7] = safe.NewZeroed[float32](x, steps)
+	n.done, errs[8] = safe.NewZeroed[int32](x, 1)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -113,8 +109,8 @@ func (n *network) step(c *collective.Comm) error {
 		in = n.layers[i].out
 	}
 	last := &n.layers[len(n.layers)-1]
-	err := n.softmax.Launch(n.stream, safe.Threads(n.labels.Len()),
-		last.out.Buffer.Arg(), n.labels.Arg(), last.delta.Buffer.Arg(), n.loss.Arg(), safe.Val(int32(n.labels.Len())))
+	err := n.kernels.Softmax.Launch(n.stream, safe.Threads(n.labels.Len()),
+		last.out.Buffer, n.labels, last.delta.Buffer, n.loss, int32(n.labels.Len()))
 	if err != nil {
 		return err
 	}
@@ -128,9 +124,8 @@ func (n *network) step(c *collective.Comm) error {
 			return err
 		}
 	}
-	return n.descend.Launch(n.stream, safe.Threads(n.gradient.Len()),
-		n.parameters.Arg(), n.gradient.Arg(), n.velocity.Arg(), safe.Val(int32(n.parameters.Len())),
-		safe.Val(float32(rate)), safe.Val(float32(momentum)), n.losses.Arg(), n.done.Arg())
+	return n.kernels.Descend.Launch(n.stream, safe.Threads(n.gradient.Len()),
+		n.parameters, n.gradient, n.velocity, int32(n.parameters.Len()), rate, momentum, n.losses, n.done)
 }
 
 // forward enqueues a layer's product. cuBLAS adds the bias and applies ReLU in the same kernel.
