@@ -275,10 +275,13 @@ func CudaLibraryGetGlobal(dptr *unsafe.Pointer, bytes *uint64, library CudaLibra
 // See also [CudaLibraryLoadData], [CudaLibraryLoadFromFile], [CudaLibraryUnload],
 // [CudaLibraryGetGlobal]; in the driver API [cuLibraryGetManaged].
 //
+// Safe counterpart: [safe.Global].
+//
 // Since CUDA 12.8. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__LIBRARY.html.
 //
 // [cuLibraryGetManaged]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuLibraryGetManaged
+// [safe.Global]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Global
 func CudaLibraryGetManaged(dptr *unsafe.Pointer, bytes *uint64, library CudaLibrary_t, name *byte) error {
 	args := &struct {
 		dptr    *unsafe.Pointer

@@ -451,8 +451,12 @@ func CuLibraryGetGlobal(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, nam
 //
 // See also [CuLibraryLoadData], [CuLibraryLoadFromFile], [CuLibraryUnload].
 //
+// Safe counterpart: [safe.Global].
+//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__LIBRARY.html.
+//
+// [safe.Global]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Global
 func CuLibraryGetManaged(dptr *CUdeviceptr, bytes *uint64, library CUlibrary, name *byte) error {
 	args := &struct {
 		dptr    *CUdeviceptr

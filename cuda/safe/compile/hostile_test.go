@@ -22,7 +22,7 @@ func TestHostile(t *testing.T) {
 		return []any{x, x.Device(), os.DirFS("testdata"), Options{Arch: "sm_90", CacheFolder: drivertest.TempDir(t)}}
 	}}
 	hostile.Run(t, map[string]any{
-		"Arch": Arch, "Compile": Compile, "Link": Link, "Load": Load, "LoadFS": LoadFS, "LoadFile": LoadFile,
+		"Arch": Arch, "Compile": Compile, "Link": Link, "Load": Load, "LoadFS": LoadFS, "LoadImage": LoadImage, "LoadFile": LoadFile,
 	}, []any{&Diagnostic{}, &Error{}, &Image{}, Format(0)})
 }
 
