@@ -130,6 +130,9 @@ program samples
 program conjugategradients
 program reduction
 program train -o "$results/loss.png"
+for e in "$here"/echo?; do
+	test -f "$e" && program "$(basename "$e")" -test.v -test.run '^TestDevice$'
+done
 if python3 -c 'import torch' 2>/dev/null; then
 	program train.py # the same in PyTorch
 	program matmul.py # what the benchmarks of package blas measure
