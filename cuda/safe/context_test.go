@@ -7,6 +7,7 @@ package safe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -41,8 +42,10 @@ func TestDevices(t *testing.T) {
 	assert.Equal(t, devices[0], x.Device())
 	_, err = safe.Open(len(devices))
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_DEVICE)
+	assert.ErrorContains(t, err, fmt.Sprintf("device %[1]d: the machine has %[1]d, from 0 on", len(devices)))
 	_, err = safe.Open(-1)
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_DEVICE)
+	assert.ErrorContains(t, err, "cuda: Open: ")
 	_, err = safe.DeviceByPCI("ffff:ff:ff.f")
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_INVALID_DEVICE)
 	_, err = devices[0].Attribute(driver.CUdevice_attribute(99999))

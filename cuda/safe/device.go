@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/ffi"
@@ -64,10 +65,15 @@ func device(ordinal int) (Device, error) {
 		return Device{}, err
 	}
 	d := Device{ordinal: ordinal}
-	if ordinal < 0 || int(int32(ordinal)) != ordinal {
-		return d, driver.CUDA_ERROR_INVALID_DEVICE
+	err := error(driver.CUDA_ERROR_INVALID_DEVICE)
+	if ordinal >= 0 && int(int32(ordinal)) == ordinal {
+		err = driver.CuDeviceGet(&d.raw, int32(ordinal))
 	}
-	return d, driver.CuDeviceGet(&d.raw, int32(ordinal))
+	var n int32
+	if errors.Is(err, driver.CUDA_ERROR_INVALID_DEVICE) && driver.CuDeviceGetCount(&n) == nil {
+		err = named(wrap("Open", err), fmt.Sprintf("device %d: the machine has %d, from 0 on", ordinal, n))
+	}
+	return d, err
 }
 
 // Raw returns the device for calls of package driver.

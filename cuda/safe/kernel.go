@@ -486,29 +486,14 @@ func (m *Module) Kernels() ([]*Kernel, error) {
 	var kernels []*Kernel
 	err = c.ctx.allocating(func() error {
 		kernels = nil
-		var n uint32
-		if err := driver.CuLibraryGetKernelCount(&n, c.library); err != nil || n == 0 {
-			return err
-		}
-		raw := make([]driver.CUkernel, n)
-		if err := driver.CuLibraryEnumerateKernels(&raw[0], n, c.library); err != nil {
-			return err
-		}
-		for _, r := range raw {
-			var name *byte // memory of the driver
-			if err := driver.CuKernelGetName(&name, r); err != nil {
-				return err
-			}
-			k := &Kernel{module: m, name: ffi.GoString(name)}
-			if err := driver.CuKernelGetFunction(&k.function, r); err != nil {
-				return err
-			}
-			if err := k.ask(); err != nil {
+		return c.eachKernel(math.MaxInt, func(name string, raw driver.CUkernel) error {
+			k := &Kernel{module: m, name: name}
+			if err := driver.CuKernelGetFunction(&k.function, raw); err != nil {
 				return err
 			}
 			kernels = append(kernels, k)
-		}
-		return nil
+			return k.ask()
+		})
 	})
 	if err != nil {
 		return nil, wrap(op, err)

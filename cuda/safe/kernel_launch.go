@@ -171,7 +171,7 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	if len(args) > mostArgs {
 		return refuse(op, ErrInvalidArgument, "%d arguments for %s, more than any kernel can have", len(args), k.name)
 	}
-	if i >= len(args) || k.known && i >= len(k.sizes) {
+	if i >= len(args) || k.known && len(args) != len(k.sizes) {
 		return refuse(op, ErrInvalidArgument, "%d arguments for %s, which has %d parameters", len(args), k.name, len(k.sizes))
 	}
 	a := &args[i].raw
@@ -181,7 +181,11 @@ func (k *Kernel) badArgument(op string, args []Arg, i int) error {
 	case a.Kind() == argClosed:
 		return refuse(op, ErrClosed, "argument %d of %s: its memory or texture is nil, or has no device address", i, k.name)
 	case k.known && a.Size() != k.sizes[i]:
-		return refuse(op, ErrInvalidArgument, "argument %d of %s has %d bytes, but the parameter has %d", i, k.name, a.Size(), k.sizes[i])
+		hint := ""
+		if a.Kind() == rt.Near && a.Size() == 8 && k.sizes[i] == 4 {
+			hint = ": pass int32 or uint32 for C's int, and float32 for float"
+		}
+		return refuse(op, ErrInvalidArgument, "argument %d of %s has %d bytes, but the parameter has %d%s", i, k.name, a.Size(), k.sizes[i], hint)
 	}
 	return k.badBlock(op, "argument", i, args[i].block())
 }

@@ -78,7 +78,8 @@ func TestLaunchRefused(t *testing.T) {
 	}{
 		{"too few", fill, one, []safe.Arg{n, v}, safe.ErrInvalidArgument, "2 arguments for fill, which has 3 parameters", true},
 		{"too many", fill, one, []safe.Arg{n, v, b.Arg(), n}, safe.ErrInvalidArgument, "4 arguments for fill, which has 3 parameters", true},
-		{"size", fill, one, []safe.Arg{safe.Val(10), v, b.Arg()}, safe.ErrInvalidArgument, "argument 0 of fill has 8 bytes, but the parameter has 4", true},
+		{"size", fill, one, []safe.Arg{safe.Val(10), v, b.Arg()}, safe.ErrInvalidArgument, "argument 0 of fill has 8 bytes, but the parameter has 4: pass int32 or uint32 for C's int, and float32 for float", true},
+		{"too few, of which one is wrong", fill, one, []safe.Arg{safe.Val(10)}, safe.ErrInvalidArgument, "1 arguments for fill, which has 3 parameters", true},
 		{"Go pointer", fill, one, []safe.Arg{safe.Val("text"), v, b.Arg()}, safe.ErrInvalidArgument, "type string contains Go pointers", false},
 		{"nil Ref", fill, one, []safe.Arg{safe.Ref[uint32](nil), v, b.Arg()}, safe.ErrInvalidArgument, "the Ref is of a nil *uint32", false},
 		{"closed buffer", fill, one, []safe.Arg{n, v, closed.Arg()}, safe.ErrClosed, "argument 2 of fill: its memory", false},
@@ -209,6 +210,11 @@ func TestModules(t *testing.T) {
 	_, err = m.Kernel("no such kernel")
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_NOT_FOUND)
 	assert.ErrorContains(t, err, "no such kernel")
+	assert.ErrorContains(t, err, `; C++ mangles a kernel's name unless it is declared extern "C" or listed in compile.Options.Kernels`)
+	if driver.Find("cuLibraryEnumerateKernels") == nil {
+		assert.ErrorContains(t, err, "no such kernel: the module has ")
+		assert.ErrorContains(t, err, " and others")
+	}
 	table, err := safe.Global[float32](m, "table")
 	require.NoError(t, err)
 	require.Equal(t, 4, table.Len())

@@ -9,8 +9,10 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
@@ -235,7 +237,7 @@ func (m *Module) KernelWith(name string, o KernelOptions) (*Kernel, error) {
 		return k.ask()
 	})
 	if err != nil {
-		return nil, named(wrap(op, err), name)
+		return nil, named(wrap(op, err), c.missing(err, name))
 	}
 	if o.MaxThreads > 0 {
 		k.threads = min(k.threads, uint64(o.MaxThreads))
@@ -244,6 +246,61 @@ func (m *Module) KernelWith(name string, o KernelOptions) (*Kernel, error) {
 		return nil, err
 	}
 	return k, nil
+}
+
+// missing is the name of a kernel that was looked up. If the module has none of that name, the text says which it
+// has and how a C++ kernel gets its name.
+func (m *moduleCore) missing(err error, name string) string {
+	if !errors.Is(err, driver.CUDA_ERROR_NOT_FOUND) {
+		return name
+	}
+	const most = 8 // names in the text
+	names := m.kernelNames(most + 1)
+	has := ""
+	switch {
+	case len(names) > most:
+		has = fmt.Sprintf(": the module has %s and others", strings.Join(names[:most], ", "))
+	case len(names) > 0:
+		has = ": the module has " + strings.Join(names, ", ")
+	}
+	return name + has + `; C++ mangles a kernel's name unless it is declared extern "C" or listed in compile.Options.Kernels`
+}
+
+// kernelNames returns up to n names of kernels, none if the driver does not tell.
+func (m *moduleCore) kernelNames(n int) (names []string) {
+	if m.library == 0 {
+		return nil
+	}
+	_ = m.ctx.withCurrent(func() error { // the caller has an error already
+		return m.eachKernel(n, func(name string, _ driver.CUkernel) error {
+			names = append(names, name)
+			return nil
+		})
+	})
+	slices.Sort(names)
+	return names
+}
+
+// eachKernel calls f for up to n kernels of the module. The context is current.
+func (m *moduleCore) eachKernel(n int, f func(name string, k driver.CUkernel) error) error {
+	var count uint32
+	if err := driver.CuLibraryGetKernelCount(&count, m.library); err != nil || count == 0 {
+		return err
+	}
+	kernels := make([]driver.CUkernel, min(int(count), n))
+	if err := driver.CuLibraryEnumerateKernels(&kernels[0], uint32(len(kernels)), m.library); err != nil {
+		return err
+	}
+	for _, k := range kernels {
+		var name *byte // memory of the driver
+		if err := driver.CuKernelGetName(&name, k); err != nil {
+			return err
+		}
+		if err := f(ffi.GoString(name), k); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // differs returns an error for the first difference between the kernel's parameters and those that a program expects.
