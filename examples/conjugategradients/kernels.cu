@@ -1,6 +1,8 @@
 // Conjugate gradients for A x = b. A is symmetric and positive definite, in compressed rows: the
 // values of row i and their columns are those from first[i] on, up to first[i+1].
 
+#include <cudabind/conditions.h>
+
 // State holds the scalars that the kernels share. finish updates it, once an iteration.
 struct State {
 	double rr;   // dot(r, r) of the residual r = b - A x
@@ -63,9 +65,6 @@ extern "C" __global__ void finish(State *s)
 	s->next = s->pq = 0;
 	s->iterations++;
 }
-
-// The driver has this function. NVRTC does not declare it by itself.
-extern "C" __device__ void cudaGraphSetConditional(cudaGraphConditionalHandle loop, unsigned value);
 
 // repeat lets the loop of a graph go on until the goal or the limit is reached. One thread runs it.
 extern "C" __global__ void repeat(cudaGraphConditionalHandle loop, const State *s)

@@ -62,7 +62,7 @@ func ofKernels(m *safe.Module, err error) (*Kernels, error) {
 	return k, nil
 }
 
-// KernelsMultiply is the kernel at kernels.cu:23:
+// KernelsMultiply is the kernel at kernels.cu:25:
 //
 //	multiply(State *s, const int *first, const int *column, const double *value, const double *p, double *q, int n)
 //
@@ -88,7 +88,7 @@ func (k KernelsMultiply) Batch(batch *safe.Batch, config safe.LaunchConfig, s sa
 	return batch.Launch(k.Kernel, config, safe.PointerArg(s), safe.PointerArg(first), safe.PointerArg(column), safe.PointerArg(value), safe.PointerArg(p), safe.PointerArg(q), safe.Val(n))
 }
 
-// KernelsAdvance is the kernel at kernels.cu:38:
+// KernelsAdvance is the kernel at kernels.cu:40:
 //
 //	advance(State *s, const double *p, const double *q, double *x, double *r, int n)
 //
@@ -114,7 +114,7 @@ func (k KernelsAdvance) Batch(batch *safe.Batch, config safe.LaunchConfig, s saf
 	return batch.Launch(k.Kernel, config, safe.PointerArg(s), safe.PointerArg(p), safe.PointerArg(q), safe.PointerArg(x), safe.PointerArg(r), safe.Val(n))
 }
 
-// KernelsTurn is the kernel at kernels.cu:52:
+// KernelsTurn is the kernel at kernels.cu:54:
 //
 //	turn(const State *s, const double *r, double *p, int n)
 //
@@ -140,7 +140,7 @@ func (k KernelsTurn) Batch(batch *safe.Batch, config safe.LaunchConfig, s safe.P
 	return batch.Launch(k.Kernel, config, safe.PointerArg(s), safe.PointerArg(r), safe.PointerArg(p), safe.Val(n))
 }
 
-// KernelsFinish is the kernel at kernels.cu:60:
+// KernelsFinish is the kernel at kernels.cu:62:
 //
 //	finish(State *s)
 //
@@ -164,7 +164,7 @@ func (k KernelsFinish) Batch(batch *safe.Batch, config safe.LaunchConfig, s safe
 	return batch.Launch(k.Kernel, config, safe.PointerArg(s))
 }
 
-// KernelsRepeat is the kernel at kernels.cu:71:
+// KernelsRepeat is the kernel at kernels.cu:70:
 //
 //	repeat(cudaGraphConditionalHandle loop, const State *s)
 //
@@ -190,7 +190,7 @@ func (k KernelsRepeat) Batch(batch *safe.Batch, config safe.LaunchConfig, loop s
 	return batch.Launch(k.Kernel, config, loop.Arg(), safe.PointerArg(s))
 }
 
-// State is the struct State at kernels.cu:5.
+// State is the struct State at kernels.cu:7.
 //
 // State holds the scalars that the kernels share. finish updates it, once an iteration.
 type State struct {

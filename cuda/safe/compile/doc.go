@@ -13,8 +13,10 @@
 // that lists the places, and matches [errors.ErrUnsupported]; so does everything that the
 // NVRTC at hand cannot do. [Link], and Options.LTO, need nvJitLink too. CUDA's headers, such as
 // cuda_fp16.h, cooperative_groups.h and those of CUB, are found beside NVRTC; NVRTC 13.3 and
-// newer contain them. C's and C++'s own, such as stdint.h, are not part of CUDA: include
-// cuda/std/cstdint instead.
+// newer contain them. NVRTC has none of C's: this package has
+// stdint.h, stddef.h, limits.h, float.h, math.h, stdio.h, stdlib.h, string.h, assert.h, stdbool.h and C++'s names of
+// them, such as cstdint, for sources that find no others, and cudabind/conditions.h, which declares
+// cudaGraphSetConditional. For more of C++, include what begins with cuda/std, such as cuda/std/array.
 //
 // # Kernels
 //

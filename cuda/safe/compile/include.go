@@ -92,6 +92,7 @@ func findIncludes(ctx context.Context, o *Options, t text, cuda *cudaHeaders) (*
 			at = -1 // all names are looked for in the new folders, too
 		}
 	}
+	i.addStandard()
 	if i.partly {
 		i.shadows()
 	}

@@ -1,0 +1,35 @@
+package compile
+
+import (
+	"embed"
+	"io/fs"
+	"path"
+)
+
+// The headers of C that kernels include, of which NVRTC has no files: what is in them is there by itself, or
+// declared here. They are passed to NVRTC where no folder has a file of the name.
+//
+//go:embed standard
+var standardHeaders embed.FS
+
+// standardHeader returns the text of a header of this package.
+func standardHeader(name string) (string, bool) {
+	if !fs.ValidPath(name) {
+		return "", false
+	}
+	text, err := standardHeaders.ReadFile(path.Join("standard", name))
+	return string(text), err == nil
+}
+
+// addStandard passes the headers of this package that are included and lie nowhere else.
+func (i *includes) addStandard() {
+	for at := 0; at < len(i.lookups); at++ { // which grows by what these headers include
+		l := i.lookups[at]
+		text, ok := standardHeader(l.name)
+		if _, own := i.memory[l.name]; own || !ok || i.onDisk(l) {
+			continue
+		}
+		i.memory[l.name] = memoryHeader{path.Join("standard", l.name), text}
+		i.read(text, origin{})
+	}
+}

@@ -1,0 +1,2 @@
+// Nothing: C++ has bool by itself.
+#pragma once

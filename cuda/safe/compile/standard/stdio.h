@@ -1,0 +1,2 @@
+// Nothing: NVRTC has printf by itself.
+#pragma once

@@ -1,0 +1,2 @@
+// Nothing: NVRTC has malloc and free by itself.
+#pragma once

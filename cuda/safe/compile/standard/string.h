@@ -1,0 +1,2 @@
+// Nothing: NVRTC has memcpy and memset by itself.
+#pragma once
