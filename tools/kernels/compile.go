@@ -172,14 +172,14 @@ func (c *config) embedded(s *source, folder string) (*emit.Image, error) {
 		}
 		relative, err := filepath.Rel(root, file)
 		if err != nil || !filepath.IsLocal(relative) {
-			return nil, fmt.Errorf("Go cannot embed %s, which does not lie in %s: move it, write the Go files there by -o, or compile here by -image", l, folder)
+			return nil, fmt.Errorf("%s does not lie in %s, so Go cannot embed it: move it, write the Go files there by -o, or compile here by -image", l, folder)
 		}
 		relative = filepath.ToSlash(relative)
 		if info, err := os.Lstat(l); err == nil && !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("Go cannot embed %s, which is a link: name the file itself, or compile here by -image", l)
+			return nil, fmt.Errorf("%s is a link, which Go cannot embed: name the file itself, or compile here by -image", l)
 		}
 		if err := module.CheckFilePath(relative); err != nil {
-			return nil, fmt.Errorf("Go cannot embed %s: rename it: %w", l, err)
+			return nil, fmt.Errorf("%s has a name that Go cannot embed: rename it: %w", l, err)
 		}
 		if l == s.file {
 			i.Source = relative
