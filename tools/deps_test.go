@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"cuda/safe/collective":     {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},
 	"examples":                 {"cuda/ffi", "cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/generated/driver"},
 	"tools":                    append([]string{"cuda/ffi", "headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "internal/process", "internal/trust", "tools/simdriver/sim"}, rawPackages...),
-	"tools/kernels":            {"tools/kernels/read", "tools/kernels/model", "tools/kernels/emit", "cuda/safe/compile", "cuda/generated/nvrtc"},
+	"tools/kernels":            {"golang.org/x/mod/module", "tools/kernels/read", "tools/kernels/model", "tools/kernels/emit", "cuda/safe/compile", "cuda/generated/nvrtc"},
 	"tools/kernels/read":       {"github.com/ianlancetaylor/demangle"},
 	"tools/kernels/model":      {"tools/kernels/read"},
 	"tools/kernels/emit":       {"tools/kernels/model", "github.com/dave/jennifer/jen"},

@@ -205,6 +205,9 @@ func (l *leaf) expected() (b []byte) {
 // TestEcho makes random kernels and structs, binds them, and compares what each field is in Go with what it is in
 // C++: on the host in memory that Go has written; and on a GPU, if a package made with -out runs there.
 func TestEcho(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program")
+	}
 	kernels := tool(t)
 	dir := *echoOut
 	if dir == "" {
