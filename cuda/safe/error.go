@@ -181,3 +181,12 @@ func placed(op, place string, err error) error {
 	}
 	return &at
 }
+
+// named adds what was asked for to an error that has no detail.
+func named(err error, name string) error {
+	var e *Error
+	if errors.As(err, &e) && e.Detail == "" {
+		e.Detail = name
+	}
+	return err
+}

@@ -319,15 +319,6 @@ func (k *Kernel) differs(op string, sizes []int) error {
 	return nil
 }
 
-// named adds the name that was looked up to the error.
-func named(err error, name string) error {
-	var e *Error
-	if errors.As(err, &e) && e.Detail == "" {
-		e.Detail = name
-	}
-	return err
-}
-
 func (m *moduleCore) find(function *driver.CUfunction, name string) error {
 	if m.library == 0 {
 		return driver.CuModuleGetFunction(function, m.module, m.symbol(name))
