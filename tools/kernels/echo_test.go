@@ -208,6 +208,9 @@ func TestEcho(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a program")
 	}
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("no g++ to compare with")
+	}
 	kernels := tool(t)
 	dir := *echoOut
 	if dir == "" {
