@@ -105,6 +105,8 @@ func TestLoadImage(t *testing.T) {
 	assert.ErrorContains(t, err, "there is sm_999; compile one for sm_")
 	_, err = LoadImage(x, &Image{Code: []byte("no PTX"), Format: PTX, Arch: "compute_75"})
 	assert.Error(t, err)
+	_, err = LoadImage(x, &Image{Code: []byte(".version 99.1\n.target sm_75\n.address_size 64\n.visible .entry f() { ret; }\n"), Format: PTX, Arch: "compute_75"})
+	assert.ErrorContains(t, err, " and does not load PTX 99.1: install a newer driver, or compile with an older NVRTC")
 	require.NoError(t, x.Close())
 	_, err = LoadImage(x, image)
 	assert.ErrorIs(t, err, safe.ErrClosed)
