@@ -67,7 +67,7 @@ func (l library) onWindows(a *model.API) library {
 	}
 	l.Missing = a.Row.For(a.Version, w.Missing)
 	if l.Missing == "" {
-		l.Missing = "install " + l.What + ", or name its file in Open"
+		l.Missing = "install " + l.What + ", or name its file in {package}.Open"
 	}
 	return l
 }
@@ -83,8 +83,12 @@ func filled(a *model.API, texts []string) (out []string) {
 // runtime prints what the calls stand on: the loader, and the ways to enter C.
 func (e *emitter) runtime() error {
 	l := e.library()
+	w := l.onWindows(e.api)
+	for _, text := range []*string{&l.Missing, &w.Missing} {
+		*text = strings.ReplaceAll(*text, "{package}", e.pkg.Name)
+	}
 	data := map[string]any{
-		"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": l, "Windows": l.onWindows(e.api),
+		"FirstLine": e.firstLine(), "Package": e.pkg.Name, "Prefix": e.prefix(), "Library": l, "Windows": w,
 		"Strings": e.hasStrings(), "Vars": len(e.api.Vars) > 0, "Beside": l.OpensBeside,
 	}
 	for _, file := range []struct{ name, template string }{

@@ -157,7 +157,7 @@ func (r *Row) checkUses() error {
 func (r *Row) defaults() {
 	r.Title = cmp.Or(r.Title, r.API)
 	r.Library.What = cmp.Or(r.Library.What, r.Title)
-	r.Library.Missing = cmp.Or(r.Library.Missing, "install "+r.Library.What+", name its directory in Open, or set LD_LIBRARY_PATH to the directory of "+r.Library.Names[0])
+	r.Library.Missing = cmp.Or(r.Library.Missing, "install "+r.Library.What+", name its directory in {package}.Open, or set LD_LIBRARY_PATH to the directory of "+r.Library.Names[0])
 	if r.Own == nil {
 		for _, h := range r.Headers {
 			r.Own = append(r.Own, h[strings.LastIndexByte(h, '/')+1:])

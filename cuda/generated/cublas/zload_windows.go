@@ -17,7 +17,7 @@ var (
 	besideLibrary  = []string{}
 )
 
-const missing = "install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in Open"
+const missing = "install the CUDA toolkit or the Python package nvidia-cublas, or name the directory of cuBLAS in cublas.Open"
 
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {

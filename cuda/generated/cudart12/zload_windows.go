@@ -16,7 +16,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu12/bin/x86_64", "nvidia/cuda_runtime/bin", "bin/x64", "bin"}
 )
 
-const missing = "install the CUDA runtime 12, or name the directory of cudart64_12.dll in Open"
+const missing = "install the CUDA runtime 12, or name the directory of cudart64_12.dll in cudart12.Open"
 
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {

@@ -16,7 +16,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/bin/x86_64", "nvidia/cuda_runtime/bin", "bin/x64", "bin"}
 )
 
-const missing = "install the CUDA runtime 13, or name the directory of cudart64_13.dll in Open"
+const missing = "install the CUDA runtime 13, or name the directory of cudart64_13.dll in cudart13.Open"
 
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {

@@ -16,7 +16,7 @@ var (
 	librarySubdirs = []string{"", "nvidia/cu13/bin/x86_64", "nvidia/cufft/bin", "bin/x64", "bin"}
 )
 
-const missing = "install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in Open"
+const missing = "install the CUDA toolkit or the Python package nvidia-cufft, or name the directory of cuFFT in cufft.Open"
 
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {

@@ -17,7 +17,7 @@ var (
 	besideLibrary  = []string{}
 )
 
-const missing = "install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in Open"
+const missing = "install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in curand.Open"
 
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {

@@ -16,7 +16,7 @@ var (
 	librarySubdirs = []string{"", "bin/x64", "bin"}
 )
 
-const missing = "install NCCL, or name its file in Open"
+const missing = "install NCCL, or name its file in nccl.Open"
 
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {

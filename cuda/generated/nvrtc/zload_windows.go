@@ -17,7 +17,7 @@ var (
 	besideLibrary  = []string{"nvrtc-builtins64_*.dll"}
 )
 
-const missing = "install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in Open"
+const missing = "install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name the directory of NVRTC in nvrtc.Open"
 
 // places are where to look for the library if the system's loader does not find it.
 func places() (all []place) {
