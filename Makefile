@@ -137,6 +137,7 @@ staticcheck:
 	$(STATICCHECK) ./...
 
 provenance: ## fail where a file holds a sentence of NVIDIA's headers
+	$(GO) run ./tools/headers fetch all >/dev/null
 	$(GO) run ./tools/provenance
 
 portable:
