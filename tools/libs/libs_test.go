@@ -44,6 +44,7 @@ func packed(t *testing.T, files map[string]string) []byte {
 type world struct {
 	root, wheels, log string
 	pins              []pin
+	driver            int // the major version of the machine's driver
 }
 
 // newWorld has libraries a, of two versions of CUDA, and b, which needs a.
@@ -79,7 +80,7 @@ func (w *world) run(t *testing.T, line string) (stdout, stderr string, status in
 
 func (w *world) runIn(ctx context.Context, line string) (stdout, stderr string, status int) {
 	var out, errs bytes.Buffer
-	tool := &tool{w.pins, w.root, system, &out, &errs}
+	tool := &tool{w.pins, w.root, system, w.driver, &out, &errs}
 	status = report(tool.run(ctx, strings.Fields(line)), &errs)
 	return out.String(), errs.String(), status
 }
@@ -133,6 +134,23 @@ func TestGet(t *testing.T) {
 	assert.Zero(t, status)
 	assert.Empty(t, stderr)
 	assert.Equal(t, 3, w.pipCalls(t), "nothing is downloaded twice")
+}
+
+// TestGetForDriver: without -version, the libraries are those that the machine's driver takes.
+func TestGetForDriver(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		driver int
+		want   string
+	}{{"none", 0, "13.5.1+cu13"}, {"of CUDA 11", 11, "12.9.1+cu12"}, {"of CUDA 12", 12, "12.9.1+cu12"}, {"of CUDA 13", 13, "13.5.1+cu13"}, {"newer", 14, "13.5.1+cu13"}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.driver = c.driver
+			stdout, stderr, status := w.run(t, "get a")
+			require.Zero(t, status, stderr)
+			assert.Equal(t, filepath.Join(w.root, "a", c.want)+"\n", stdout)
+		})
+	}
 }
 
 func TestGetFails(t *testing.T) {

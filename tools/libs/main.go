@@ -19,9 +19,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
 
-const usage = `usage: libs get [-version MAJOR] NAME...      download libraries of CUDA 13, or of MAJOR
+const usage = `usage: libs get [-version MAJOR] NAME...      download libraries for this machine's driver, or of CUDA MAJOR
        libs list                              libraries that can be had, those that are there, and where programs find them
        libs remove [-version MAJOR] NAME...   delete downloaded libraries, of all versions or of MAJOR
        libs pin -o FILE CUDA...               list the newest wheels of CUDA versions (in cudabind's own source)
@@ -62,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("no folder to keep libraries in: %w", err)
 	}
-	t := &tool{pins, filepath.Join(cache, "cudabind", "libs"), runtime.GOOS + "/" + runtime.GOARCH, stdout, stderr}
+	t := &tool{pins, filepath.Join(cache, "cudabind", "libs"), runtime.GOOS + "/" + runtime.GOARCH, driverMajor(), stdout, stderr}
 	return t.run(ctx, args)
 }
 
@@ -71,7 +74,26 @@ type tool struct {
 	pins           []pin
 	root           string // of the libraries
 	system         string // as in linux/amd64
+	driver         int    // the major version of CUDA that this machine's driver is of, 0 without one
 	stdout, stderr io.Writer
+}
+
+// driverMajor asks the driver of this machine.
+func driverMajor() int {
+	var version int32
+	if driver.CuDriverGetVersion(&version) != nil {
+		return 0
+	}
+	return int(version) / 1000
+}
+
+// fitting is the newest major version of CUDA whose libraries the driver takes: it loads no machine code of a newer one.
+func (t *tool) fitting() string {
+	const oldest, newest = 12, 13
+	if t.driver == 0 {
+		return strconv.Itoa(newest)
+	}
+	return strconv.Itoa(min(max(t.driver, oldest), newest))
 }
 
 func (t *tool) run(ctx context.Context, args []string) error {
@@ -84,7 +106,7 @@ func (t *tool) run(ctx context.Context, args []string) error {
 	var major, out string
 	switch command {
 	case "get":
-		flags.StringVar(&major, "version", "13", "")
+		flags.StringVar(&major, "version", t.fitting(), "")
 	case "remove":
 		flags.StringVar(&major, "version", "", "")
 	case "pin":
