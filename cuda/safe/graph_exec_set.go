@@ -9,7 +9,7 @@ func (e *GraphExec) node(op string, n Node, f func(*execCore) error) error {
 	return e.nodeOnce(op, n, nil, f)
 }
 
-// nodeOnce is node with a function to call once the graph is locked: see execCore.node.
+// nodeOnce calls f for a node as node does, and before it ready, with the graph locked and the executable not.
 func (e *GraphExec) nodeOnce(op string, n Node, ready func() error, f func(*execCore) error) error {
 	c, err := e.acquire(op)
 	if err != nil {

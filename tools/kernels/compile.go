@@ -29,7 +29,7 @@ type source struct {
 	kernels []string // instances of its templates
 }
 
-// open reads a source and finds its headers.
+// openSource reads a source and finds its headers.
 func openSource(file string) (*source, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -127,17 +127,7 @@ func (c *config) compiled(ctx context.Context, s *source, u *model.Unit) (*emit.
 	for _, arch := range c.images {
 		o := c.options(s)
 		o.Arch = arch
-		o.Kernels = slices.Clone(s.kernels)
-		for _, k := range u.Kernels {
-			if k.Expression != "" {
-				o.Kernels = append(o.Kernels, k.Expression)
-			}
-		}
-		for _, v := range u.Variables {
-			if v.Expression != "" {
-				o.Kernels = append(o.Kernels, v.Expression)
-			}
-		}
+		o.Kernels = slices.Concat(s.kernels, u.Expressions())
 		slices.Sort(o.Kernels)
 		o.Kernels = slices.Compact(o.Kernels)
 		ptx := strings.HasPrefix(arch, "compute_")
@@ -188,9 +178,4 @@ func (c *config) embedded(s *source, folder string) (*emit.Image, error) {
 	}
 	slices.Sort(i.Files)
 	return i, nil
-}
-
-func sorted(all []string) []string {
-	slices.Sort(all)
-	return all
 }

@@ -256,7 +256,8 @@ func check(files map[string][]byte) error {
 	if len(stale) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: not as generated from the source: run go generate", strings.Join(sorted(stale), ", "))
+	slices.Sort(stale)
+	return fmt.Errorf("%s: not as generated from the source: run go generate", strings.Join(stale, ", "))
 }
 
 // write writes the files that have changed. It replaces none that this command has not written.

@@ -196,7 +196,7 @@ func (w *writer) loadSource() {
 	comment(w.File, fmt.Sprintf("Load%s compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns\nthe errors of [compile.LoadFS] and [safe.Module.KernelWith].", u.Go))
 	w.Func().Id("Load"+u.Go).Params(jen.Id("ctx").Qual("context", "Context"), jen.Id("x").Op("*").Qual(model.Safe, "Context"), jen.Id("o").Qual(compilePath, "Options")).
 		Params(jen.Op("*").Id(u.Go), jen.Error()).BlockFunc(func(g *jen.Group) {
-		prepend(g, "Kernels", w.expressions())
+		prepend(g, "Kernels", w.unit.Expressions())
 		prepend(g, "Flags", w.image.Flags)
 		if w.image.Standard != "" {
 			g.Id("o").Dot("Standard").Op("=").Qual("cmp", "Or").Call(jen.Id("o").Dot("Standard"), jen.Lit(w.image.Standard))
@@ -226,21 +226,6 @@ func prepend(g *jen.Group, field string, all []string) {
 		}
 		g.Line()
 	}), jen.Id("o").Dot(field).Op("..."))
-}
-
-// expressions are the names by which the compiler must know kernels and variables.
-func (w *writer) expressions() (all []string) {
-	for _, k := range w.unit.Kernels {
-		if k.Expression != "" {
-			all = append(all, k.Expression)
-		}
-	}
-	for _, v := range w.unit.Variables {
-		if v.Expression != "" {
-			all = append(all, v.Expression)
-		}
-	}
-	return all
 }
 
 // loadCompiled writes a function that loads embedded machine code or PTX.

@@ -123,11 +123,9 @@ func overlaps(t *read.Type, b read.Field) bool {
 				to = max(to, end(f))
 			}
 		}
-		return !same && o.Type.Size > 0 && len(o.Type.Fields)+len(o.Name) > 0 && start(o) < b.Offset+b.Type.Size && to > b.Offset
+		return !same && o.Type.Size > 0 && len(o.Type.Fields)+len(o.Name) > 0 && o.Offset < b.Offset+b.Type.Size && to > b.Offset
 	})
 }
-
-func start(f read.Field) int64 { return f.Offset }
 
 func end(f read.Field) int64 {
 	if f.Bits > 0 {
@@ -140,13 +138,13 @@ func end(f read.Field) int64 {
 // unions, bit-fields and packed fields, becomes bytes with methods.
 func (p *Package) layout(n *Type) error {
 	fields := flat(n.of, 0)
-	slices.SortStableFunc(fields, func(a, b read.Field) int { return int(start(a) - start(b)) })
+	slices.SortStableFunc(fields, func(a, b read.Field) int { return int(a.Offset - b.Offset) })
 	limit := n.Size & -n.Size // the largest alignment that keeps the size
 	names := map[string]bool{}
 	for len(fields) > 0 {
 		group := fields[:1]
 		to := end(fields[0])
-		for len(group) < len(fields) && start(fields[len(group)]) < to {
+		for len(group) < len(fields) && fields[len(group)].Offset < to {
 			to = max(to, end(fields[len(group)]))
 			group = fields[:len(group)+1]
 		}
@@ -175,7 +173,7 @@ func (p *Package) layout(n *Type) error {
 
 // slot returns the field for a group of fields that overlap, which is one field as a rule.
 func (p *Package) slot(n *Type, group []read.Field, to, limit int64) (Slot, error) {
-	f, from := group[0], start(group[0])
+	f, from := group[0], group[0].Offset
 	types := make([]*Go, len(group))
 	for i, f := range group {
 		p.hint = n.Go + Camel(f.Name)
@@ -196,7 +194,7 @@ func (p *Package) slot(n *Type, group []read.Field, to, limit int64) (Slot, erro
 	}
 	s := Slot{Name: fmt.Sprint("storage", from), Type: &Go{Elem: &Go{Name: "byte", Size: 1, Align: 1}, Len: to - from, Size: to - from, Align: 1}, Offset: from}
 	for i, f := range group {
-		m := Member{Name: Camel(f.Name), Type: types[i], Kind: "a member of a union", Offset: start(f) - from, Bit: f.Bit, Bits: f.Bits, Signed: f.Type.Signed}
+		m := Member{Name: Camel(f.Name), Type: types[i], Kind: "a member of a union", Offset: f.Offset - from, Bit: f.Bit, Bits: f.Bits, Signed: f.Type.Signed}
 		switch {
 		case f.Bits > 0:
 			m.Kind = fmt.Sprintf("a bit-field of %d bits", f.Bits)

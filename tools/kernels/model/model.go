@@ -16,6 +16,21 @@ type Unit struct {
 	Copies    bool    // this unit declares the functions for unions and packed fields
 }
 
+// Expressions are the names by which the compiler must know kernels and variables.
+func (u *Unit) Expressions() (all []string) {
+	for _, k := range u.Kernels {
+		if k.Expression != "" {
+			all = append(all, k.Expression)
+		}
+	}
+	for _, v := range u.Variables {
+		if v.Expression != "" {
+			all = append(all, v.Expression)
+		}
+	}
+	return all
+}
+
 // A Kernel is a typed kernel.
 type Kernel struct {
 	Go         string

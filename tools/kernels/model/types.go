@@ -36,14 +36,9 @@ func knownTypes() map[string]Go {
 	for _, name := range []string{"cuDoubleComplex", "complex<double>"} {
 		all[name] = Go{Name: "complex128", Size: 16, Align: 8}
 	}
-	for c, size := range map[string]int64{"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "longlong": 8, "ulonglong": 8, "float": 4, "double": 8} {
-		name := strings.ToUpper(c[:1]) + c[1:]
-		switch c {
-		case "longlong", "ulonglong", "uchar", "ushort", "uint":
-			name = map[string]string{"longlong": "LongLong", "ulonglong": "ULongLong", "uchar": "UChar", "ushort": "UShort", "uint": "UInt"}[c]
-		}
+	for name, size := range map[string]int64{"Char": 1, "UChar": 1, "Short": 2, "UShort": 2, "Int": 4, "UInt": 4, "LongLong": 8, "ULongLong": 8, "Float": 4, "Double": 8} {
 		for n := int64(1); n <= 4; n++ {
-			all[fmt.Sprint(c, n)] = Go{Name: fmt.Sprint(name, n), Package: Vectors, Size: size * n, Align: size}
+			all[fmt.Sprint(strings.ToLower(name), n)] = Go{Name: fmt.Sprint(name, n), Package: Vectors, Size: size * n, Align: size}
 		}
 	}
 	return all

@@ -123,8 +123,7 @@ func (r *reader) unit(e *dwarf.Entry) error {
 }
 
 func (r *reader) kernel(entries *dwarf.Reader, e *dwarf.Entry, symbol string) error {
-	external, _ := e.Val(dwarf.AttrExternal).(bool)
-	k := &Kernel{Symbol: symbol, Name: qualified(symbol), Internal: !external, At: r.position(e)}
+	k := &Kernel{Symbol: symbol, Name: qualified(symbol), At: r.position(e)}
 	for e.Children {
 		p, err := entries.Next()
 		if err != nil {
@@ -171,7 +170,6 @@ func (r *reader) variable(e *dwarf.Entry, symbol string) error {
 		return nil
 	}
 	v := &Variable{Symbol: symbol, Name: qualified(symbol), At: r.position(e), Type: t}
-	v.Internal = elf.ST_BIND(object.Info) == elf.STB_LOCAL || strings.Contains(symbol, "_INTERNAL_") || strings.Contains(symbol, "_GLOBAL__N_")
 	switch {
 	case class == constSpace:
 		v.Space = Constant

@@ -17,7 +17,6 @@ type File struct {
 type Kernel struct {
 	Symbol     string // in the cubin
 	Name       string // in the source, with namespaces and template arguments: "geo::scale<float,4>"
-	Internal   bool   // static or in an unnamed namespace: another compilation gives it another symbol
 	At         Position
 	Parameters []Parameter
 	MaxThreads int    // of a block, by __launch_bounds__; 0 without
@@ -32,12 +31,11 @@ type Parameter struct {
 
 // A Variable is a __device__, __constant__ or __managed__ variable at file scope.
 type Variable struct {
-	Symbol   string
-	Name     string // in the source, with namespaces
-	Space    Space
-	Internal bool // as of kernels
-	At       Position
-	Type     *Type
+	Symbol string
+	Name   string // in the source, with namespaces
+	Space  Space
+	At     Position
+	Type   *Type
 }
 
 // A Space is where a variable is.
