@@ -19,8 +19,9 @@ const (
 	// queueRoom is how much work may be pending on a stream. The driver's queue takes
 	// 1,020 launches or copies; streams beyond CUDA_DEVICE_MAX_CONNECTIONS share one.
 	queueRoom = 960
-	// markEvery is the amount of work after which a mark is recorded.
-	markEvery = queueRoom / 16
+	// markEvery is the amount of work after which a mark is recorded: seldom enough to cost a call of
+	// EnqueueRaw little, and often enough that the queue never runs empty while a call waits for room.
+	markEvery = queueRoom / 4
 	// mostOfGraph is the most that a launch of a graph counts: the launch and each memset
 	// and copy in it take a place; kernels take none.
 	mostOfGraph = queueRoom / 4
