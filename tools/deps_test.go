@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"tools/kernels/model":      {"tools/kernels/read"},
 	"tools/kernels/emit":       {"tools/kernels/model", "github.com/dave/jennifer/jen"},
 	"tools/kernels/hard":       {"cuda/safe", "cuda/safe/compile", "cuda/safe/dtype", "cuda/vector"},
-	"tools/simdriver/sim":      {purego, "gen/model", "internal/command", "internal/trust"},
+	"tools/simdriver/sim":      {purego, "cuda/generated/driver", "cuda/generated/nvrtc", "gen/model", "internal/command", "internal/trust"},
 }
 
 // purego lets programs without cgo load libraries, and is linked by a build tag alone.

@@ -74,7 +74,7 @@ func TestSimUnregisteredKernels(t *testing.T) {
 	g, err := safe.NewGraph(x)
 	require.NoError(t, err)
 	closing(t, g)
-	want := "kernel strange is not registered with the simulated driver: register it with sim.Control.Kernel or simdriver -kernels"
+	want := "kernel strange is not registered with the simulated driver: register it with sim.Main or sim.Control.Kernel, or build it with simdriver -kernels"
 	if driverOf(t) < 12090 {
 		want = "kernel strange"
 	}

@@ -3,15 +3,11 @@
 package main
 
 import (
-	"fmt"
 	"image"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,53 +19,11 @@ var onGPU = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
 var control sim.Control
 
 // TestMain runs the tests on the machine's GPU, with its NVRTC, if CUDABIND_REQUIRE_GPU is
-// set, else on a simulated driver.
+// set, else on a simulated driver that has the kernel in Go.
 func TestMain(m *testing.M) {
-	code, err := runTests(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func runTests(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "imageserver")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if !onGPU {
-		if err := simulated(dir); err != nil { // before the cache of built drivers is out of sight
-			return 0, err
-		}
-	}
-	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")) // compiled kernels
-	return m.Run(), nil
-}
-
-// simulated opens a simulated driver that has the kernel in Go.
-func simulated(dir string) error {
-	compiler, err := sim.BuildNVRTC(dir, sim.Newest)
-	if err != nil {
-		return err
-	}
-	if err := nvrtc.Open(compiler); err != nil {
-		return err
-	}
-	file, err := sim.Build(dir, sim.Newest)
-	if err != nil {
-		return err
-	}
-	if err := driver.Open(file); err != nil {
-		return err
-	}
-	if control, err = sim.Attach(file); err != nil {
-		return err
-	}
-	return BlurDoubles{Blur: func(_ sim.Grid, in, out []byte, width, height, dx, dy int32) {
+	os.Exit(sim.Main(m, BlurDoubles{Blur: func(_ sim.Grid, in, out []byte, width, height, dx, dy int32) {
 		blurred(in, out, int(width), int(height), int(dx), int(dy))
-	}}.Register(control)
+	}}))
 }
 
 // blurred is the kernel in Go.

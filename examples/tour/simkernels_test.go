@@ -103,6 +103,6 @@ func TestUnregisteredKernel(t *testing.T) {
 	var version int32
 	require.NoError(t, driver.CuDriverGetVersion(&version))
 	if version >= 12090 {
-		assert.EqualError(t, err, "cuda: Kernel.Launch: CUDA_ERROR_NOT_SUPPORTED: this device, driver or system cannot do this: kernel blur is not registered with the simulated driver: register it with sim.Control.Kernel or simdriver -kernels")
+		assert.EqualError(t, err, "cuda: Kernel.Launch: CUDA_ERROR_NOT_SUPPORTED: this device, driver or system cannot do this: kernel blur is not registered with the simulated driver: register it with sim.Main or sim.Control.Kernel, or build it with simdriver -kernels")
 	}
 }

@@ -74,7 +74,12 @@ func TestSymbolError(t *testing.T) {
 		} {
 			t.Run(c.symbol, func(t *testing.T) {
 				want := &driver.SymbolError{Symbol: c.symbol, Since: c.since, Library: file, Version: "12.4", Older: c.older}
-				text := "cuda: " + file + " (CUDA 12.4) has no " + c.symbol + ": it needs CUDA " + c.since
+				text := "cuda: " + file + " (CUDA 12.4) has no " + c.symbol + ": "
+				if c.since == "12.5" || c.since == "13.1" {
+					text += "it needs CUDA " + c.since
+				} else {
+					text += "CUDA has had it since " + c.since + ", but this library lacks it, as a simulated driver lacks some functions"
+				}
 				if c.older != "" {
 					text += "; the older " + c.older + " is there"
 				}

@@ -41,13 +41,25 @@ type SymbolError struct {
 func (e *SymbolError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cuda: %s (CUDA %s) has no %s", e.Library, e.Version, e.Symbol)
-	if e.Since != "" {
+	switch {
+	case e.Since == "":
+	case older(e.Version, e.Since):
 		fmt.Fprintf(&b, ": it needs CUDA %s", e.Since)
+	default:
+		fmt.Fprintf(&b, ": CUDA has had it since %s, but this library lacks it, as a simulated driver lacks some functions", e.Since)
 	}
 	if e.Older != "" {
 		fmt.Fprintf(&b, "; the older %s is there", e.Older)
 	}
 	return b.String()
+}
+
+// older tells whether a is a version before b.
+func older(a, b string) bool {
+	var x, y [2]int
+	fmt.Sscanf(a, "%d.%d", &x[0], &x[1])
+	fmt.Sscanf(b, "%d.%d", &y[0], &y[1])
+	return slices.Compare(x[:], y[:]) < 0
 }
 
 // Is tells whether target is [errors.ErrUnsupported].

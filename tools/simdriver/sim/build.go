@@ -46,7 +46,7 @@ func Build(dir, version string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l, err := newLibrary(driver(target()), number)
+	l, err := newLibrary(driverOn(target()), number)
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +83,7 @@ type library struct {
 	flags          []string
 }
 
-func driver(on *system) library {
+func driverOn(on *system) library {
 	return library{api: "driver", on: on, file: on.driver, folder: "c", controls: "simulate.h"}
 }
 

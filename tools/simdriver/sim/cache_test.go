@@ -71,7 +71,7 @@ func TestKept(t *testing.T) {
 // TestKeptBySource: a change of any file that is compiled is another library.
 func TestKeptBySource(t *testing.T) {
 	compiler(t)
-	l, err := newLibrary(driver(linux), 13000)
+	l, err := newLibrary(driverOn(linux), 13000)
 	require.NoError(t, err)
 	source, protos := t.TempDir(), t.TempDir()
 	require.NoError(t, os.CopyFS(source, os.DirFS(l.source)))

@@ -38,6 +38,7 @@ const (
 	simCapability
 	simMemory
 	simVariable
+	simEmpty
 )
 
 var symbols = [...]string{
@@ -47,6 +48,7 @@ var symbols = [...]string{
 	simOddNodes: "simOddNodes", simWiden: "simWiden", simFlying: "simFlying", simFaultDelay: "simFaultDelay",
 	simKernel: "simKernel", simInside: "simInside", simCondition: "simCondition",
 	simCapability: "simCapability", simMemory: "simMemory", simVariable: "simVariable",
+	simEmpty: "simEmpty",
 }
 
 // bound are the functions' addresses, once [Attach] has found them.

@@ -26,6 +26,9 @@ var (
 const parents = "SIMDRIVER_TEST_LIBRARY"
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(asMain); what != "" {
+		os.Exit(mains[what]())
+	}
 	code, err := onSimulated(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -25,9 +25,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	return r;
 }
 
-CUresult cuMemHostAlloc(void **host, size_t size, unsigned flags)
+static CUresult host_memory(void **host, size_t size, unsigned flags)
 {
-	ENTER(CURRENT, .does = ALLOCATES, .unsafe = true);
 	struct block *b;
 	CUresult r = host && flags < 8 ? allocate(HOST_MEMORY, size, &b) : INVALID_VALUE;
 
@@ -36,6 +35,18 @@ CUresult cuMemHostAlloc(void **host, size_t size, unsigned flags)
 	b->flags = flags;
 	*host = (void *)(uintptr_t)b->address;
 	return OK;
+}
+
+CUresult cuMemHostAlloc(void **host, size_t size, unsigned flags)
+{
+	ENTER(CURRENT, .does = ALLOCATES, .unsafe = true);
+	return host_memory(host, size, flags);
+}
+
+CUresult cuMemAllocHost_v2(void **host, size_t size)
+{
+	ENTER(CURRENT, .does = ALLOCATES, .unsafe = true);
+	return host_memory(host, size, 0);
 }
 
 /* start finds the block that begins at an address, and that the program has not freed. */

@@ -110,6 +110,19 @@ static CUresult copy(struct stream *s, const CUDA_MEMCPY3D *p)
 	return r ? r : sim.dead;
 }
 
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *p)
+{
+	ENTER(CURRENT, .does = WORKS);
+	struct stream *s = current()->legacy;
+	CUresult r = on_legacy(current());
+
+	if (!r && p && (p->src.reserved || p->dst.reserved))
+		r = INVALID_VALUE;
+	if (!r && !(r = copy(s, p)))
+		stream_wait(s);
+	return r ? r : sim.dead;
+}
+
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream stream)
 {
 	ENTER(0, .does = WORKS, .stream = stream);

@@ -181,6 +181,12 @@ static CUresult anywhere(struct stream *s, CUdeviceptr dst, CUdeviceptr src, siz
 	return copy(s, of_host(dst) ? TO_HOST : of_host(src) ? TO_DEVICE : ON_DEVICE, dst, src, size);
 }
 
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+	ENTER(CURRENT, .does = WORKS);
+	return now(of_host(dst) ? TO_HOST : of_host(src) ? TO_DEVICE : ON_DEVICE, dst, src, size);
+}
+
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
 	ENTER(0, .does = WORKS, .stream = stream);

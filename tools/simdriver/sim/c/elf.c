@@ -20,6 +20,12 @@ bool elf_looks(const void *image)
 		e->e_shentsize == sizeof(Elf64_Shdr) && e->e_shstrndx < e->e_shnum;
 }
 
+/* elf_newer tells whether a compiler of CUDA 13 or newer has made the code for a driver of CUDA 12 or older. */
+bool elf_newer(const void *image)
+{
+	return SIM_VERSION < 13000 && ((const Elf64_Ehdr *)image)->e_ident[EI_ABIVERSION] >= 8;
+}
+
 static const Elf64_Shdr *section(const struct image *i, const char *prefix, const char *name)
 {
 	size_t n = strlen(prefix);

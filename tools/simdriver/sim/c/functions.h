@@ -97,6 +97,7 @@
 	F(cuMemAllocAsync) \
 	F(cuMemFreeAsync) \
 	F(cuMemHostAlloc) \
+	F(cuMemAllocHost_v2) \
 	F(cuMemFreeHost) \
 	F(cuMemHostRegister_v2) \
 	F(cuMemHostUnregister) \
@@ -135,12 +136,14 @@
 	F(cuMemsetD8Async) \
 	F(cuMemsetD16Async) \
 	F(cuMemsetD32Async) \
+	F(cuModuleLoad) \
 	F(cuModuleLoadData) \
 	F(cuModuleLoadDataEx) \
 	F(cuModuleUnload) \
 	F(cuModuleGetFunction) \
 	F(cuModuleGetGlobal_v2) \
 	F(cuLibraryLoadData) \
+	F(cuLibraryLoadFromFile) \
 	F(cuLibraryUnload) \
 	F(cuLibraryGetKernel) \
 	F(cuLibraryGetModule) \
@@ -298,15 +301,18 @@
 	F(cuKernelGetName) \
 	F(cuFuncIsLoaded) \
 	F(cuFuncLoad) \
+	F(cuFuncGetName) \
 	F(cuOccupancyAvailableDynamicSMemPerBlock) \
 	F(cuOccupancyMaxPotentialClusterSize) \
 	F(cuOccupancyMaxActiveClusters) \
 	F(cuMemAllocPitch_v2) \
+	F(cuMemcpy3D_v2) \
 	F(cuMemcpy3DAsync_v2) \
 	F(cuMemcpy3DPeerAsync) \
 	F(cuMemsetD2D8Async) \
 	F(cuMemsetD2D16Async) \
 	F(cuMemsetD2D32Async) \
+	F(cuMemcpy) \
 	F(cuMemcpyAsync) \
 	F(cuMemcpyBatchAsync) \
 	F(cuMemcpyBatchAsync_v2) \

@@ -36,6 +36,20 @@ CUresult cuFuncLoad(CUfunction handle)
 	return r;
 }
 
+CUresult cuFuncGetName(const char **name, CUfunction handle)
+{
+	ENTER(0);
+	struct function *f;
+	CUresult r = function_get(handle, &f);
+
+	if (r)
+		return r;
+	if (!name)
+		return INVALID_VALUE;
+	*name = f->name;
+	return OK;
+}
+
 CUresult cuKernelGetName(const char **name, CUkernel handle)
 {
 	ENTER(0);

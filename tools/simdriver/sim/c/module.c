@@ -159,10 +159,31 @@ static CUresult read_image(const void *image, struct module **m)
 		return INVALID_VALUE;
 	if (!ptx_looks(image) && !elf_looks(image))
 		return INVALID_IMAGE;
+	if (elf_looks(image) && elf_newer(image)) {
+		logged("the machine code is of a newer major version of CUDA than the driver");
+		return INVALID_IMAGE;
+	}
 	*m = calloc(1, sizeof **m);
 	if (elf_looks(image))
 		return elf_read(*m, image);
 	(*m)->ptx = strdup(image);
+	return OK;
+}
+
+/* file reads an image, which the caller frees. */
+static CUresult file(const char *path, char **image)
+{
+	FILE *f = path ? fopen(path, "rb") : 0;
+	size_t n = 0;
+
+	if (!f)
+		return path ? FILE_NOT_FOUND : INVALID_VALUE;
+	*image = 0;
+	do
+		*image = realloc(*image, n + 65537);
+	while ((n += fread(*image + n, 1, 65536, f)), !feof(f) && !ferror(f));
+	(*image)[n] = 0;
+	fclose(f);
 	return OK;
 }
 
@@ -179,6 +200,19 @@ static CUresult load(CUmodule *handle, const void *image, struct log l)
 	}
 	m->handle = *handle = handle_new(MODULE, m);
 	return OK;
+}
+
+CUresult cuModuleLoad(CUmodule *handle, const char *path)
+{
+	ENTER(CURRENT);
+	char *image;
+	CUresult r = file(path, &image);
+
+	if (r)
+		return r;
+	r = load(handle, image, (struct log){0});
+	free(image);
+	return r;
 }
 
 CUresult cuModuleLoadData(CUmodule *handle, const void *image)
@@ -269,16 +303,13 @@ struct library {
 	struct log log;
 };
 
-CUresult cuLibraryLoadData(CUlibrary *handle, const void *image, CUjit_option *options, void **values, unsigned n,
-	CUlibraryOption *more, void **more_values, unsigned n_more)
+static CUresult library_load(CUlibrary *handle, const void *image, CUjit_option *options, void **values, unsigned n)
 {
-	ENTER(0);
 	struct library *l;
 	struct module *m;
 	struct log log;
 	CUresult r = handle ? jit_options(n, options, values, &log) : INVALID_VALUE;
 
-	(void)more, (void)more_values, (void)n_more;
 	if (r || (r = read_image(image, &m)))
 		return r;
 	l = calloc(1, sizeof *l);
@@ -286,6 +317,29 @@ CUresult cuLibraryLoadData(CUlibrary *handle, const void *image, CUjit_option *o
 	l->log = log;
 	m->library = *handle = handle_new(LIBRARY, l);
 	return place(m);
+}
+
+CUresult cuLibraryLoadData(CUlibrary *handle, const void *image, CUjit_option *options, void **values, unsigned n,
+	CUlibraryOption *more, void **more_values, unsigned n_more)
+{
+	ENTER(0);
+	(void)more, (void)more_values, (void)n_more;
+	return library_load(handle, image, options, values, n);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *handle, const char *path, CUjit_option *options, void **values, unsigned n,
+	CUlibraryOption *more, void **more_values, unsigned n_more)
+{
+	ENTER(0);
+	char *image;
+	CUresult r = file(path, &image);
+
+	(void)more, (void)more_values, (void)n_more;
+	if (r)
+		return r;
+	r = library_load(handle, image, options, values, n);
+	free(image);
+	return r;
 }
 
 /* use finds a library's module for the current context. Here it is the same for all uses, and none after that context. */

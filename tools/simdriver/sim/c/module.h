@@ -103,6 +103,7 @@ void ptx_told(char *to, size_t size, CUresult why, int line);
 /* elf_read fills a module from machine code, of which it finds the names. */
 CUresult elf_read(struct module *m, const void *image);
 bool elf_looks(const void *image);
+bool elf_newer(const void *image);
 /* Where the compiler is to report errors. */
 struct log { char *text; size_t size; };
 /* jit_options reads the options of the compiler, and finds the log. */

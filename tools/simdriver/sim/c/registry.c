@@ -212,6 +212,26 @@ static struct kernel *of_program(const char *name)
 	return k;
 }
 
+static bool alike(const struct kernel *k, const struct function *f)
+{
+	if (k->nparams != f->nparams)
+		return false;
+	for (int n = 0; n < k->nparams; n++)
+		if (k->params[n].size != f->params[n].size)
+			return false;
+	return true;
+}
+
+static const struct kernel *empty; /* what kernels are that nobody has registered, or 0 */
+
+void simEmpty(int on)
+{
+	pthread_mutex_lock(&sim.lock);
+	empty = on ? builtin_find("nothing") : 0;
+	changes++;
+	pthread_mutex_unlock(&sim.lock);
+}
+
 const struct kernel *kernel_of(struct function *f)
 {
 	char name[1024];
@@ -224,6 +244,8 @@ const struct kernel *kernel_of(struct function *f)
 			f->kernel = of_program(name);
 	if (!f->kernel)
 		f->kernel = builtin_find(f->name);
+	if (empty && (!f->kernel || (f->kernel->run != begin && !f->untold && !alike(f->kernel, f))))
+		f->kernel = empty;
 	f->found = changes;
 	return f->kernel;
 }
@@ -238,21 +260,13 @@ static const char *sizes(const struct param *p, int n, char *to, size_t size)
 	return to;
 }
 
-static bool alike(const struct kernel *k, const struct function *f)
-{
-	if (k->nparams != f->nparams)
-		return false;
-	for (int n = 0; n < k->nparams; n++)
-		if (k->params[n].size != f->params[n].size)
-			return false;
-	return true;
-}
-
 bool kernel_fits(const struct kernel *k, const struct function *f)
 {
 	char has[80], wants[80];
 	bool builtin = k && k->run != begin;
 
+	if (k && k == empty)
+		return true;
 	if (k && k->nparams < 0 && f->untold) {
 		logged("kernel %s is a function in C, and its image does not tell its parameters: register it with sim.Control.Kernel", f->name);
 		return false;
@@ -260,7 +274,7 @@ bool kernel_fits(const struct kernel *k, const struct function *f)
 	if (k && (k->nparams < 0 || f->untold || alike(k, f)))
 		return true;
 	if (!k || builtin)
-		logged("kernel %s is not registered with the simulated driver: register it with sim.Control.Kernel or simdriver -kernels", f->name);
+		logged("kernel %s is not registered with the simulated driver: register it with sim.Main or sim.Control.Kernel, or build it with simdriver -kernels", f->name);
 	else
 		logged("kernel %s has parameters of other sizes than the registered function: in bytes, %s against %s", f->name,
 			sizes(f->params, f->nparams, has, sizeof has), sizes(k->params, k->nparams, wants, sizeof wants));

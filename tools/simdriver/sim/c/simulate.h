@@ -58,6 +58,8 @@ struct simParameter {
 typedef unsigned (*simRun)(size_t id, struct simGrid *g, void **args, size_t *rest, char *why, size_t room);
 /* Registers a kernel, in place of an older one of that name. */
 void simKernel(const char *name, size_t id, simRun run, const struct simParameter *parameters, int n);
+/* Kernels that nobody has registered do nothing, rather than that their launch is refused. */
+void simEmpty(int on);
 /* Forbids this thread to call CUDA, as within a host function, or takes that back. */
 void simInside(int on);
 /* Tells how many bytes there are from an address of values with an alignment, for the kernel that runs. A code other than 0 says that there are none. */
