@@ -46,7 +46,7 @@ func fakeNVRTC(t *testing.T, file, version string) {
 // to a folder below root.
 func nowhere(root string) []string {
 	var env []string
-	for _, v := range []string{"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_CACHE_HOME"} {
+	for _, v := range []string{"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_CACHE_HOME", "HOME"} {
 		env = append(env, v+"="+filepath.Join(root, v))
 	}
 	return env
@@ -73,7 +73,7 @@ func TestWhereLibrariesAreFound(t *testing.T) {
 	if runtime.GOARCH == "arm64" {
 		target = "sbsa-linux"
 	}
-	const other = "XDG_CACHE_HOME/cudabind/libs/nvrtc/99.9+cu13/libnvrtc.so.13" // comes last
+	const other = "XDG_CACHE_HOME/cudabind/libs/nvrtc/99.9+cu13/libnvrtc.so.13" // comes after all but other Pythons
 	for _, tt := range []struct{ name, first, second string }{
 		{"loader's path", "LD_LIBRARY_PATH/libnvrtc.so.12", "CUDA_HOME/lib64/libnvrtc.so.13"},
 		{"toolkit", "CUDA_HOME/lib64/libnvrtc.so.13", "CUDA_PATH/lib64/libnvrtc.so.13"},
@@ -86,6 +86,8 @@ func TestWhereLibrariesAreFound(t *testing.T) {
 		{"wheel in conda", "CONDA_PREFIX/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13", "CONDA_PREFIX/lib/libnvrtc.so.13"},
 		{"conda's own", "CONDA_PREFIX/lib/libnvrtc.so.13", other},
 		{"cache", "XDG_CACHE_HOME/cudabind/libs/nvrtc/13.10.2+cu13/libnvrtc.so.13", "XDG_CACHE_HOME/cudabind/libs/nvrtc/13.9.1+cu13/libnvrtc.so.13"},
+		{"before other Pythons", other, "HOME/.local/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"},
+		{"user's packages", "HOME/.local/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13", "HOME/.local/lib/python3.9/site-packages/nvidia/cu13/lib/libnvrtc.so.13"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -144,7 +146,7 @@ func TestNowhere(t *testing.T) {
 			root + "/XDG_CACHE_HOME/cudabind/libs/nvrtc/13.5.37+cu13/libnvrtc.so.13: file too short",
 			"looked in the system's library path, " + root + "/CUDA_HOME, " + root + "/CUDA_PATH, /usr/local/cuda, /usr/local/cuda-*, " +
 				root + "/VIRTUAL_ENV/lib/python3.*/site-packages, " + root + "/CONDA_PREFIX/lib/python3.*/site-packages, " +
-				root + "/CONDA_PREFIX, " + root + "/XDG_CACHE_HOME/cudabind/libs/nvrtc/*: ",
+				root + "/CONDA_PREFIX, " + root + "/XDG_CACHE_HOME/cudabind/libs/nvrtc/*, " + root + "/HOME/.local/lib/python3.*/site-packages, /usr/local/lib/python3.*/site-packages",
 			"tools/libs get nvrtc, or install",
 		} {
 			assert.ErrorContains(t, err, says)

@@ -135,7 +135,7 @@ func TestSharedCache(t *testing.T) {
 			}
 			drivertest.InChild(t, func(t *testing.T) {
 				root := os.Getenv("ROOT")
-				require.Equal(t, filepath.Join(root, version), nvrtc.Folders()[len(nvrtc.Folders())-1])
+				require.Contains(t, nvrtc.Folders(), filepath.Join(root, version))
 				require.NoError(t, test.change(filepath.Join(root, test.folder)))
 				assert.NotContains(t, nvrtc.Folders(), filepath.Join(root, version))
 				if file, _, err := nvrtc.Library(); err == nil {

@@ -83,6 +83,7 @@ var lib struct {
 //   - CUDA toolkits: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /usr/local/cuda-* (newest first)
 //   - the active Python environment: $VIRTUAL_ENV, $CONDA_PREFIX
 //   - cudabind/libs/cudart in the user's cache folder, which tools/libs fills, unless others can write to it
+//   - other Pythons: ~/.local/lib/python3.*, /usr/local/lib/python3*, /usr/lib/python3* (newest first)
 //
 // In a program that has more rights than whoever starts it (setuid, setgid, file capabilities), it
 // tries only the system's loader, which ignores LD_LIBRARY_PATH there. On Windows:
@@ -92,6 +93,7 @@ var lib struct {
 //   - CUDA toolkits: %CUDA_HOME%, %CUDA_PATH%, those below %ProgramFiles% (newest first)
 //   - the active Python environment: %VIRTUAL_ENV%, %CONDA_PREFIX%
 //   - cudabind/libs/cudart in the user's cache folder
+//   - other Pythons: %AppData%\Python\Python3*, %LocalAppData%\Programs\Python\Python3* (newest first)
 //
 // A program need not call Open; the first call of any function opens the
 // library where it usually is. Once one is open, it stays, and opening another

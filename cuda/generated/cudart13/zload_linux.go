@@ -46,6 +46,11 @@ func places() (all []place) {
 	if cache, err := os.UserCacheDir(); err == nil {
 		all = append(all, place{filepath.Join(cache, "cudabind/libs/cudart"), "*", true})
 	}
+	add(os.Getenv("HOME"), ".local/lib/python3.*/site-packages")
+	for _, root := range []string{"/usr/local", "/usr"} {
+		add(root, "lib/python3.*/site-packages")
+		add(root, "lib/python3*/dist-packages")
+	}
 	return all
 }
 

@@ -39,6 +39,8 @@ func places() (all []place) {
 	if cache, err := os.UserCacheDir(); err == nil {
 		add(filepath.Join(cache, "cudabind/libs/cudart"), "*")
 	}
+	add(os.Getenv("AppData"), "Python/Python3*/site-packages")
+	add(os.Getenv("LocalAppData"), "Programs/Python/Python3*/Lib/site-packages")
 	return all
 }
 
