@@ -56,6 +56,13 @@ func calls(g *gpu) []row {
 		},
 		{name: "event record", c: recordInC, raw: recordRaw, safe: record, batch: queue, prepare: g.idle, targets: both},
 		{name: "event record, in Context.WithCurrent", c: recordInC, raw: recordRaw, safe: record, inDo: true, batch: queue, prepare: g.idle, targets: both},
+		{
+			name: "event record, by EnqueueRaw", batch: queue, prepare: g.idle, targets: []target{rawCall, enqueueRaw},
+			c: recordInC, raw: recordRaw,
+			safe: times(func() error {
+				return g.stream.EnqueueRaw(func(s driver.CUstream) error { return driver.CuEventRecord(g.event.Raw(), s) })
+			}),
+		},
 		{name: "event query, done", c: eventInC, raw: eventRaw, safe: event, prepare: g.idle, targets: both},
 		{name: "event query, done, in Context.WithCurrent", c: eventInC, raw: eventRaw, safe: event, inDo: true, prepare: g.idle, targets: both},
 		{name: "event query, done, after a launch", c: eventInC, raw: eventRaw, safe: event, prepare: g.launched, targets: both},
