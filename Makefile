@@ -54,7 +54,7 @@ test-checks: ## run the tests of the calls under the other checks that Go has
 	$(say) 'calls, with pointer conversions checked'
 	$(GO) test $(ONE_DRIVER) -gcflags=all=-d=checkptr $(RAW)
 	$(say) 'calls, with pointers to Go memory in C checked'
-	GOEXPERIMENT=cgocheck2 $(GO) test $(ONE_DRIVER) $(RAW)
+	GOEXPERIMENT=cgocheck2 $(GO) test -short $(ONE_DRIVER) $(RAW)
 	$(say) 'package safe, with the order of its locks checked'
 	$(GO) test -skip '^(TestSimOtherDrivers|TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/internal/admit ./cuda/safe ./cuda/safe/blas
 	$(say) 'package safe, with data races in its C checked'
@@ -62,7 +62,7 @@ test-checks: ## run the tests of the calls under the other checks that Go has
 
 test-next-go: ## run the tests of the calls with a newer Go
 	$(say) 'calls, with $(NEXT_GO)'
-	GOTOOLCHAIN=$(NEXT_GO) $(GO) test $(ONE_DRIVER) $(RAW)
+	GOTOOLCHAIN=$(NEXT_GO) $(GO) test -short $(ONE_DRIVER) $(RAW)
 
 test-nocgo: ## run the tests of the raw packages and of package safe without cgo, by the tag cudabind_nocgo
 	$(say) 'raw packages without cgo'
