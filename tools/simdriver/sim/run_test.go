@@ -171,3 +171,25 @@ func TestPlainCopies(t *testing.T) {
 	assert.Equal(t, []byte{7, 9, 7, 7, 0, 0}, copied[:6])
 	require.NoError(t, driver.CuMemFreeHost(host))
 }
+
+// TestVendored: go mod vendor takes the C sources along.
+func TestVendored(t *testing.T) {
+	dir := t.TempDir()
+	root, err := filepath.Abs("../../..")
+	require.NoError(t, err)
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	require.NoError(t, err)
+	for name, text := range map[string]string{
+		"go.sum":       string(sum),
+		"go.mod":       "module user\n\ngo 1.25\n\nrequire github.com/cudabind/cudabind v0.0.0\n\nreplace github.com/cudabind/cudabind => " + root + "\n",
+		"user_test.go": "package user\n\nimport (\n\t\"os\"\n\t\"testing\"\n\n\t\"github.com/cudabind/cudabind/tools/simdriver/sim\"\n)\n\nfunc TestMain(m *testing.M) { os.Exit(sim.Main(m)) }\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+	}
+	for _, args := range [][]string{{"mod", "tidy"}, {"mod", "vendor"}, {"test", "-mod=vendor", "."}} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "CUDABIND_REQUIRE_GPU=", asMain+"=")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "go %v:\n%s", args, out)
+	}
+}
