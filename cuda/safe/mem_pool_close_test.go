@@ -286,8 +286,9 @@ func TestPoolBesideFree(t *testing.T) {
 			require.NoError(t, err)
 			const delay = 100 * time.Millisecond
 			simulated.Delay(call, delay)
-			destroyed, start := simulated.Calls("cuMemPoolDestroy"), time.Now()
+			destroyed, before, start := simulated.Calls("cuMemPoolDestroy"), simulated.Calls(call), time.Now()
 			freed := background(func() { assert.NoError(t, object.Close()) })
+			require.Eventually(t, func() bool { return simulated.Calls(call) > before }, atOnce, time.Millisecond)
 			require.NoError(t, p.Close())
 			for {
 				n := simulated.Calls("cuMemPoolDestroy")
