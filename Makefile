@@ -88,7 +88,8 @@ test-windows: ## run the tests of the raw packages and of package safe under win
 	GOOS=windows $(GO) vet ./cuda/generated/...
 	$(say) 'package safe on Windows, under wine'
 	CC=x86_64-w64-mingw32-gcc CGO_ENABLED=0 $(GO) run ./tools/simdriver -o .cache/dll >/dev/null
-	CUDABIND_SIM='Z:$(subst /,\,$(CURDIR)/.cache/dll)\nvcuda.dll' GOOS=windows CGO_ENABLED=0 \
+	x86_64-w64-mingw32-gcc -shared -o .cache/dll/tool.dll cuda/internal/nvtx/testdata/tool.c
+	CUDABIND_SIM='Z:$(subst /,\,$(CURDIR)/.cache/dll)\nvcuda.dll' CUDABIND_NVTX_TOOL='Z:$(subst /,\,$(CURDIR)/.cache/dll)\tool.dll' GOOS=windows CGO_ENABLED=0 \
 		$(GO) test -count=1 -short -timeout 20m -exec '$(WINE)' ./cuda/internal/... ./cuda/safe/...
 	$(GO) test -run '^TestProofWays$$/^windows_amd64$$' ./gen
 

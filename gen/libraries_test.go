@@ -18,7 +18,7 @@ func library(t *testing.T, api, version string) string {
 	t.Helper()
 	name := map[string]string{
 		"runtime": "libcudart", "nvrtc": "libnvrtc", "nvjitlink": "libnvJitLink", "nccl": "libnccl",
-		"cublas": "libcublas", "cublaslt": "libcublasLt", "cufft": "libcufft", "curand": "libcurand",
+		"cublas": "libcublas", "cublaslt": "libcublasLt", "cufft": "libcufft", "curand": "libcurand", "cupti_activity": "libcupti",
 	}[api]
 	folder := name
 	if api == "cublaslt" {
@@ -38,7 +38,7 @@ func TestLibrariesExport(t *testing.T) {
 	for _, row := range []struct{ api, version string }{
 		{"runtime", "11.8"}, {"runtime", "12.4"}, {"runtime", "12.9"}, {"runtime", "13.0"}, {"runtime", "13.5"},
 		{"nvrtc", "12.9"}, {"nvrtc", "13.5"}, {"nvjitlink", "12.9"}, {"nvjitlink", "13.5"},
-		{"nccl", "13.5"}, {"cublas", "13.5"}, {"cublaslt", "13.5"}, {"cufft", "12.9"}, {"cufft", "13.5"}, {"curand", "12.9"}, {"curand", "13.5"},
+		{"nccl", "13.5"}, {"cublas", "13.5"}, {"cublaslt", "13.5"}, {"cufft", "12.9"}, {"cufft", "13.5"}, {"cupti_activity", "13.5"}, {"curand", "12.9"}, {"curand", "13.5"},
 	} {
 		t.Run(row.api+" "+row.version, func(t *testing.T) {
 			file := library(t, row.api, row.version)

@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"cuda/generated/cublaslt":  {purego, "cuda/generated/driver", "cuda/generated/librarytypes", "cuda/generated/cublas"},
 	"cuda/generated/cufft":     {purego, "cuda/generated/driver", "cuda/generated/librarytypes"},
 	"cuda/generated/curand":    {purego, "cuda/generated/driver", "cuda/generated/librarytypes"},
+	"cuda/generated/cupti":     {purego, "cuda/generated/driver"},
 	"internal/cloop":           {},
 	"internal/command":         {},
 	"internal/pip":             {},
@@ -48,8 +49,11 @@ var mayImport = map[string][]string{
 	"cuda/vector":              {},
 	"cuda/safe/blas":           {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/generated/driver", "cuda/generated/cublas", "cuda/generated/cublaslt", "cuda/generated/librarytypes"},
 	"cuda/safe/compile":        {"cuda/ffi", "internal/trust", "cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
+	"cuda/internal/activity":   {},
+	"cuda/internal/nvtx":       {purego},
+	"cuda/safe/profile":        {"cuda/ffi", "cuda/safe", "cuda/internal/activity", "cuda/internal/admit", "cuda/internal/nvtx", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/cupti", "github.com/ianlancetaylor/demangle"},
 	"cuda/safe/collective":     {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},
-	"examples":                 {"cuda/ffi", "cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/generated/driver"},
+	"examples":                 {"cuda/ffi", "cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/safe/profile", "cuda/generated/driver"},
 	"tools":                    append([]string{"cuda/ffi", "headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "internal/process", "internal/trust", "tools/simdriver/sim"}, rawPackages...),
 	"tools/kernels":            {"golang.org/x/mod/module", "tools/kernels/read", "tools/kernels/model", "tools/kernels/emit", "cuda/safe/compile", "cuda/generated/nvrtc"},
 	"tools/kernels/read":       {"github.com/ianlancetaylor/demangle"},
@@ -66,7 +70,7 @@ const purego = "github.com/ebitengine/purego"
 var rawPackages = []string{
 	"cuda/generated/driver", "cuda/generated/cudart12", "cuda/generated/cudart13", "cuda/generated/librarytypes",
 	"cuda/generated/nvrtc", "cuda/generated/nvjitlink", "cuda/generated/nccl", "cuda/generated/cublas",
-	"cuda/generated/cublaslt", "cuda/generated/cufft", "cuda/generated/curand", "cuda/generated/nvml",
+	"cuda/generated/cublaslt", "cuda/generated/cufft", "cuda/generated/curand", "cuda/generated/cupti", "cuda/generated/nvml",
 }
 
 // cgo is a build with the C side of the raw packages.

@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 get() {
 	to=$folder/$1/$2
 	[ ! -d "$to" ] || return 0
-	python3 -m pip download -q --no-deps --only-binary=:all: --platform manylinux1_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_28_x86_64 \
+	python3 -m pip download -q --no-deps --only-binary=:all: --platform manylinux1_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_28_x86_64 \
 		--dest "$work/$1$2" "$3==$4" >&2
 	python3 - "$work/$1$2" "$1" <<-'END'
 		import glob, os, sys, zipfile
@@ -49,6 +49,8 @@ get libnvJitLink 13.5 nvidia-nvjitlink 13.5.37
 get libcublas 13.5 nvidia-cublas 13.10.0.20
 get libcufft 12.9 nvidia-cufft-cu12 11.4.1.4
 get libcufft 13.5 nvidia-cufft 12.5.0.14
+get libcupti 12.9 nvidia-cuda-cupti-cu12 12.9.79
+get libcupti 13.5 nvidia-cuda-cupti 13.5.25
 get libcurand 12.9 nvidia-curand-cu12 10.3.10.19
 get libcurand 13.5 nvidia-curand 10.4.5.25
 get libnccl 13.5 nvidia-nccl-cu13 2.32.3

@@ -27,7 +27,7 @@ var inText = regexp.MustCompile(`\[\*?[A-Za-z]\w+(\.\w+)?\]`)
 // the whole is not too much to show.
 func TestDocs(t *testing.T) {
 	for _, name := range []string{
-		"driver", "cudart12", "cudart13", "nvjitlink", "nvrtc", "librarytypes", "nccl", "cublas", "cublaslt", "cufft", "curand", "nvml",
+		"driver", "cudart12", "cudart13", "nvjitlink", "nvrtc", "librarytypes", "nccl", "cublas", "cublaslt", "cufft", "curand", "cupti", "nvml",
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := load(t, name)

@@ -14,4 +14,5 @@ package generated
 //go:generate go run ../../gen -cuda 13.5 -api cublaslt -out cublaslt -package cublaslt -frozen cublaslt/names.txt
 //go:generate go run ../../gen -cuda 13.5 -api cufft -out cufft -package cufft -frozen cufft/names.txt
 //go:generate go run ../../gen -cuda 13.5 -api curand -out curand -package curand -frozen curand/names.txt
+//go:generate go run ../../gen -cuda 13.5 -api cupti_activity -out cupti -package cupti -frozen cupti/names.txt
 //go:generate go run ../../gen -cuda 13.5 -api nvml -out nvml -package nvml -frozen nvml/names.txt

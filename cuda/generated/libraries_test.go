@@ -12,6 +12,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cudart13"
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
+	"github.com/cudabind/cudabind/cuda/generated/cupti"
 	"github.com/cudabind/cudabind/cuda/generated/curand"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
@@ -45,6 +46,14 @@ func TestRealLibraries(t *testing.T) {
 			var version int32
 			require.NoError(t, cufft.CufftGetVersion(&version))
 			assert.EqualValues(t, 12500, version)
+		}},
+		{"cupti", "libcupti", cupti.Open, func(t *testing.T) {
+			var version uint32
+			if err := cupti.CuptiGetVersion(&version); err == nil { // there is a driver
+				assert.EqualValues(t, 130500, version)
+			} else {
+				assert.ErrorIs(t, err, cupti.CUPTI_ERROR_UNKNOWN)
+			}
 		}},
 		{"curand", "libcurand", curand.Open, func(t *testing.T) {
 			var g curand.CurandGenerator_t

@@ -46,6 +46,10 @@ type waiter struct {
 
 // wait waits for w in the poller, until ctx ends.
 func (w *waiter) wait(ctx context.Context, op string) error {
+	if tell := admit.OnWait.Load(); tell != nil {
+		begin, thread := time.Now(), rt.Thread()
+		defer func() { (*tell)(op, begin, thread) }()
+	}
 	w.code = make(chan driver.CUresult, 1)
 	poller.add(w)
 	select {

@@ -3,14 +3,17 @@
 //
 //	go run github.com/cudabind/cudabind/examples/samples            # all of them
 //	go run github.com/cudabind/cudabind/examples/samples asyncAPI
+//	go run github.com/cudabind/cudabind/examples/samples -profile trace.json simpleMultiCopy
 //
 // Each has the name of one of NVIDIA's CUDA samples, shows what that one shows, and
-// has a file here. Without a GPU, the command says so and exits with 2.
+// has a file here. Without a GPU, the command says so and exits with 2. -profile records a
+// timeline for Perfetto, and prints its tables.
 package main
 
 import (
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/profile"
 )
 
 // kernels is kernels.cu as PTX.
@@ -61,7 +65,9 @@ func main() {
 	if os.Getenv(otherProcess) != "" {
 		err = runOther(os.Stdin, os.NewFile(3, "pool"))
 	} else {
-		err = run(os.Stdout, os.Args[1:])
+		file := flag.String("profile", "", "record a timeline, and write it to this `file`")
+		flag.Parse()
+		err = profiled(os.Stdout, *file, flag.Args())
 	}
 	switch {
 	case err == nil:
@@ -79,6 +85,27 @@ func sampleNames() (names []string) {
 		names = append(names, s.name)
 	}
 	return names
+}
+
+// profiled runs samples, and writes a timeline of them to a file if that has a name.
+func profiled(w io.Writer, file string, names []string) error {
+	if file == "" {
+		return run(w, names)
+	}
+	r, err := profile.Start(profile.Options{})
+	if err != nil {
+		return err
+	}
+	err = run(w, names)
+	t, stopped := r.Stop()
+	if err = errors.Join(err, stopped); err != nil {
+		return err
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.WriteTrace(f), f.Close(), t.WriteSummary(w))
 }
 
 // run runs the samples of these names, or all of them.

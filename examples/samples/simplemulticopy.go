@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/profile"
 )
 
 // lane has the memory of one item on its way through the device.
@@ -56,6 +57,9 @@ func newLanes(x *safe.Context, lanes, n int) ([]lane, error) {
 		if all[i].Stream, err = safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true}); err != nil {
 			return nil, err
 		}
+		if err := profile.NameStream(all[i].Stream, fmt.Sprint("lane ", i)); err != nil {
+			return nil, err
+		}
 		if all[i].host, err = safe.NewPinned[float32](x, n); err != nil {
 			return nil, err
 		}
@@ -87,12 +91,14 @@ func throughLanes(lanes []lane, add *safe.Kernel, items int) (time.Duration, err
 
 // send enqueues the way of an item: to the device, through the kernel and back.
 func (l lane) send(add *safe.Kernel, item float32) error {
+	defer profile.Begin(context.Background(), "send").End()
 	l.host.Data()[0] = item
 	return double(l.Stream, add, l.host, l.device)
 }
 
 // check waits for the lane's item and checks it.
 func (l lane) check(item float32) error {
+	defer profile.Begin(context.Background(), "check").End()
 	if err := l.Wait(context.Background()); err != nil {
 		return err
 	}

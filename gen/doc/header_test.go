@@ -67,6 +67,9 @@ func headerDocs(t *testing.T, dir, api string, used map[string]bool) {
 	require.NoError(t, err)
 	for name := range dangling {
 		used[name] = true
+		if a.Row.Only != nil && strings.HasPrefix(strings.ToLower(name), a.Row.Prefix) {
+			continue // it is declared, but not bound
+		}
 		assert.Containsf(t, danglingRefs, name, "the comments refer to %s, which nothing declares: list it in danglingRefs with the reason", name)
 	}
 	known := goNames(a)

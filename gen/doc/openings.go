@@ -144,6 +144,17 @@ var openings = map[string]opening{
 		late:    afterwards,
 		version: "One package serves every cuRAND 10, which CUDA 11 to 13 come with. Versions are cuRAND's own: 10.4 belongs to CUDA 13.5. The header also declares curandGenerateBinomial and curandGenerateBinomialMethod, which no library exports; this package leaves them out.",
 	},
+	"cupti_activity": {
+		purpose: "CUPTI records what the GPUs of a process do, with the calls that enqueued it: kernels, copies, fills, launches of graphs, each with its time. This package has the functions and records that a timeline needs; gen -api cupti binds the whole library. Programs record with package safe's profile, which is built on this one.",
+		start:   "[CuptiSubscribe] makes the program the one profiler of the process, [CuptiActivityRegisterCallbacks] names where records go, and [CuptiActivityEnable] begins with a kind of them. [CuptiActivityFlushAll] hands over what there is, and [CuptiActivityGetNextRecord] steps through a buffer. [CuptiUnsubscribe] ends it.",
+		heading: "Callbacks, graphs and threads",
+		rules: []string{
+			"The functions that give and take buffers are called inside calls of CUDA, where no Go code may run: they must be C, or assembly.",
+			"A launch of an executable graph that was instantiated before recording began crashes the process (measured with a driver for CUDA 13.0).",
+			"One program at a time may record in a process. Under Nsight Systems, Nsight Compute, compute-sanitizer or PyTorch's profiler, [CuptiSubscribe] returns [CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED].",
+		},
+		version: "One package serves CUPTI of CUDA 12 and 13. Records grow at their end from version to version; the ones here are of the first version that has what a timeline needs, so newer libraries fill them, too.",
+	},
 	"nvml": {
 		purpose: "NVML reads what nvidia-smi shows: names, memory, load, temperatures, clocks, power, errors, processes, NVLink, MIG and vGPU; with root it sets limits and modes. The library comes with the driver and needs no other part of CUDA.",
 		start:   "Call [NvmlInit_v2] first and [NvmlShutdown] last, [NvmlDeviceGetCount_v2] and [NvmlDeviceGetHandleByIndex_v2] between.",

@@ -63,6 +63,9 @@ var quirks = []quirk{
 	{"nvrtc", "12.8", "", "nvrtcSetFlowCallback_callback", callback("the thread that compiles, inside NvrtcCompileProgram", false), "it decides during a compilation whether that goes on"},
 	{"nvrtc", "12.8", "", "nvrtcSetFlowCallback.payload", opaque, "a value of the program's own, handed to its callback"},
 
+	{"cupti_activity", "", "", "CUpti_CallbackFunc", callback("the thread whose call of CUDA it tells of, inside that call", false), "it is called before and after a call"},
+	{"cupti_activity", "", "", "CUpti_BuffersCallbackRequestFunc", callback("the thread that is inside a call of CUDA, or one of CUPTI's own", false), "measured: a launch asks for a buffer"},
+	{"cupti_activity", "", "", "CUpti_BuffersCallbackCompleteFunc", callback("the thread that is inside a call of CUDA, or one of CUPTI's own", false), "measured: a launch that fills a buffer hands it over"},
 	{"cublas", "", "", "cublasLogCallback", callback("the thread whose call logs, inside that call", false), "the logger runs within the call that it tells of"},
 	{"cublaslt", "", "", "cublasLtLoggerCallback_t", callback("the thread whose call logs, inside that call", false), "measured: it runs on the calling thread"},
 	{"cufft", "", "", "cufftCallbackLoadC", callback(deviceCode, false), "cuFFT calls it inside of its kernels"},

@@ -22,6 +22,7 @@ type Row struct {
 	Inline   bool           // functions that the header defines are bound: the library exports them too
 	Prefix   string         // that each function begins with
 	Skip     *regexp.Regexp // functions that are not bound, nil for none
+	Only     *regexp.Regexp // the functions, types and constants of Own's headers that are bound, nil for all; what these use is bound, too
 	Types    *regexp.Regexp // further names that belong to it, nil for none
 	Status   string         // the status type: its name or its tag
 	Success  string         // its code for success
@@ -280,6 +281,26 @@ var Rows = []*Row{
 				Subdirs: []string{"nvidia/cu13/bin/x86_64", "nvidia/curand/bin", "bin/x64", "bin"},
 				Missing: "install the CUDA toolkit or the Python package nvidia-curand, or name the directory of cuRAND in {package}.Open",
 			},
+		},
+	},
+	{
+		// What a timeline needs. The whole library can be bound on request.
+		API: "cupti_activity", Title: "CUPTI's records of what GPUs and the host did",
+		Headers: []string{"cupti.h"}, Own: []string{"cupti_activity.h", "cupti_activity_deprecated.h", "cupti_callbacks.h", "cupti_result.h", "cupti_version.h"}, Uses: []string{"driver"},
+		Only: regexp.MustCompile(`^(cupti(Get(Version|ErrorMessage|Timestamp|ContextId|StreamIdEx|CallbackName)|Subscribe|Unsubscribe|Finalize|SetThreadIdType|` +
+			`Activity(RegisterCallbacks|Enable|Disable|EnableDriverApi|FlushAll|GetNextRecord|GetNumDroppedRecords))|` +
+			`CUpti_Activity(API|Kernel9|Memcpy6|MemcpyKind|MemcpyPtoP4|Memset4|GraphTrace2|Synchronization2|SynchronizationType|Overhead3|OverheadKind))$`),
+		Internal: "CUPTI_AS_PROGRAMS_SEE_IT",
+		Prefix:   "cupti", Status: "CUptiResult", Success: "CUPTI_SUCCESS", Example: "CUPTI_ERROR_NOT_INITIALIZED",
+		Manual: "https://docs.nvidia.com/cupti", Other: "driver", Package: "cupti", Versions: []string{"13.5"}, Fetch: "cupti",
+		Library: Library{
+			What:    "CUPTI",
+			Names:   []string{"libcupti.so.13", "libcupti.so.12"},
+			Subdirs: []string{"nvidia/cu13/lib", "nvidia/cuda_cupti/lib", "extras/CUPTI/lib64", "lib64", "lib"},
+			Cache:   "cupti",
+			Version: "cuptiGetVersion",
+			Form:    "none",
+			Missing: "get it with go run github.com/cudabind/cudabind/tools/libs get cupti, or install the CUDA toolkit or the Python package nvidia-cuda-cupti, or name the directory of CUPTI in {package}.Open",
 		},
 	},
 	{

@@ -13,6 +13,11 @@ func (u *unit) owns(header string) bool {
 	return u.row.Own == nil || slices.Contains(u.row.Own, header)
 }
 
+// binds tells whether a function, type or constant of the row's own headers is bound.
+func (u *unit) binds(name string) bool {
+	return u.row.Only == nil || u.row.Only.MatchString(name)
+}
+
 // sharedTypes are the types that the library takes from other packages: by C name, and by
 // tag, as "handle CUstream_st".
 func sharedTypes(headers fs.FS, row *model.Row, version string) (map[string]*model.Decl, error) {

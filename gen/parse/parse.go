@@ -343,7 +343,7 @@ func (u *unit) function(specifiers cc.Node, dd *cc.Declarator, comment string) e
 
 // skips tells whether a function is not to be bound.
 func (u *unit) skips(symbol string) bool {
-	return u.row.Skip != nil && u.row.Skip.MatchString(symbol)
+	return u.row.Skip != nil && u.row.Skip.MatchString(symbol) || !u.binds(symbol)
 }
 
 // errVariable is about functions with ... and those with a va_list.

@@ -241,7 +241,7 @@ func (u *unit) macros(a *model.API) error {
 		if len(repl) > 0 && repl[0].SrcStr() == "__attribute__" || strings.HasPrefix(name, "_") {
 			continue
 		}
-		owned := u.owns(path.Base(m.Position().Filename))
+		owned := u.owns(path.Base(m.Position().Filename)) && u.binds(name)
 		if m.IsFnLike && owned && strings.HasPrefix(strings.ToLower(name), strings.ToLower(u.row.Prefix)) {
 			a.Dropped = append(a.Dropped, name)
 		}

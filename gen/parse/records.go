@@ -104,7 +104,9 @@ func (u *unit) unnamedEnum(t *cc.EnumType) error {
 		if !ok {
 			return fmt.Errorf("enumerator %s has no value", e.Token.SrcStr())
 		}
-		u.consts = append(u.consts, &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)})
+		if u.binds(e.Token.SrcStr()) {
+			u.consts = append(u.consts, &model.Const{C: e.Token.SrcStr(), Value: strconv.FormatInt(v, 10)})
+		}
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (u *unit) typedef(d *cc.Declaration, dd *cc.Declarator, comment string) err
 		u.decls[name] = target
 		u.alike(name, target.C)
 		u.aliases = append(u.aliases, &model.Alias{C: name, Target: target.C})
-		u.ownAlias[name] = u.owns(u.file)
+		u.ownAlias[name] = u.owns(u.file) && u.binds(name)
 		return nil
 	}
 	switch t.Kind() {
@@ -166,6 +166,9 @@ func (u *unit) add(d *model.Decl) {
 	}
 	u.order = append(u.order, d)
 	u.last = d
+	if u.owns(u.file) && !u.binds(model.BareName(d.C)) {
+		u.foreign[d] = true
+	}
 	if !u.owns(u.file) {
 		u.foreign[d], d.Foreign = true, true
 		if s := cmp.Or(u.shared[d.C], u.shared[kindWord(d.Kind)+" "+d.Tag]); s != nil {

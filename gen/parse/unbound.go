@@ -17,7 +17,7 @@ func (u *unit) leave(name string, why error) {
 		return
 	}
 	u.leftOut[name] = true
-	if u.owns(u.file) {
+	if u.owns(u.file) && u.binds(name) {
 		u.unbound = append(u.unbound, model.Unbound{C: name, At: u.pos, Why: why.Error()})
 	}
 }

@@ -31,6 +31,7 @@ var public = []string{
 	"cuda/generated/cudart12",
 	"cuda/generated/cudart13",
 	"cuda/generated/cufft",
+	"cuda/generated/cupti",
 	"cuda/generated/curand",
 	"cuda/generated/driver",
 	"cuda/generated/librarytypes",
@@ -43,6 +44,7 @@ var public = []string{
 	"cuda/safe/collective",
 	"cuda/safe/compile",
 	"cuda/safe/dtype",
+	"cuda/safe/profile",
 	"cuda/vector",
 	"tools/simdriver/sim",
 }

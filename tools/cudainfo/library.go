@@ -10,6 +10,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/cudart12"
 	"github.com/cudabind/cudabind/cuda/generated/cudart13"
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
+	"github.com/cudabind/cudabind/cuda/generated/cupti"
 	"github.com/cudabind/cudabind/cuda/generated/curand"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
@@ -68,6 +69,8 @@ var packages = []raw{
 		missing(cufft.Missing, func(e *cufft.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), fits},
 	{"curand", curand.Functions, curand.Open, curand.Library,
 		missing(curand.Missing, func(e *curand.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), fits},
+	{"cupti", cupti.Functions, cupti.Open, cupti.Library,
+		missing(cupti.Missing, func(e *cupti.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), fits},
 	{"nvml", nvml.Functions, nvml.Open, nvml.Library,
 		missing(nvml.Missing, func(e *nvml.SymbolError) symbol { return symbol{e.Symbol, e.Since} }), fits},
 }

@@ -11,7 +11,7 @@ go=${GO:-go}
 
 rm -rf "$out"
 mkdir -p "$out"
-for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective tour:examples/tour images:examples/imageserver training:examples/train; do
+for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective profile:cuda/safe/profile tour:examples/tour images:examples/imageserver training:examples/train; do
 	name=${p%%:*} package=${p#*:}
 	mkdir -p "$out/tests/$name"
 	$go test -c -ldflags='-s -w' -o "$out/tests/$name/$name.test" "./$package"

@@ -143,6 +143,7 @@ tests safe safe
 tests compile compile
 tests blas blas '' -test.bench=.
 tests collective collective
+tests profile profile
 tests tour tour
 tests images images
 tests training training

@@ -12,6 +12,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/cudart12"
 	"github.com/cudabind/cudabind/cuda/generated/cudart13"
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
+	"github.com/cudabind/cudabind/cuda/generated/cupti"
 	"github.com/cudabind/cudabind/cuda/generated/curand"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/generated/nvjitlink"
@@ -32,6 +33,7 @@ var packages = []struct {
 	{"cublaslt", cublaslt.Library},
 	{"cufft", cufft.Library},
 	{"curand", curand.Library},
+	{"cupti", cupti.Library},
 }
 
 // list prints what can be downloaded, what was, and what the packages find.

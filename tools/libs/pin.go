@@ -23,6 +23,7 @@ var sources = []struct {
 	{"cublas", "nvidia-cublas", "cublas", []string{"nvrtc"}},
 	{"cudart", "nvidia-cuda-runtime", "cudart", nil},
 	{"cufft", "nvidia-cufft", "cufft", []string{"nvjitlink"}},
+	{"cupti", "nvidia-cuda-cupti", "cupti", nil},
 	{"curand", "nvidia-curand", "curand", []string{"cudart"}},
 	{"nccl", "nvidia-nccl", "", nil},
 	{"nvjitlink", "nvidia-nvjitlink", "nvjitlink", nil},
@@ -30,7 +31,7 @@ var sources = []struct {
 }
 
 // platforms are the tags that NVIDIA's wheels for Linux have borne, newest first.
-var platforms = []string{"manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux_2_12", "manylinux2010", "manylinux_2_5", "manylinux1"}
+var platforms = []string{"manylinux_2_28", "manylinux_2_27", "manylinux_2_25", "manylinux_2_17", "manylinux2014", "manylinux_2_12", "manylinux2010", "manylinux_2_5", "manylinux1"}
 
 // systems are those for which there are wheels, and what wheels call them.
 var systems = map[string]string{"linux/amd64": "x86_64", "linux/arm64": "aarch64"}

@@ -91,7 +91,14 @@ func documented() (table string, without []string, err error) {
 	b.WriteString("| package | functions: full | brief | none | types: text | none | values: text | none | members: text | none |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range model.Packages() {
-		dir, err := headers.Fetch(context.Background(), p.Version, os.Stderr)
+		release, err := headers.Lookup(p.Version)
+		if library := model.RowOf(p.API).Fetch; library != "" && err == nil {
+			release, err = release.WithRequested(library)
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		dir, err := release.Fetch(context.Background(), os.Stderr)
 		if err != nil {
 			return "", nil, err
 		}

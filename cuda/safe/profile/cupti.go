@@ -1,0 +1,132 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/ffi"
+	"github.com/cudabind/cudabind/cuda/generated/cupti"
+	"github.com/cudabind/cudabind/cuda/internal/activity"
+)
+
+// session is the process's subscription to CUPTI.
+type session struct {
+	subscriber cupti.CUpti_SubscriberHandle
+	kinds      []cupti.CUpti_ActivityKind
+	dropped    uint64 // records, once it has ended
+}
+
+// flushForced makes a flush hand over buffers whose records are not all complete.
+const flushForced = 1
+
+func (s *session) begin(o Options) error {
+	err := cupti.CuptiSubscribe(&s.subscriber, cupti.CUpti_CallbackFunc(activity.Ignored()), nil)
+	if errors.Is(err, cupti.CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) || errors.Is(err, cupti.CUPTI_ERROR_MAX_LIMIT_REACHED) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	if err != nil {
+		s.subscriber = 0
+		return fmt.Errorf("cuptiSubscribe: %w", err)
+	}
+	if err := cupti.CuptiSetThreadIdType(cupti.CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM); err != nil {
+		return fmt.Errorf("cuptiSetThreadIdType: %w", err)
+	}
+	err = cupti.CuptiActivityRegisterCallbacks(cupti.CUpti_BuffersCallbackRequestFunc(activity.Requested()), cupti.CUpti_BuffersCallbackCompleteFunc(activity.Completed()))
+	if err != nil {
+		return fmt.Errorf("cuptiActivityRegisterCallbacks: %w", err)
+	}
+	_ = cupti.CuptiActivityGetNumDroppedRecords(0, 0, &s.dropped) // those of before
+	for _, k := range kinds(o) {
+		if err := s.enable(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kinds are the kinds of records. Graphs are recorded node by node, since CUDA crashes if
+// CUPTI records launches as a whole and an executable is from before the recording. Calls of the driver are all recorded, and
+// chosen when they are read: CUPTI ignores a choice of its own if the process has a context already.
+func kinds(o Options) []cupti.CUpti_ActivityKind {
+	all := []cupti.CUpti_ActivityKind{
+		cupti.CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, cupti.CUPTI_ACTIVITY_KIND_MEMCPY, cupti.CUPTI_ACTIVITY_KIND_MEMCPY2,
+		cupti.CUPTI_ACTIVITY_KIND_MEMSET, cupti.CUPTI_ACTIVITY_KIND_DRIVER, cupti.CUPTI_ACTIVITY_KIND_OVERHEAD,
+	}
+	if o.AllCalls {
+		all = append(all, cupti.CUPTI_ACTIVITY_KIND_RUNTIME)
+	}
+	return all
+}
+
+func (s *session) enable(k cupti.CUpti_ActivityKind) error {
+	if err := cupti.CuptiActivityEnable(k); err != nil {
+		return fmt.Errorf("cuptiActivityEnable(%v): %w", k, err)
+	}
+	s.kinds = append(s.kinds, k)
+	return nil
+}
+
+// matter has the calls that are recorded without Options.AllCalls. The names decide, so that later versions of
+// functions are among them.
+var matter = []string{"cuLaunch", "cuGraphLaunch", "cuGraphInstantiate", "cuGraphExecUpdate", "cuMemcpy", "cuMemset", "cuMemAlloc", "cuMemFree",
+	"cuMemPrefetch", "cuModuleLoad", "cuLibraryLoad", "cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize", "cuMemHostAlloc", "cuMemHostRegister"}
+
+func matters(name string) bool {
+	for _, p := range matter {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// end ends the subscription, and has CUPTI hand over all records.
+func (s *session) end() error {
+	if s.subscriber == 0 {
+		return nil
+	}
+	err := cupti.CuptiActivityFlushAll(flushForced)
+	for _, k := range s.kinds {
+		err = errors.Join(err, cupti.CuptiActivityDisable(k))
+	}
+	err = errors.Join(err, cupti.CuptiActivityFlushAll(flushForced),
+		cupti.CuptiActivityGetNumDroppedRecords(0, 0, &s.dropped),
+		cupti.CuptiUnsubscribe(s.subscriber))
+	s.subscriber = 0
+	return err
+}
+
+var callNames sync.Map // by callKey
+
+type callKey struct {
+	domain cupti.CUpti_CallbackDomain
+	id     cupti.CUpti_CallbackId
+}
+
+// callName is the name of a function, "" for none.
+func callName(domain cupti.CUpti_CallbackDomain, id cupti.CUpti_CallbackId) string {
+	key := callKey{domain, id}
+	if n, ok := callNames.Load(key); ok {
+		return n.(string)
+	}
+	name := ""
+	var p *byte
+	if err := cupti.CuptiGetCallbackName(domain, uint32(id), &p); err == nil && p != nil {
+		name = ffi.GoString(p)
+	}
+	callNames.Store(key, name)
+	return name
+}
+
+// sameText tells whether C's text is s.
+func sameText(p *byte, s string) bool {
+	for i := range len(s) {
+		if *(*byte)(unsafe.Add(unsafe.Pointer(p), i)) != s[i] {
+			return false
+		}
+	}
+	return *(*byte)(unsafe.Add(unsafe.Pointer(p), len(s))) == 0
+}

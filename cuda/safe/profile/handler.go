@@ -1,0 +1,69 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Handler records for a while and answers with the timeline, for a path of your server beside
+// net/http/pprof:
+//
+//	http.Handle("/debug/cuda/trace", profile.Handler())
+//
+// The answer is a file that Perfetto opens: curl -o trace.json 'http://host/debug/cuda/trace?seconds=2'.
+// seconds is 1 without the parameter, and 300 at most; format=text answers with the tables of
+// [Timeline.WriteSummary]. Beside another recording or profiler, the status is 409, and if CUPTI is
+// missing 501. Serve it to whom you trust: a recording names kernels and slows calls down.
+func Handler() http.Handler { return http.HandlerFunc(serve) }
+
+func serve(w http.ResponseWriter, req *http.Request) {
+	seconds := 1.0
+	if text := req.FormValue("seconds"); text != "" {
+		var err error
+		if seconds, err = strconv.ParseFloat(text, 64); err != nil || !(seconds > 0 && seconds <= 300) {
+			http.Error(w, "seconds is a number above 0, and 300 at most", http.StatusBadRequest)
+			return
+		}
+	}
+	format := req.FormValue("format")
+	if format != "" && format != "text" && format != "json" {
+		http.Error(w, "format is text or json", http.StatusBadRequest)
+		return
+	}
+	r, err := Start(Options{})
+	if err != nil {
+		http.Error(w, err.Error(), statusOf(err))
+		return
+	}
+	select {
+	case <-time.After(time.Duration(seconds * float64(time.Second))):
+	case <-req.Context().Done():
+	}
+	t, err := r.Stop()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if format == "text" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_ = t.WriteSummary(w) // who asked is gone
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "cuda-"+t.Started.Format("150405")+".json"))
+	_ = t.WriteTrace(w)
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, ErrBusy):
+		return http.StatusConflict
+	case errors.Is(err, errors.ErrUnsupported):
+		return http.StatusNotImplemented
+	}
+	return http.StatusInternalServerError
+}

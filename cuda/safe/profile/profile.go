@@ -1,0 +1,231 @@
+package profile
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/generated/cupti"
+	"github.com/cudabind/cudabind/cuda/internal/activity"
+	"github.com/cudabind/cudabind/cuda/internal/admit"
+)
+
+// ErrBusy is the error of [Start] while something records already: a recording of this package, or a
+// tool such as Nsight Systems, Nsight Compute, compute-sanitizer or PyTorch's profiler.
+var ErrBusy = errors.New("another profiler is attached to the process")
+
+// defaultLimit is some 600 MB of records, at most.
+const defaultLimit = 4_000_000
+
+// Options are the options of [Start]. The zero value is for most programs.
+type Options struct {
+	// AllCalls records all calls of the driver and of the runtime, instead of those that enqueue
+	// work, wait, allocate or load modules.
+	AllCalls bool
+	// Limit is how many records are kept, 0 for 4 million, at 50 to 200 bytes each. Later ones are only
+	// counted, in Timeline.Lost. CUPTI's buffers take 64 MiB more, at most.
+	Limit int
+}
+
+// A Recording is a recording in progress. A process has one at a time.
+type Recording struct {
+	o       Options
+	session session
+	first   sample // of the clocks
+	started time.Time
+	stop    chan struct{}
+	drained chan struct{}
+	starved uint64 // before
+
+	once sync.Once
+	err  error // of Stop
+
+	mu    sync.Mutex // of t
+	t     Timeline
+	ended bool // t belongs to the user
+}
+
+// recording is the recording in progress, for ranges and waits.
+var recording atomic.Pointer[Recording]
+
+// starting is held by Start and Stop, and by who uses CUPTI between them.
+var starting sync.Mutex
+
+// Start begins to record the work of all devices. Work that was enqueued before may appear, too. It
+// returns [ErrBusy] beside another profiler, and a [cupti.LibraryError] if CUPTI is missing. It takes
+// some 20 ms. Launches of graphs are recorded node by node. Source: cuptiSubscribe, cuptiActivityEnable.
+func Start(o Options) (*Recording, error) {
+	starting.Lock()
+	defer starting.Unlock()
+	if recording.Load() != nil {
+		return nil, fmt.Errorf("profile.Start: %w", ErrBusy)
+	}
+	if o.Limit < 0 {
+		return nil, fmt.Errorf("profile.Start: the limit is %d", o.Limit)
+	}
+	if o.Limit == 0 {
+		o.Limit = defaultLimit
+	}
+	r := &Recording{o: o, stop: make(chan struct{}), drained: make(chan struct{})}
+	r.t.streams, r.t.threads = map[streamKey]string{}, map[uint32]string{}
+	if err := r.begin(); err != nil {
+		return nil, fmt.Errorf("profile.Start: %w", err)
+	}
+	go r.drain()
+	recording.Store(r)
+	admit.OnWait.Store(&tellWait)
+	active.Or(isRecording)
+	names.tell(r)
+	return r, nil
+}
+
+func (r *Recording) begin() error {
+	if _, _, err := cupti.Library(); err != nil {
+		return err
+	}
+	if err := activity.Open(activity.Most); err != nil {
+		return err
+	}
+	discard()
+	r.starved = activity.Starved()
+	err := r.session.begin(r.o)
+	attached = attached || r.session.subscriber != 0
+	if err == nil {
+		r.first, err = now()
+	}
+	if err != nil {
+		if r.session.subscriber != 0 {
+			_ = r.session.end()
+		}
+		return err
+	}
+	r.started = time.Now()
+	return nil
+}
+
+// Stop ends the recording and returns it. Further calls return the same. Work that has not
+// completed is left out, so wait for it before, as [github.com/cudabind/cudabind/cuda/safe.Stream.Wait]
+// does. CUPTI stays in the calls of CUDA: a launch takes some 0.9 µs more than before, until [Detach].
+// Source: cuptiActivityFlushAll, cuptiUnsubscribe.
+func (r *Recording) Stop() (*Timeline, error) {
+	if r == nil || r.stop == nil {
+		return nil, errors.New("profile: the recording is none: use Start")
+	}
+	r.once.Do(r.end)
+	return &r.t, r.err
+}
+
+func (r *Recording) end() {
+	starting.Lock()
+	defer starting.Unlock()
+	recording.Store(nil)
+	admit.OnWait.Store(nil)
+	active.And(^isRecording)
+	last, err := now()
+	wall := time.Since(r.started)
+	r.err = errors.Join(err, r.session.end())
+	close(r.stop)
+	<-r.drained
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	t := &r.t
+	t.Duration, t.Started = wall, r.started
+	t.Lost += int(r.session.dropped)
+	if t.Lost == 0 { // records of a buffer that was not there, as far as CUPTI has not counted them
+		t.Lost = int(activity.Starved() - r.starved)
+	}
+	t.finish(clock{r.first, last, int64(r.started.Sub(base))})
+}
+
+// Detach takes CUPTI out of the calls of CUDA after a recording, so that they cost what they cost before. Call it only when no goroutine
+// calls CUDA and no work is in progress: CUDA lets kernels fail that run meanwhile. A later [Start] attaches CUPTI again. Detach
+// returns [ErrBusy] during a recording, and does nothing if nothing was recorded. Source: cuptiFinalize.
+func Detach() error {
+	starting.Lock()
+	defer starting.Unlock()
+	if recording.Load() != nil {
+		return fmt.Errorf("profile.Detach: %w", ErrBusy)
+	}
+	if !attached {
+		return nil
+	}
+	attached = false
+	if err := cupti.CuptiFinalize(); err != nil {
+		return fmt.Errorf("profile.Detach: cuptiFinalize: %w", err)
+	}
+	return nil
+}
+
+// attached tells whether CUPTI is in the calls of CUDA. starting is held.
+var attached bool
+
+// discard frees buffers that CUPTI filled after the end of a recording. What their records point to is gone.
+func discard() { activity.Filled(func(unsafe.Pointer, uint64) {}) }
+
+// drain reads filled buffers until the recording has stopped.
+func (r *Recording) drain() {
+	defer close(r.drained)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			activity.Filled(r.read)
+		case <-r.stop:
+			activity.Filled(r.read)
+			return
+		}
+	}
+}
+
+// add calls f with the timeline, unless the recording has ended.
+func (r *Recording) add(f func(t *Timeline)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		f(&r.t)
+	}
+}
+
+// base is the zero of times on the host until they are told from the start of a recording.
+var base = time.Now()
+
+// sample is one moment on two clocks.
+type sample struct{ host, cupti int64 }
+
+// now compares the clocks: of 9 attempts, the one that took the least.
+func now() (s sample, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	least := int64(1) << 62
+	for range 9 {
+		var c uint64
+		before := int64(time.Since(base))
+		if err := cupti.CuptiGetTimestamp(&c); err != nil {
+			return s, fmt.Errorf("cuptiGetTimestamp: %w", err)
+		}
+		if took := int64(time.Since(base)) - before; took < least {
+			least, s = took, sample{before + took/2, int64(c)}
+		}
+	}
+	return s, nil
+}
+
+// clock turns CUPTI's times into nanoseconds since the start.
+type clock struct {
+	first, last sample
+	start       int64 // on the host
+}
+
+func (c clock) host(v int64) int64 {
+	scale := 1.0
+	if d := c.last.cupti - c.first.cupti; d > 1e6 {
+		scale = float64(c.last.host-c.first.host) / float64(d)
+	}
+	return c.first.host + int64(float64(v-c.first.cupti)*scale) - c.start
+}

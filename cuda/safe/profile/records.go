@@ -1,0 +1,118 @@
+package profile
+
+import (
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/ianlancetaylor/demangle"
+
+	"github.com/cudabind/cudabind/cuda/ffi"
+	"github.com/cudabind/cudabind/cuda/generated/cupti"
+)
+
+// read reads the records of a buffer.
+func (r *Recording) read(p unsafe.Pointer, n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var a *cupti.CUpti_Activity
+	for cupti.CuptiActivityGetNextRecord((*uint8)(p), n, &a) == nil {
+		if len(r.t.Work)+len(r.t.Calls)+len(r.t.own) >= r.o.Limit {
+			r.t.Lost++
+			continue
+		}
+		r.t.record(a, r.o.AllCalls)
+	}
+}
+
+// record adds a record, of a call if it matters or all do. Records grow at their end from version to version, so structs of the first version that
+// has what is needed are right for all. Times stay CUPTI's until finish.
+func (t *Timeline) record(a *cupti.CUpti_Activity, all bool) {
+	at := unsafe.Pointer(a)
+	switch a.Kind {
+	case cupti.CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, cupti.CUPTI_ACTIVITY_KIND_KERNEL:
+		k := (*cupti.CUpti_ActivityKernel9)(at)
+		s := t.symbol(k.Name)
+		t.Work = append(t.Work, Work{Kind: Kernel, Name: s.plain, Symbol: s.mangled, Start: time.Duration(k.Start), End: time.Duration(k.End),
+			Device: int(k.DeviceId), Context: k.ContextId, Stream: k.StreamId, Grid: [3]int32{k.GridX, k.GridY, k.GridZ},
+			Block: [3]int32{k.BlockX, k.BlockY, k.BlockZ}, Cluster: [3]uint32{k.ClusterX, k.ClusterY, k.ClusterZ},
+			Registers: int(k.RegistersPerThread), StaticShared: int(k.StaticSharedMemory), DynamicShared: int(k.DynamicSharedMemory),
+			Local: int(k.LocalMemoryPerThread), Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+	case cupti.CUPTI_ACTIVITY_KIND_MEMCPY:
+		k := (*cupti.CUpti_ActivityMemcpy6)(at)
+		t.Work = append(t.Work, Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+	case cupti.CUPTI_ACTIVITY_KIND_MEMCPY2:
+		k := (*cupti.CUpti_ActivityMemcpyPtoP4)(at)
+		t.Work = append(t.Work, Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+	case cupti.CUPTI_ACTIVITY_KIND_MEMSET:
+		k := (*cupti.CUpti_ActivityMemset4)(at)
+		t.Work = append(t.Work, Work{Kind: Fill, Name: "fill", Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+	case cupti.CUPTI_ACTIVITY_KIND_DRIVER, cupti.CUPTI_ACTIVITY_KIND_RUNTIME:
+		k := (*cupti.CUpti_ActivityAPI)(at)
+		domain := cupti.CUPTI_CB_DOMAIN_DRIVER_API
+		if a.Kind == cupti.CUPTI_ACTIVITY_KIND_RUNTIME {
+			domain = cupti.CUPTI_CB_DOMAIN_RUNTIME_API
+		}
+		name := callName(domain, k.Cbid)
+		if !all && !matters(name) {
+			return
+		}
+		t.Calls = append(t.Calls, Call{Name: name, Start: time.Duration(k.Start), End: time.Duration(k.End), Thread: k.ThreadId,
+			Status: k.ReturnValue, correlation: k.CorrelationId})
+	case cupti.CUPTI_ACTIVITY_KIND_OVERHEAD:
+		k := (*cupti.CUpti_ActivityOverhead3)(at)
+		t.own = append(t.own, Call{Name: overheadName(k.OverheadKind), Start: time.Duration(k.Start), End: time.Duration(k.End)})
+	}
+}
+
+// symbol is the name at an address of CUPTI's, which may use it for another name after a module is unloaded.
+func (t *Timeline) symbol(p *byte) *symbol {
+	if p == nil {
+		return &symbol{}
+	}
+	address := uintptr(unsafe.Pointer(p))
+	if s := t.symbols[address]; s != nil && sameText(p, s.mangled) {
+		return s
+	}
+	if t.symbols == nil {
+		t.symbols = map[uintptr]*symbol{}
+	}
+	s := &symbol{mangled: ffi.GoString(p)}
+	s.plain = plainName(s.mangled)
+	t.symbols[address] = s
+	return s
+}
+
+// plainName is a name of C++ without the parameters, and without the result, which only templates have.
+func plainName(mangled string) string {
+	name := demangle.Filter(mangled, demangle.NoParams, demangle.NoEnclosingParams)
+	depth := 0
+	for i := len(name) - 1; i >= 0; i-- {
+		switch name[i] {
+		case '>', ')', ']':
+			depth++
+		case '<', '(', '[':
+			depth--
+		case ' ':
+			if depth == 0 && !strings.HasSuffix(name[:i], "operator") {
+				return name[i+1:]
+			}
+		}
+	}
+	return name
+}
+
+func copyName(kind uint8) string {
+	names := [...]string{"copy", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"}
+	if int(kind) < len(names) {
+		return names[kind]
+	}
+	return names[0]
+}
+
+func overheadName(k cupti.CUpti_ActivityOverheadKind) string {
+	return "CUPTI: " + strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k.String(), "CUPTI_ACTIVITY_OVERHEAD_"), "_", " "))
+}
