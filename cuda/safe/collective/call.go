@@ -2,9 +2,8 @@ package collective
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"slices"
+	"sync"
 
 	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -68,10 +67,23 @@ func (k *call) enqueue() error {
 	case recv:
 		return nccl.NcclRecv(dst, k.count, k.element, k.peer, c, s)
 	}
-	return k.messages()
+	if !exchanges() {
+		return k.messages()
+	}
+	switch k.kind {
+	case allToAll:
+		return nccl.NcclAlltoAll(src, dst, k.count, k.element, c, s)
+	case gather:
+		return nccl.NcclGather(src, dst, k.count, k.element, k.peer, c, s)
+	default:
+		return nccl.NcclScatter(src, dst, k.count, k.element, k.peer, c, s)
+	}
 }
 
-// messages makes an operation of sends and receives: NCCL before 2.28 has no others. All of
+// exchanges returns whether NCCL has all-to-all, gather and scatter itself: from 2.28 on.
+var exchanges = sync.OnceValue(func() bool { return nccl.Find("ncclAlltoAll") == nil })
+
+// messages makes one of these operations of sends and receives, for NCCL before 2.28. All of
 // them form one group, in which a rank may also send to itself.
 func (k *call) messages() error {
 	err := nccl.NcclGroupStart()
@@ -104,7 +116,9 @@ func (k *call) messages() error {
 }
 
 // grouped returns whether the call is one of messages.
-func (k *call) grouped() bool { return k.kind == allToAll || k.kind == gather || k.kind == scatter }
+func (k *call) grouped() bool {
+	return (k.kind == allToAll || k.kind == gather || k.kind == scatter) && !exchanges()
+}
 
 func (k *call) sends(from driver.CUdeviceptr, peer int32) error {
 	return nccl.NcclSend(ffi.Pointer(from), k.count, k.element, peer, *k.core.raw, k.stream.Raw())
@@ -117,7 +131,7 @@ func (k *call) receives(to driver.CUdeviceptr, peer int32) error {
 // both returns the first error, or else the second. In a group of NCCL, the first is that of
 // an operation and tells more.
 func both(first, second error) error {
-	if first != nil && !errors.Is(first, nccl.NcclInProgress) {
+	if first != nil {
 		return first
 	}
 	return second
@@ -200,7 +214,7 @@ func (g *Calls) pass() error {
 	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(g.calls) == 1 && !g.calls[0].grouped() {
 		return explained(err) // NCCL has refused it, and the communicator works as before
 	}
-	if err = settle(context.Background(), g.cores, err); err == nil {
+	if err == nil {
 		return nil
 	}
 	err = explained(err)
@@ -222,7 +236,7 @@ func (g *Calls) group() error {
 	}
 	var err error
 	for i := range g.calls {
-		if err = both(g.calls[i].enqueue(), nil); err != nil {
+		if err = g.calls[i].enqueue(); err != nil {
 			break
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -42,8 +41,8 @@ type core struct {
 	mu    sync.Mutex // NCCL allows one call at a time. No lock of this package is taken under it
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
-	from  *core // whose split makes raw, as long as that may go on
-	ready bool  // NCCL may be asked for errors
+	child bool // a split makes raw
+	ready bool // NCCL may be asked for errors
 	state nccl.NcclResult_t
 
 	registered []*registration
@@ -110,6 +109,14 @@ func (c *core) err() error {
 	return context.Cause(c.life)
 }
 
+// because returns why the communicator has ended, or else what NCCL says of its error.
+func (c *core) because(err error) error {
+	if end := c.err(); end != nil {
+		return end
+	}
+	return explained(err)
+}
+
 // acquire acquires c for a call.
 func (c *Comm) acquire(op string) (*core, error) {
 	if c == nil || c.core == nil {
@@ -165,8 +172,7 @@ func (c *Comm) String() string {
 
 // Raw returns NCCL's handle for calls of package nccl, or 0 once the communicator is closed
 // or aborted. Make such calls by safe.EnqueueRaw or safe.Context.WithoutCaptures, while no
-// other goroutine uses the communicator, and expect nccl.NcclInProgress: the communicator is
-// non-blocking.
+// other goroutine uses the communicator or aborts it.
 func (c *Comm) Raw() nccl.NcclComm_t {
 	if c == nil || c.core == nil || c.core.Closed() || c.core.err() != nil {
 		return 0
@@ -231,9 +237,9 @@ func (c *Comm) Wait(ctx context.Context, s *safe.Stream) error {
 // with [Open], those of the other devices. Executables of graphs that have captured
 // operations return safe.ErrClosed from then on.
 //
-// Abort returns at once. NCCL releases the communicator in the background, once no stream of
-// the device is capturing and graphs with its operations and their executables are closed. It
-// does nothing if the communicator was aborted or closed before.
+// Abort returns at once, and calls that wait for other ranks return soon after. NCCL releases
+// the communicator in the background, once no stream of the device is capturing and graphs with
+// its operations and their executables are closed. Abort does nothing if the communicator was aborted or closed before.
 // Source: ncclCommAbort.
 func (c *Comm) Abort(cause error) {
 	if c == nil || c.core == nil || !c.core.Acquire() {
@@ -313,36 +319,4 @@ func (c *core) ask() error {
 		return c.state
 	}
 	return nil
-}
-
-// settle waits until calls that returned err have completed on all of cores, or one fails. It
-// returns early if ctx or a communicator ends. mu of all is held.
-func settle(ctx context.Context, cores []*core, err error) error {
-	for n := 0; err == error(nccl.NcclInProgress); n++ {
-		for _, c := range cores {
-			if end := c.err(); end != nil {
-				return end
-			}
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		nap(n)
-		err = nil
-		for _, c := range cores {
-			if state := c.ask(); state != nil && (err == nil || err == error(nccl.NcclInProgress)) {
-				err = state
-			}
-		}
-	}
-	return err
-}
-
-// nap waits before the nth question: not at all at first, for a millisecond at last.
-func nap(n int) {
-	if n < 100 {
-		runtime.Gosched()
-		return
-	}
-	time.Sleep(min(time.Duration(n)*time.Microsecond/5, time.Millisecond))
 }

@@ -31,8 +31,9 @@
 //
 // # Failures
 //
-// All communicators are non-blocking for NCCL, and one goroutine of the package watches them
-// while there are any. A rank that is lost, an error of NCCL, an ended context of [Comm.Wait]
+// Calls of NCCL return when it has enqueued the work, and an abort makes those return that
+// wait for other ranks. One goroutine of the package watches all communicators while there are
+// any. A rank that is lost, an error of NCCL, an ended context of [Comm.Wait]
 // and [Comm.Abort] abort a communicator on all ranks. Its calls then return an error that
 // matches [ErrAborted], and launches of executables with its operations return safe.ErrClosed.
 // Streams go on, with undefined results: wait with [Comm.Wait], which returns the error.

@@ -9,16 +9,17 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/require"
 )
 
 // control has the fields of testdata/nccl/control.h.
 type control struct {
-	Busy, Async, Fail, Hang, Absent, HangsInit, HangsFinal       int32
-	Live, Destroyed, Aborted, Finalized                          int32
-	Overlapped, Blocking, Element, Operations, Groups, Multicast int32
-	Skips, Registered, Deregistered, Cleaned, Stale, Used        int32
-	Identified, Freed                                            int32
+	Busy, Async, Fail, Hang, Absent, HangsInit, HangsFinal     int32
+	Live, Destroyed, Aborted, Finalized                        int32
+	Overlapped, Polled, Element, Operations, Groups, Multicast int32
+	Skips, Registered, Deregistered, Cleaned, Stale, Used      int32
+	Identified, Freed, Waiting                                 int32
 }
 
 // told is what the double of NCCL in this process is told. On a GPU it stays zero.
@@ -58,4 +59,24 @@ func tell(t *testing.T, field *int32, value int32) {
 	require.False(t, onGPU)
 	atomic.StoreInt32(field, value)
 	t.Cleanup(func() { atomic.StoreInt32(field, 0) })
+}
+
+// onOlder runs the test in a process of its own on an older NCCL, and returns false there. It skips
+// the test on a GPU.
+func onOlder(t *testing.T, define string) bool {
+	t.Helper()
+	const older = "CUDABIND_NCCL_OLD"
+	if os.Getenv(older) != "" {
+		return false
+	}
+	needsDouble(t)
+	library, err := buildDouble(t.TempDir(), define)
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	child := command.Built(self, "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Env = append(os.Environ(), older+"=1", "CUDABIND_NCCL_DOUBLE="+library)
+	out, err := child.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return true
 }

@@ -3,6 +3,9 @@ package collective
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
@@ -14,47 +17,22 @@ import (
 // communicator must not wait for another.
 func (c *core) begin() { c.ending.Do(func() { go c.end() }) }
 
-// abort ends the communicator because of err.
-func (c *core) abort(err error) {
-	c.leave(err)
-	c.begin()
-}
-
 // end has NCCL release the communicator: in order, or at once if it has failed.
 func (c *core) end() {
-	err := c.finalize()
+	err := c.complete()
 	c.tellReset(err)
 	if err != nil && c.err() == nil {
 		c.leave(&abortError{err})
 		lifetime.Report(named("Comm.Close", err))
 	}
-	release, call := nccl.NcclCommDestroy, c.whole
 	if c.err() != nil {
-		c.uses.Revoke()
-		release = nccl.NcclCommAbort
+		err = c.kill()
+	} else {
+		err = c.release(func() error { return nccl.NcclCommDestroy(*c.raw) })
 	}
-	if captured.Load() {
-		call = c.afterCaptures
-	}
-	c.mu.Lock()
-	from := c.from
-	c.mu.Unlock()
-	if from != nil { // NCCL makes a communicator until then, even if the split fails
-		<-from.gone
-	}
-	err = call(func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.ready = false
-		if *c.raw == 0 {
-			return nil
-		}
-		defer func() { *c.raw = 0 }()
-		return release(*c.raw)
-	})
 	c.tellReset(err)
 	c.forgetAll()
-	if err != nil && !errors.Is(err, nccl.NcclInProgress) {
+	if err != nil {
 		lifetime.Report(named("Comm.Close", err))
 	}
 	c.pin.Unpin()
@@ -65,6 +43,89 @@ func (c *core) end() {
 		lifetime.Report(named("Comm.Close", err))
 	}
 	close(c.gone)
+}
+
+// release calls f, which has NCCL release the communicator, while no call is in flight.
+func (c *core) release(f func() error) error {
+	call := c.whole
+	if captured.Load() {
+		call = c.afterCaptures
+	}
+	return call(func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ready = false
+		if *c.raw == 0 {
+			return nil
+		}
+		defer func() { *c.raw = 0 }()
+		return f()
+	})
+}
+
+// kill aborts the communicator in two steps. The first one makes all calls return that are in
+// NCCL, on their way there or wait for other ranks, and ends the work on the GPU. The second
+// one releases what those calls use, so it waits for them, and for captures: see whole.
+func (c *core) kill() error {
+	runtime.LockOSThread() // which has the group, and ends with this goroutine
+	if !defers() {
+		c.uses.Revoke() // for NCCL waits for the executables
+		if c.idle() {
+			if err := c.whole(func() error { return nil }); err != nil {
+				return err
+			}
+		}
+	}
+	err := c.x.WithCurrent(func() error {
+		raw := c.handle()
+		if raw == 0 {
+			return nil
+		}
+		if err := nccl.NcclGroupStart(); err != nil {
+			return err
+		}
+		return nccl.NcclCommAbort(raw)
+	})
+	c.uses.Revoke() // not before, as it may wait a second for a call in flight
+	if err != nil {
+		return explained(err)
+	}
+	return c.release(nccl.NcclGroupEnd)
+}
+
+// defers returns whether NCCL delays the release of an aborted communicator to the end of the
+// group: from 2.22 on. Before, it releases in ncclCommAbort, some 500 ms later than it makes
+// calls return.
+var defers = sync.OnceValue(func() bool {
+	var version int32
+	return nccl.NcclGetVersion(&version) == nil && version >= 22200
+})
+
+// idle returns whether no call is in flight.
+func (c *core) idle() bool {
+	if !c.mu.TryLock() {
+		return false
+	}
+	c.mu.Unlock()
+	return true
+}
+
+// handle returns what NCCL has made, or 0 if it makes nothing any more. The call that makes it
+// may still be in NCCL; a split ends with the communicator that it splits.
+func (c *core) handle() nccl.NcclComm_t {
+	if c.child {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return *c.raw
+	}
+	for {
+		over := c.idle()
+		raw := atomic.LoadUintptr((*uintptr)(c.raw))
+		if raw != 0 || over {
+			return nccl.NcclComm_t(raw)
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // tellReset fails the session if err is that of a reset by other code: the other ranks would wait for this
@@ -112,45 +173,55 @@ func (c *core) afterCaptures(f func() error) error {
 // other ranks have gone.
 const desertion = 10 * time.Second
 
-// finalize completes the communicator's operations. It returns early if the communicator
+// complete completes the communicator's operations. It returns early if the communicator
 // fails.
-func (c *core) finalize() error {
+func (c *core) complete() error {
 	if c.err() != nil {
 		return nil
 	}
 	if c.session.only(c) {
 		c.session.leave()
 	}
-	step := func(f func() error) error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.err() != nil {
-			return nil
-		}
-		return f()
-	}
-	err := c.whole(func() error {
-		return step(func() error {
-			c.deregisterAll()
-			return nccl.NcclCommFinalize(*c.raw)
-		})
-	})
+	done := make(chan error, 1)
+	go func() { done <- c.finalize() }()
 	var late <-chan time.Time
 	var deserted <-chan struct{}
 	if c.session.peers != nil {
 		deserted = c.session.peers.deserted()
 	}
-	for errors.Is(err, nccl.NcclInProgress) {
+	for {
 		select {
+		case err := <-done:
+			return err
 		case <-c.life.Done():
 			return nil
 		case <-late:
 			return context.DeadlineExceeded
 		case <-deserted:
 			deserted, late = nil, time.After(desertion)
-		case <-time.After(time.Millisecond):
 		}
-		err = step(c.ask)
 	}
-	return err
+}
+
+// finalize has NCCL complete the communicator's operations, which waits for other ranks. It
+// holds up no captures meanwhile: none can have operations of the communicator any more.
+func (c *core) finalize() error {
+	step := func(f func() error) func() error {
+		return func() error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.err() != nil {
+				return nil
+			}
+			return f()
+		}
+	}
+	err := c.whole(step(func() error {
+		c.deregisterAll()
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	return c.afterCaptures(step(func() error { return nccl.NcclCommFinalize(*c.raw) }))
 }

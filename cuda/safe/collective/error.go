@@ -78,7 +78,7 @@ func named(op string, err error) error {
 // explained adds what NCCL says of its latest failure to an error code of NCCL.
 func explained(err error) error {
 	code, ok := err.(nccl.NcclResult_t)
-	if !ok || code == nccl.NcclInProgress {
+	if !ok {
 		return err
 	}
 	text, lookup := nccl.NcclGetLastError(0)

@@ -245,8 +245,11 @@ func TestOperationFails(t *testing.T) {
 	w.aborted(t, nccl.NcclSystemError)
 }
 
-// TestMessagesFail: an operation that is a group of messages tells NCCL's reason, too.
-func TestMessagesFail(t *testing.T) {
+// TestExchangesFail: an all-to-all that NCCL refuses leaves the communicator as before.
+func TestExchangesFail(t *testing.T) { testMessagesFail(t, false) }
+
+// testMessagesFail has an operation fail, which tells NCCL's reason also if it is a group of messages.
+func testMessagesFail(t *testing.T, grouped bool) {
 	for name, code := range map[string]nccl.NcclResult_t{"an error": nccl.NcclSystemError, "a refusal": nccl.NcclInvalidArgument} {
 		t.Run(name, func(t *testing.T) {
 			needsDouble(t)
@@ -256,6 +259,10 @@ func TestMessagesFail(t *testing.T) {
 			err := AllToAll(w.comms[0], w.streams[0], to[0], from[0])
 			assert.ErrorIs(t, err, code)
 			assert.ErrorContains(t, err, "told by a test")
+			if code == nccl.NcclInvalidArgument && !grouped {
+				assert.NoError(t, w.comms[0].Err())
+				return
+			}
 			w.aborted(t, code)
 		})
 	}
@@ -264,7 +271,7 @@ func TestMessagesFail(t *testing.T) {
 // TestBusy: everything takes its time.
 func TestBusy(t *testing.T) {
 	needsDouble(t)
-	tell(t, &told.Busy, 300)
+	tell(t, &told.Busy, 3)
 	w := newWorld(t)
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
 	for range 3 {
@@ -275,22 +282,66 @@ func TestBusy(t *testing.T) {
 	require.NoError(t, w.comms.Shutdown(soon(t)))
 }
 
-// TestBusyAborted: an abort ends a call that NCCL does not complete.
+// TestFirstOperationAborted: the first operation of a kind waits for ranks that never call it, and an abort ends
+// it. Its communicator is released only once the call has returned.
+func TestFirstOperationAborted(t *testing.T) {
+	for name, first := range map[string]func(c *Comm, s *safe.Stream, b *safe.Buffer[int32]) error{
+		"a collective": func(c *Comm, s *safe.Stream, b *safe.Buffer[int32]) error { return Broadcast(c, s, b, 0) },
+		"a message":    func(c *Comm, s *safe.Stream, b *safe.Buffer[int32]) error { return Send(c, s, b, 1) },
+		"a group": func(c *Comm, s *safe.Stream, b *safe.Buffer[int32]) error {
+			return Group(func(g *Calls) error { return errors.Join(Broadcast(c.In(g), s, b, 0), Recv(c.In(g), s, b, 1)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if len(w.comms) < 2 {
+				t.Skip("needs two devices")
+			}
+			b := filled(t, w, 4, func(int, int) int32 { return 1 })
+			done := make(chan error)
+			go func() { done <- first(w.comms[0], w.streams[0], b[0]) }()
+			if onGPU {
+				time.Sleep(time.Second)
+			}
+			for !onGPU && told.get(&told.Waiting) == 0 {
+				runtime.Gosched()
+			}
+			select {
+			case err := <-done:
+				t.Fatal("it has not waited", err)
+			case <-time.After(10 * time.Millisecond):
+			}
+			cause := errors.New("enough")
+			w.comms[1].Abort(cause)
+			assert.ErrorIs(t, <-done, cause)
+			w.aborted(t, cause)
+		})
+	}
+}
+
+// TestBusyAborted: aborts come at any time of calls.
 func TestBusyAborted(t *testing.T) {
 	needsDouble(t)
-	w := newWorld(t)
-	b := filled(t, w, 4, func(int, int) int32 { return 1 })
-	tell(t, &told.Busy, 1<<30)
-	cause := errors.New("enough")
-	before := told.get(&told.Operations)
-	done := make(chan error)
-	go func() { done <- Broadcast(w.comms[0], w.streams[0], b[0], 0) }()
-	for told.get(&told.Operations) == before {
-		runtime.Gosched()
+	tell(t, &told.Busy, 1)
+	for n := range 30 {
+		w := newWorld(t)
+		b := filled(t, w, 4, func(int, int) int32 { return 1 })
+		cause := errors.New("enough")
+		var calls sync.WaitGroup
+		for i, c := range w.comms {
+			calls.Go(func() {
+				var err error
+				for err == nil {
+					err = AllReduce(c, w.streams[i], b[i], b[i], Max)
+				}
+				assert.ErrorIs(t, err, cause)
+			})
+		}
+		time.Sleep(time.Duration(n) * 100 * time.Microsecond)
+		w.comms[0].Abort(cause)
+		calls.Wait()
+		w.aborted(t, cause)
 	}
-	w.comms[0].Abort(cause)
-	assert.ErrorIs(t, <-done, cause)
-	w.aborted(t, cause)
 }
 
 func TestOpenEnds(t *testing.T) {
@@ -361,6 +412,28 @@ func TestAbortInCapture(t *testing.T) {
 	})
 	assert.ErrorIs(t, err, cause)
 	w.aborted(t, cause)
+}
+
+// TestAbortAtOnce: NCCL before 2.22 releases a communicator at once.
+func TestAbortAtOnce(t *testing.T) {
+	if onOlder(t, "-DBEFORE_2_22") {
+		return
+	}
+	require.False(t, defers())
+	TestAbort(t)
+	TestFirstOperationAborted(t)
+	TestAbortInCapture(t)
+	TestExecutablesAfterAbort(t)
+	w := newWorld(t)
+	aborted := told.get(&told.Aborted)
+	g, err := w.streams[0].Capture(func() error {
+		w.comms[0].Abort(nil)
+		time.Sleep(20 * time.Millisecond)
+		assert.Less(t, told.get(&told.Aborted), aborted+int32(len(w.comms)), "not while a stream captures")
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
 }
 
 func TestClose(t *testing.T) {
@@ -454,6 +527,7 @@ func TestCallDuringSplit(t *testing.T) {
 		t.Skip("needs two devices")
 	}
 	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	w.warm(t, b)
 	done := make(chan error)
 	w.comms[1].core.mu.Lock() // keeps NCCL from the split of rank 1
 	go func() {

@@ -29,6 +29,16 @@ type Options struct {
 	// network, but who sees its proofs can try guesses: make it long and random. The
 	// connections are not encrypted, and neither is NCCL's data.
 	Secret string
+	// IDs, if set, identify the communicator: the program makes them by [NewUniqueID] and gives all
+	// ranks the same, by MPI for instance. Then the ranks do not meet at Address, and keep no
+	// connections of this package: Address, Listen, Secret and PeerTimeout are not used. One is
+	// enough for hundreds of ranks. NCCL connects thousands faster with several, made by
+	// different ranks, from 2.23 on.
+	//
+	// This package then knows of no other process. A rank learns of one that is lost only by what
+	// NCCL finds, which may be nothing, and [Comm.Abort] aborts the ranks of this process alone. Wait
+	// by [Comm.Wait] with a deadline.
+	IDs []UniqueID
 	// PeerTimeout is how long nothing may be heard of a rank before it counts as lost. 0
 	// means 10 s; less than 3 s is refused, as ranks say every second that they live.
 	PeerTimeout time.Duration
@@ -60,6 +70,10 @@ func (o *Options) check(op string) error {
 		return refuse(op, safe.ErrRange, "Options.Size is %d", o.Size)
 	case o.Rank < 0 || o.Rank >= o.Size:
 		return refuse(op, safe.ErrRange, "Options.Rank is %d, but there are ranks 0 to %d", o.Rank, o.Size-1)
+	case len(o.IDs) > o.Size:
+		return refuse(op, safe.ErrRange, "Options.IDs has %d identifiers for %d ranks", len(o.IDs), o.Size)
+	case len(o.IDs) > 0:
+		return nil
 	case o.PeerTimeout != 0 && o.PeerTimeout < leastTimeout:
 		return refuse(op, safe.ErrRange, "Options.PeerTimeout is %v, less than %v", o.PeerTimeout, leastTimeout)
 	}
@@ -119,13 +133,13 @@ func isLocal(host, machine string, addresses []netip.Addr) bool {
 // ranks are connected. If ctx ends first, for instance because a rank never comes, it
 // returns the cause; rank 0 names the ranks that are missing. Give ctx a deadline.
 //
-// The connections to rank 0 stay open. If one ends without a farewell, or nothing is heard
+// With Options.IDs, all of that is NCCL's and the program's. Else the connections to rank 0 stay open. If one ends without a farewell, or nothing is heard
 // of a rank for Options.PeerTimeout, the communicators of all ranks are aborted with a
 // [*PeerError] that names the rank.
 //
 // No stream of the device may be capturing meanwhile; captures that begin wait. Errors are
 // otherwise as those of [Open].
-// Source: ncclGetUniqueId, ncclCommInitRankConfig.
+// Source: ncclGetUniqueId, ncclCommInitRankConfig, ncclCommInitRankScalable.
 func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 	const op = "collective.Join"
 	if err := mayWait(op); err != nil { // before the other ranks take this one for present
@@ -143,10 +157,21 @@ func Join(ctx context.Context, x *safe.Context, o Options) (*Comm, error) {
 	if err := load(); err != nil {
 		return nil, named(op, err)
 	}
+	if len(o.IDs) > 1 {
+		if err := nccl.Find("ncclCommInitRankScalable"); err != nil {
+			return nil, named(op, err)
+		}
+	}
 	s := newSession()
-	identify, err := meet(ctx, s, &o)
-	if err != nil {
-		return nil, named(op, err)
+	var identify identifiers
+	if len(o.IDs) > 0 {
+		identify = exchanged(o.IDs)
+	} else {
+		met, err := meet(ctx, s, &o)
+		if err != nil {
+			return nil, named(op, err)
+		}
+		identify = one(met)
 	}
 	c, err := newCore(op, x, s, o.Rank, o.Size)
 	if err != nil {

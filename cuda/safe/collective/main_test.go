@@ -99,8 +99,8 @@ func leftOver() error {
 	if told.Overlapped != 0 {
 		return errors.New("two calls on one communicator at once")
 	}
-	if told.Blocking != 0 {
-		return errors.New("a blocking communicator")
+	if told.Polled != 0 {
+		return errors.New("a non-blocking communicator")
 	}
 	if told.Stale+told.Used+told.Freed != 0 {
 		return fmt.Errorf("registrations: %d ended twice or too late, %d before operations on their memory, %d after their memory was freed",

@@ -325,22 +325,25 @@ func TestOptions(t *testing.T) {
 // TestListenAddress: rank 0 listens on the loopback interface only if its address means that, however
 // it is written.
 func TestListenAddress(t *testing.T) {
-	for o, want := range map[Options]string{
-		{Address: "127.0.0.1:1"}:                  "127.0.0.1:1",
-		{Address: "127.1.2.3:1"}:                  "127.1.2.3:1",
-		{Address: "[::1]:1"}:                      "[::1]:1",
-		{Address: "[::1%lo]:1"}:                   "[::1%lo]:1",
-		{Address: "[::ffff:127.0.0.1]:1"}:         "[::ffff:127.0.0.1]:1",
-		{Address: "localhost:1"}:                  "localhost:1",
-		{Address: "LOCALHOST:1"}:                  "LOCALHOST:1",
-		{Address: "10.0.0.1:1"}:                   ":1",
-		{Address: "[fe80::1]:1"}:                  ":1",
-		{Address: "0.0.0.0:1"}:                    ":1",
-		{Address: "gpu7:1", Listen: "10.0.0.1:2"}: "10.0.0.1:2",
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Address: "127.0.0.1:1"}, "127.0.0.1:1"},
+		{Options{Address: "127.1.2.3:1"}, "127.1.2.3:1"},
+		{Options{Address: "[::1]:1"}, "[::1]:1"},
+		{Options{Address: "[::1%lo]:1"}, "[::1%lo]:1"},
+		{Options{Address: "[::ffff:127.0.0.1]:1"}, "[::ffff:127.0.0.1]:1"},
+		{Options{Address: "localhost:1"}, "localhost:1"},
+		{Options{Address: "LOCALHOST:1"}, "LOCALHOST:1"},
+		{Options{Address: "10.0.0.1:1"}, ":1"},
+		{Options{Address: "[fe80::1]:1"}, ":1"},
+		{Options{Address: "0.0.0.0:1"}, ":1"},
+		{Options{Address: "gpu7:1", Listen: "10.0.0.1:2"}, "10.0.0.1:2"},
 	} {
-		got, err := o.listenAddress(soon(t))
+		got, err := c.o.listenAddress(soon(t))
 		assert.NoError(t, err)
-		assert.Equal(t, want, got)
+		assert.Equal(t, c.want, got)
 	}
 	for _, address := range []string{"localhost.:1", "127.1:1", "2130706433:1", "ip6-localhost:1"} { // not every resolver knows these
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

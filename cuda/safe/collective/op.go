@@ -52,7 +52,7 @@ func Broadcast[T any](c *Comm, s *safe.Stream, b *safe.Buffer[T], root int) erro
 // AllToAll enqueues on s an exchange: rank j gets the jth part of src of rank i as the ith
 // part of its dst. Both have the same number of values, a multiple of Size, and must not
 // overlap.
-// Source: ncclSend, ncclRecv.
+// Source: ncclAlltoAll, or ncclSend, ncclRecv before NCCL 2.28.
 func AllToAll[T any](c *Comm, s *safe.Stream, dst, src *safe.Buffer[T]) error {
 	k := call{kind: allToAll}
 	return moving("collective.AllToAll", c, s, &k, shape{dst: spanOf(dst), src: spanOf(src), whole: true, parted: inBoth})
@@ -61,7 +61,7 @@ func AllToAll[T any](c *Comm, s *safe.Stream, dst, src *safe.Buffer[T]) error {
 // Gather enqueues on s the copy of src of every rank to the rank root, which gets them in
 // dst in the order of ranks. dst has Size times as many values as src. The other ranks may
 // pass nil for dst. The two must not overlap.
-// Source: ncclSend, ncclRecv.
+// Source: ncclGather, or ncclSend, ncclRecv before NCCL 2.28.
 func Gather[T any](c *Comm, s *safe.Stream, dst, src *safe.Buffer[T], root int) error {
 	k := call{kind: gather}
 	return moving("collective.Gather", c, s, &k, shape{dst: spanOf(dst), src: spanOf(src), parted: inDst, rooted: true, root: root, dstAtRoot: true, apart: true})
@@ -70,7 +70,7 @@ func Gather[T any](c *Comm, s *safe.Stream, dst, src *safe.Buffer[T], root int) 
 // Scatter enqueues on s the copy of the parts of src at the rank root to all ranks: rank i
 // gets the ith part in dst. src has Size times as many values as dst. The other ranks may
 // pass nil for src. The two must not overlap.
-// Source: ncclSend, ncclRecv.
+// Source: ncclScatter, or ncclSend, ncclRecv before NCCL 2.28.
 func Scatter[T any](c *Comm, s *safe.Stream, dst, src *safe.Buffer[T], root int) error {
 	k := call{kind: scatter}
 	return moving("collective.Scatter", c, s, &k, shape{dst: spanOf(dst), src: spanOf(src), parted: inSrc, rooted: true, root: root, srcAtRoot: true, apart: true})

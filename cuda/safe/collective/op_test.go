@@ -172,6 +172,16 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// TestExchangesOfMessages: NCCL before 2.28 has only messages.
+func TestExchangesOfMessages(t *testing.T) {
+	if onOlder(t, "-DBEFORE_2_28") {
+		return
+	}
+	require.False(t, exchanges())
+	TestMoves(t)
+	testMessagesFail(t, true)
+}
+
 func TestReductionsInParts(t *testing.T) {
 	w := newWorld(t)
 	size := len(w.comms)

@@ -81,7 +81,7 @@ func Open(ctx context.Context, contexts ...*safe.Context) (Comms, error) {
 		}
 		cores[i] = c
 	}
-	if err := connect(ctx, s, newID, cores); err != nil {
+	if err := connect(ctx, s, one(newID), cores); err != nil {
 		return nil, named(op, err)
 	}
 	comms := make(Comms, len(cores))
@@ -138,14 +138,14 @@ func load() error {
 	return nccl.Find("ncclCommInitRankConfig")
 }
 
-// options returns the options of a non-blocking communicator.
+// options returns the options of a blocking communicator: NCCL starts a thread for each call of others.
 func options() *nccl.NcclConfig_t {
 	const unset = nccl.NCCL_CONFIG_UNDEF_INT
 	return &nccl.NcclConfig_t{
 		Size:     uint64(unsafe.Sizeof(nccl.NcclConfig_t{})),
 		Magic:    nccl.NCCL_API_MAGIC,
 		Version:  nccl.NCCL_VERSION_CODE,
-		Blocking: 0,
+		Blocking: 1,
 
 		CgaClusterSize: unset, MinCTAs: unset, MaxCTAs: unset, SplitShare: unset, TrafficClass: unset,
 		CollnetEnable: unset, CTAPolicy: unset, ShrinkShare: unset, NvlsCTAs: unset, NChannelsPerNetPeer: unset,
@@ -157,7 +157,7 @@ func options() *nccl.NcclConfig_t {
 
 // connect has NCCL make the communicators of cores and connect them with the other ranks. If
 // it fails, the session is lost.
-func connect(ctx context.Context, s *session, identify func() (nccl.NcclUniqueId, error), cores []*core) error {
+func connect(ctx context.Context, s *session, identify identifiers, cores []*core) error {
 	contexts := make([]*safe.Context, len(cores))
 	for i, c := range cores {
 		contexts[i] = c.x
@@ -174,48 +174,58 @@ func connect(ctx context.Context, s *session, identify func() (nccl.NcclUniqueId
 }
 
 // initialize is connect inside of WithoutCaptures. It makes no identifier if the ranks will not connect.
-func initialize(ctx context.Context, identify func() (nccl.NcclUniqueId, error), cores []*core) error {
+func initialize(ctx context.Context, identify identifiers, cores []*core) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	id, err := identify()
+	ids, err := identify()
 	if err != nil {
 		return err
 	}
-	if err := begin(id, cores); err != nil {
-		return err
-	}
-	return finish(ctx, cores)
-}
-
-// begin starts the connection of all ranks of this process, which waits for the others.
-func begin(id nccl.NcclUniqueId, cores []*core) error {
-	for _, c := range cores {
-		c.mu.Lock()
-		err := driver.CuCtxSetCurrent(c.x.Raw())
-		if err == nil {
-			err = nccl.NcclCommInitRankConfig(c.raw, int32(c.size), id, int32(c.rank), options())
-		}
-		c.mu.Unlock()
-		if err != nil && !errors.Is(err, nccl.NcclInProgress) {
-			return explained(err)
-		}
-	}
-	return nil
-}
-
-// finish waits until all ranks are connected.
-func finish(ctx context.Context, cores []*core) error {
-	cores = inOrder(slices.Clone(cores))
-	for _, c := range cores {
+	for _, c := range inOrder(slices.Clone(cores)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}
-	if err := settle(ctx, cores, nccl.NcclInProgress); err != nil {
-		return explained(err)
+	err = abortable(ctx, cores, func() error {
+		for _, c := range cores {
+			if err := driver.CuCtxSetCurrent(c.x.Raw()); err != nil {
+				return err
+			}
+			if err := c.make(ids); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, c := range cores {
+		c.ready = err == nil
+	}
+	return err
+}
+
+// abortable calls f in a group of NCCL, whose end may wait for other ranks. It aborts the
+// communicators if ctx ends first, and returns why they were aborted. mu of all is held.
+func abortable(ctx context.Context, cores []*core, f func() error) error {
+	for _, c := range cores {
+		if err := c.err(); err != nil { // NCCL may have released it
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, c := range cores {
+			c.session.fail(context.Cause(ctx))
+		}
+	})
+	err := nccl.NcclGroupStart()
+	if err == nil {
+		err = f()
+		err = both(err, nccl.NcclGroupEnd())
+	}
+	if !stop() {
+		return context.Cause(ctx)
 	}
 	for _, c := range cores {
-		c.ready = true
+		err = c.because(err)
 	}
-	return nil
+	return err
 }

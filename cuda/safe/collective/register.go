@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"context"
 	"errors"
 	"os"
 	"runtime"
@@ -151,15 +150,14 @@ func (c *core) register(op string, s *span) (*registration, error) {
 	err = patiently(func() error {
 		return c.x.WithoutCaptures(c.unlessBusy(func() error {
 			r.pin.Pin(r.handle)
-			err := settle(context.Background(), []*core{c}, nccl.NcclCommRegister(*c.raw, ffi.Pointer(s.address), s.bytes(), r.handle))
-			if err != nil && c.err() == nil {
+			if err := nccl.NcclCommRegister(*c.raw, ffi.Pointer(s.address), s.bytes(), r.handle); err != nil {
 				r.pin.Unpin()
-				return explained(err)
+				return c.because(err)
 			}
-			listed = true // else NCCL may still complete it, and end releases the memory
+			listed = true
 			c.registered = append(c.registered, r)
 			c.version.Add(1)
-			return err
+			return nil
 		}))
 	})
 	if !listed {
@@ -225,7 +223,7 @@ func (r *registration) deregister() error {
 	}
 	c := r.core
 	if *r.handle != nil { // else NCCL has made none
-		if err := settle(context.Background(), []*core{c}, nccl.NcclCommDeregister(*c.raw, *r.handle)); err != nil {
+		if err := nccl.NcclCommDeregister(*c.raw, *r.handle); err != nil {
 			return explained(err)
 		}
 	}

@@ -7,7 +7,6 @@ package collective
 
 import (
 	"errors"
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
-	"github.com/cudabind/cudabind/internal/command"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -388,17 +386,7 @@ func TestRegisteredAllocations(t *testing.T) {
 
 // TestRegisterTooOld: NCCL before 2.19 has no registrations.
 func TestRegisterTooOld(t *testing.T) {
-	const old = "CUDABIND_NCCL_OLD"
-	if os.Getenv(old) == "" {
-		needsDouble(t)
-		library, err := buildDouble(t.TempDir(), "-DBEFORE_2_19")
-		require.NoError(t, err)
-		self, err := os.Executable()
-		require.NoError(t, err)
-		child := command.Built(self, "-test.run=^TestRegisterTooOld$", "-test.v")
-		child.Env = append(os.Environ(), old+"=1", "CUDABIND_NCCL_DOUBLE="+library)
-		out, err := child.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	if onOlder(t, "-DBEFORE_2_19") {
 		return
 	}
 	w := newWorld(t)

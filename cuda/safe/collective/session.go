@@ -83,8 +83,8 @@ func (s *session) fail(cause error) {
 // lose aborts all communicators because of another process.
 func (s *session) lose(cause error) { s.end(cause, func() {}) }
 
-// end aborts all communicators, once. It calls tell before anyone can learn of it, as the
-// connections may end then.
+// end aborts all communicators, once. All of them have the error when it returns, also to the
+// second caller. It calls tell before anyone can learn of it, as the connections may end then.
 func (s *session) end(cause error, tell func()) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -95,9 +95,12 @@ func (s *session) end(cause error, tell func()) {
 	s.err = &abortError{cause}
 	comms := s.comms
 	s.comms = map[*core]struct{}{}
+	for c := range comms {
+		c.leave(s.err)
+	}
 	s.mu.Unlock()
 	for c := range comms {
-		c.abort(s.err)
+		c.begin()
 	}
 }
 

@@ -2,7 +2,6 @@ package collective
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -77,6 +76,7 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 			discard(children[:i])
 			return nil, err
 		}
+		child.child = true
 		children[i] = child
 	}
 	var err error
@@ -114,45 +114,31 @@ func discard(all []*core) {
 }
 
 // divide has NCCL split all ranks of this process. No other call may come before all are split,
-// and the new communicators do not end before.
+// and the new communicators do not end before. If ctx ends first, the ranks are aborted.
 func divide(ctx context.Context, p, children []*core, colors, keys []int) error {
 	for _, c := range inOrder(slices.Concat(p, children)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}
-	for i, c := range p {
-		if err := c.err(); err != nil { // NCCL may have released it
-			return err
+	err := abortable(ctx, slices.Concat(p, children), func() (err error) {
+		for i, c := range p {
+			err = driver.CuCtxSetCurrent(c.x.Raw())
+			if err == nil {
+				err = nccl.NcclCommSplit(*c.raw, int32(colors[i]), int32(keys[i]), children[i].raw, nil)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		err := driver.CuCtxSetCurrent(c.x.Raw())
-		if err == nil {
-			children[i].from = c
-			err = nccl.NcclCommSplit(*c.raw, int32(colors[i]), int32(keys[i]), children[i].raw, nil)
-		}
-		if err != nil && !errors.Is(err, nccl.NcclInProgress) {
-			return explained(err)
-		}
-	}
-	if err := settle(ctx, p, nccl.NcclInProgress); err != nil {
-		return explained(err)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for _, c := range children {
-		c.from = nil
-	}
-	return settled(ctx, children)
-}
-
-// settled waits until the new communicators are ready, and asks for their numbers. mu of all is
-// held.
-func settled(ctx context.Context, children []*core) error {
-	made := slices.DeleteFunc(slices.Clone(children), func(c *core) bool { return *c.raw == 0 })
-	if len(made) == 0 {
-		return nil
-	}
-	if err := settle(ctx, made, nccl.NcclInProgress); err != nil {
-		return explained(err)
-	}
-	for _, c := range made {
+		if *c.raw == 0 { // of NoColor
+			continue
+		}
 		var rank, size int32
 		if err := both(nccl.NcclCommUserRank(*c.raw, &rank), nccl.NcclCommCount(*c.raw, &size)); err != nil {
 			return explained(err)

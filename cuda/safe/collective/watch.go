@@ -3,8 +3,6 @@ package collective
 import (
 	"sync"
 	"time"
-
-	"github.com/cudabind/cudabind/cuda/generated/nccl"
 )
 
 // watching has all communicators of the process that NCCL has not released. One goroutine
@@ -66,7 +64,7 @@ func (c *core) check() {
 	if !c.ready || c.err() != nil {
 		return
 	}
-	if err := c.ask(); err != nil && err != error(nccl.NcclInProgress) {
+	if err := c.ask(); err != nil {
 		c.session.fail(explained(err))
 	}
 }

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 struct control {
-	int32_t busy;        /* how often a communicator says that it is in progress after a call */
+	int32_t busy;        /* milliseconds that a call takes, unless it is aborted */
 	int32_t async;       /* the code that communicators return when asked for their state */
 	int32_t fail;        /* the code that the next operation returns */
 	int32_t hang;        /* operations wait until they are aborted */
@@ -13,7 +13,7 @@ struct control {
 	int32_t live;        /* communicators */
 	int32_t destroyed, aborted, finalized;
 	int32_t overlapped; /* calls that met another call on the same communicator */
-	int32_t blocking;   /* communicators made without blocking = 0 */
+	int32_t polled;     /* communicators made without blocking = 1 */
 	int32_t element;    /* the type of the latest operation */
 	int32_t operations; /* so far */
 	int32_t groups;     /* outermost ones so far */
@@ -25,4 +25,5 @@ struct control {
 	int32_t used;       /* registrations that were ended before operations on their memory */
 	int32_t identified; /* calls of ncclGetUniqueId, so far */
 	int32_t freed;      /* registrations that were ended after their memory was freed */
+	int32_t waiting;    /* calls that wait for other ranks now */
 };

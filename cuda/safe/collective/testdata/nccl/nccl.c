@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "control.h"
 
-enum { SUCCESS, CUDA_FAILED, SYSTEM, INTERNAL, INVALID, USAGE, REMOTE, IN_PROGRESS };
+enum { SUCCESS, CUDA_FAILED, SYSTEM, INTERNAL, INVALID, USAGE, REMOTE };
 enum { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
 enum { RANKS = 16 };
 
@@ -63,21 +64,25 @@ struct world {
 
 struct comm {
 	struct world *world;
-	int rank, busy, color, key;
-	bool aborted, finalized, splitting, calls;
+	int rank, color, key;
+	bool aborted, finalized, splitting, calls, gone;
+	uint32_t connected, sends, receives; /* whether it has begun a collective, and messages with whom */
 	_Atomic int graphs; /* user objects of graphs and executables with its operations */
 	void *context;
 	volatile uint32_t *flag; /* 1 while no work of the rank is unfinished */
 	struct step *pending, **tail;
 	struct comm **child;
 	struct reg *regs;
+	struct comm *next; /* in the group of the thread */
 };
 
 static struct control *control;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct world *worlds;
-static __thread int depth;
+static __thread int depth, refused; /* of the group, with its first error */
 static __thread struct work *group;
+static __thread struct comm *made, *divided, *ending; /* what the end of the group has to do */
 
 static int (*launch)(stream_t, void (*)(void *), void *);
 static int (*wait_value)(stream_t, uint64_t, uint32_t, unsigned);
@@ -113,6 +118,8 @@ __attribute__((constructor)) static void start(void)
 static void enter(struct comm *c)
 {
 	pthread_mutex_lock(&lock);
+	if (c->gone)
+		abort(); /* NCCL has freed it */
 	if (c->calls)
 		control->overlapped++;
 	c->calls = true;
@@ -120,12 +127,38 @@ static void enter(struct comm *c)
 
 static int leave(struct comm *c, int code)
 {
+	if (depth && !refused)
+		refused = code;
 	c->calls = false;
+	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 	return code;
 }
 
-static int begun(struct comm *c) { return (c->busy = control->busy) ? IN_PROGRESS : SUCCESS; }
+/* await waits while blocked says so, or c is aborted. lock is held, and released meanwhile. */
+static int await(struct comm *c, bool (*blocked)(struct comm *))
+{
+	if (!c->aborted && blocked(c)) {
+		control->waiting++;
+		while (!c->aborted && blocked(c))
+			pthread_cond_wait(&changed, &lock);
+		control->waiting--;
+	}
+	return c->aborted ? INTERNAL : SUCCESS;
+}
+
+/* take_time takes the time that a call takes. lock is held, and released meanwhile. */
+static int take_time(struct comm *c)
+{
+	struct timespec end;
+	clock_gettime(CLOCK_REALTIME, &end);
+	int64_t at = end.tv_nsec + (int64_t)control->busy * 1000000;
+	end.tv_sec += at / 1000000000;
+	end.tv_nsec = at % 1000000000;
+	while (control->busy && !c->aborted && !pthread_cond_timedwait(&changed, &lock, &end))
+		;
+	return c->aborted ? INTERNAL : SUCCESS;
+}
 
 /* Registrations. */
 
@@ -329,8 +362,47 @@ static bool refer(stream_t s, struct comm *c)
 	return !retain(graph, object, 1, 1);
 }
 
+/* peer returns another rank, or 0 if it is in another process. */
+static struct comm *peer(struct comm *c, int rank) { return c->world->ranks[rank]; }
+
+static bool missing(struct comm *c, int rank) { return !peer(c, rank) && !control->absent; }
+
+/* unconnected tells whether another rank has yet to begin what c has begun. */
+static bool unconnected(struct comm *c)
+{
+	for (int r = 0; r < c->world->size; r++) {
+		struct comm *p = peer(c, r);
+		if (missing(c, r))
+			return true;
+		if (p && p != c && ((c->connected && !p->connected) || (c->sends >> r & ~p->receives >> c->rank & 1) || (c->receives >> r & ~p->sends >> c->rank & 1)))
+			return true;
+	}
+	return false;
+}
+
+/* begin tells the other ranks what w does, which they connect for. */
+static void begin(struct work *w)
+{
+	pthread_mutex_lock(&lock);
+	for (struct step *s = w->steps; s; s = s->next)
+		if (s->kind == SEND)
+			w->comm->sends |= 1u << s->peer;
+		else if (s->kind == RECV)
+			w->comm->receives |= 1u << s->peer;
+		else
+			w->comm->connected = 1;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
 static int submit(struct work *w)
 {
+	enter(w->comm);
+	int code = await(w->comm, unconnected);
+	code = code ? code : take_time(w->comm);
+	leave(w->comm, code);
+	if (code)
+		return code;
 	void *before = 0;
 	current(&before);
 	make_current(w->comm->context); /* a group has several */
@@ -358,6 +430,8 @@ static int add(struct comm *c, stream_t stream, struct step s)
 	control->fail = 0;
 	if (failed || c->finalized)
 		return leave(c, failed ? failed : USAGE);
+	if (c->aborted)
+		return leave(c, INTERNAL);
 	if (c->splitting)
 		return leave(c, INVALID); /* as NCCL refuses a communicator that is not ready */
 	for (; w && (w->comm != c || w->stream != stream); w = w->next)
@@ -382,8 +456,71 @@ static int add(struct comm *c, stream_t stream, struct step s)
 	if (depth)
 		return SUCCESS;
 	group = 0;
-	int code = submit(w);
-	return code ? code : begun(c);
+	begin(w);
+	return submit(w);
+}
+
+static bool unjoined(struct comm *c)
+{
+	if (control->hangs_init)
+		return true;
+	for (int r = 0; r < c->world->size; r++)
+		if (missing(c, r))
+			return true;
+	return false;
+}
+
+/* create waits until all ranks are there. */
+static int create(struct comm *c)
+{
+	enter(c);
+	int code = await(c, unjoined);
+	code = code ? code : take_time(c);
+	return leave(c, code ? code : control->async);
+}
+
+static bool undivided(struct comm *c) { return c->splitting; }
+
+static struct comm *new_comm(struct world *, int rank, void *context);
+static struct world *world_of(const id_t128 *, int size);
+int ncclGetUniqueId(id_t128 *);
+
+/* separate waits until all ranks have split. A split that fails makes a communicator, too, which has to be aborted. */
+static int separate(struct comm *c)
+{
+	enter(c);
+	int code = await(c, undivided);
+	if (c->splitting) {
+		id_t128 id;
+		ncclGetUniqueId(&id);
+		*c->child = new_comm(world_of(&id, 1), 0, c->context);
+		c->splitting = false;
+	}
+	return leave(c, code ? code : take_time(c));
+}
+
+static int end(struct comm *);
+
+/* each does what the group has to do with communicators. */
+static int each(struct comm **list, int (*f)(struct comm *))
+{
+	int code = SUCCESS;
+	for (struct comm *c = *list, *next; c; c = next) {
+		next = c->next;
+		c->next = 0;
+		int r = f(c);
+		code = code ? code : r;
+	}
+	*list = 0;
+	return code;
+}
+
+/* later has the end of the group do something with c, or does it now. */
+static int later(struct comm *c, struct comm **list, int (*f)(struct comm *))
+{
+	c->next = *list;
+	*list = c;
+	return depth ? SUCCESS : each(list, f);
 }
 
 int ncclGroupStart(void)
@@ -394,21 +531,27 @@ int ncclGroupStart(void)
 
 int ncclGroupEnd(void)
 {
-	int code = SUCCESS;
 	if (--depth)
 		return SUCCESS;
-	control->groups++;
-	for (struct work *w = group, *next; w; w = next) {
+	if (group)
+		control->groups++;
+	int code = refused, r;
+	refused = 0;
+	r = each(&made, create);
+	code = code ? code : r;
+	r = each(&divided, separate);
+	code = code ? code : r;
+	for (struct work *w = group; w && !code; w = w->next)
+		begin(w);
+	for (struct work *w = group, *next; w && !code; w = next) {
 		next = w->next;
 		w->next = 0;
-		int r = submit(w);
-		if (!r)
-			r = begun(w->comm);
-		if (r && (code == SUCCESS || code == IN_PROGRESS))
-			code = r;
+		r = submit(w);
+		code = code ? code : r;
 	}
 	group = 0;
-	return code;
+	r = each(&ending, end);
+	return code ? code : r;
 }
 
 int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, struct comm *c, stream_t s)
@@ -446,11 +589,48 @@ int ncclRecv(void *dst, size_t n, int type, int peer, struct comm *c, stream_t s
 	return add(c, s, (struct step){.kind = RECV, .dst = dst, .count = n, .type = type, .peer = peer});
 }
 
+#ifndef BEFORE_2_28
+
+/* exchange makes an operation of messages: of parts of src to all and of all to dst, or with root from or to that alone. */
+static int exchange(const char *src, char *dst, size_t n, int type, int to, int from, struct comm *c, stream_t s)
+{
+	size_t bytes = n * sizes[type];
+	ncclGroupStart();
+	for (int r = 0; r < c->world->size; r++) {
+		if (to < 0 ? from < 0 || from == c->rank : to == r)
+			ncclSend(src + (to < 0 ? r * bytes : 0), n, type, r, c, s);
+		if (from < 0 ? to < 0 || to == c->rank : from == r)
+			ncclRecv(dst + (from < 0 ? r * bytes : 0), n, type, r, c, s);
+	}
+	return ncclGroupEnd();
+}
+
+int ncclAlltoAll(const void *src, void *dst, size_t n, int type, struct comm *c, stream_t s)
+{
+	return exchange(src, dst, n, type, -1, -1, c, s);
+}
+
+int ncclGather(const void *src, void *dst, size_t n, int type, int root, struct comm *c, stream_t s)
+{
+	return exchange(src, dst, n, type, root, -1, c, s);
+}
+
+int ncclScatter(const void *src, void *dst, size_t n, int type, int root, struct comm *c, stream_t s)
+{
+	return exchange(src, dst, n, type, -1, root, c, s);
+}
+
+#endif
+
 /* Communicators. */
 
 int ncclGetVersion(int *version)
 {
+#ifdef BEFORE_2_22
 	*version = 22000;
+#else
+	*version = 22800;
+#endif
 	return SUCCESS;
 }
 
@@ -484,8 +664,8 @@ static struct comm *new_comm(struct world *w, int rank, void *context)
 	host_alloc((void **)&c->flag, 4, 0);
 	make_current(before);
 	*c->flag = 1;
-	c->busy = control->busy;
 	c->context = context;
+	pthread_cond_broadcast(&changed);
 	return c;
 }
 
@@ -521,10 +701,15 @@ int ncclCommInitRankConfig(struct comm **out, int size, id_t128 id, int rank, co
 	if (!launch || !wait_value || !host_alloc || !host_free || !current || !make_current || !is_capturing || !range_of || current(&context) || !context)
 		return SYSTEM;
 	pthread_mutex_lock(&lock);
-	control->blocking += cfg->blocking;
+	control->polled += cfg->blocking != 1;
 	*out = new_comm(world_of(&id, size), rank, context);
 	pthread_mutex_unlock(&lock);
-	return IN_PROGRESS;
+	return later(*out, &made, create);
+}
+
+int ncclCommInitRankScalable(struct comm **out, int size, int rank, int n, const id_t128 *ids, const config *cfg)
+{
+	return n < 1 || n > size ? INVALID : ncclCommInitRankConfig(out, size, ids[n - 1], rank, cfg);
 }
 
 /* split makes the children once all ranks have called. */
@@ -558,6 +743,7 @@ static void split(struct world *w)
 		for (int p = 0; p < new->size; p++)
 			*same[p]->child = new_comm(new, p, same[p]->context);
 	}
+	pthread_cond_broadcast(&changed);
 }
 
 int ncclCommSplit(struct comm *c, int color, int key, struct comm **child, const config *cfg)
@@ -569,20 +755,14 @@ int ncclCommSplit(struct comm *c, int color, int key, struct comm **child, const
 	c->child = child;
 	c->splitting = true;
 	split(c->world);
-	return leave(c, IN_PROGRESS);
+	leave(c, SUCCESS);
+	return later(c, &divided, separate);
 }
 
 int ncclCommGetAsyncError(struct comm *c, int *code)
 {
 	enter(c);
-	if (c->busy > 0)
-		c->busy--, *code = IN_PROGRESS;
-	else if (control->async)
-		*code = control->async;
-	else if (control->hangs_init || c->splitting || (c->world->joined < c->world->size && !control->absent))
-		*code = IN_PROGRESS;
-	else
-		*code = c->finalized && control->hangs_final ? IN_PROGRESS : SUCCESS;
+	*code = control->async;
 	return leave(c, SUCCESS);
 }
 
@@ -598,12 +778,22 @@ int ncclCommUserRank(struct comm *c, int *n)
 	return SUCCESS;
 }
 
+static bool unfinalized(struct comm *c)
+{
+	for (int r = 0; r < c->world->size; r++)
+		if (peer(c, r) && !peer(c, r)->finalized)
+			return true;
+	return control->hangs_final;
+}
+
 int ncclCommFinalize(struct comm *c)
 {
 	enter(c);
 	control->finalized++;
 	c->finalized = true;
-	return leave(c, control->hangs_final ? IN_PROGRESS : begun(c));
+	pthread_cond_broadcast(&changed);
+	int code = await(c, unfinalized);
+	return leave(c, code ? code : take_time(c));
 }
 
 #ifndef BEFORE_2_19
@@ -614,14 +804,14 @@ int ncclCommRegister(struct comm *c, void *at, size_t size, void **handle)
 
 	enter(c);
 	if (c->finalized || c->aborted)
-		return leave(c, USAGE);
+		return leave(c, c->aborted ? INTERNAL : USAGE);
 	int failed = control->fail;
 	control->fail = 0;
 	if (failed)
 		return leave(c, failed);
 	*handle = 0;
 	if (control->skips)
-		return leave(c, begun(c));
+		return leave(c, take_time(c));
 	struct reg *r = c->regs;
 	while (r && (!r->refs || r->begin > begin || r->end < end))
 		r = r->next;
@@ -633,7 +823,7 @@ int ncclCommRegister(struct comm *c, void *at, size_t size, void **handle)
 	r->refs++;
 	control->registered++;
 	*handle = r;
-	return leave(c, begun(c));
+	return leave(c, take_time(c));
 }
 
 int ncclCommDeregister(struct comm *c, void *handle)
@@ -643,7 +833,9 @@ int ncclCommDeregister(struct comm *c, void *handle)
 	enter(c);
 	for (r = c->regs; r && r != handle; r = r->next)
 		;
-	if (!r || !r->refs || c->finalized || c->aborted) {
+	if (c->aborted)
+		return leave(c, INTERNAL);
+	if (!r || !r->refs || c->finalized) {
 		control->stale++;
 		return leave(c, USAGE);
 	}
@@ -655,7 +847,7 @@ int ncclCommDeregister(struct comm *c, void *handle)
 	check_memory(r);
 	if (!--r->refs && r->users)
 		control->used++;
-	return leave(c, begun(c));
+	return leave(c, take_time(c));
 }
 
 #endif
@@ -676,7 +868,7 @@ static int end(struct comm *c)
 		control->cleaned += r->refs;
 		r->refs = 0;
 	}
-	c->aborted = true;
+	c->aborted = c->gone = true;
 	*c->flag = 1; /* the streams go on */
 	control->live--;
 	return leave(c, SUCCESS);
@@ -696,14 +888,18 @@ int ncclCommAbort(struct comm *c)
 {
 	control->aborted++;
 	pthread_mutex_lock(&lock);
-	if (c->splitting) { /* a split that fails makes a communicator, too, which has to be aborted */
-		id_t128 id;
-		ncclGetUniqueId(&id);
-		*c->child = new_comm(world_of(&id, 1), 0, c->context);
-		c->splitting = false;
-	}
+	if (c->gone)
+		abort();
 	c->aborted = true;
 	*c->flag = 1; /* the streams go on; the flag stays, for waits that are enqueued */
+	pthread_cond_broadcast(&changed);
+#ifdef BEFORE_2_22
+	while (c->calls) /* NCCL takes longer than they do */
+		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 	return end(c);
+#else
+	pthread_mutex_unlock(&lock);
+	return later(c, &ending, end);
+#endif
 }
