@@ -56,7 +56,7 @@ test-checks: ## run the tests of the calls under the other checks that Go has
 	$(say) 'calls, with pointers to Go memory in C checked'
 	GOEXPERIMENT=cgocheck2 $(GO) test -short $(ONE_DRIVER) $(RAW)
 	$(say) 'package safe, with the order of its locks checked'
-	$(GO) test -skip '^(TestSimOtherDrivers|TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/internal/admit ./cuda/safe ./cuda/safe/blas
+	$(GO) test -skip '^(TestSimOtherDrivers|TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/internal/admit ./cuda/safe ./cuda/safe/blas ./cuda/safe/random
 	$(say) 'package safe, with data races in its C checked'
 	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(GO) test -short ./cuda/safe
 
@@ -95,7 +95,7 @@ test-windows: ## run the tests of the raw packages and of package safe under win
 
 test-arm64: ## run the tests of the raw driver package and of package safe under qemu, with and without cgo
 	$(say) 'raw packages and package safe on arm64 with and without cgo, under qemu'
-	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe ./cuda/safe/blas
+	$(ARM64) CGO_ENABLED=1 $(GO) test $(SOME) -timeout 30m -exec '$(QEMU)' ./cuda/internal/lifetime ./cuda/generated/driver ./cuda/safe ./cuda/safe/blas ./cuda/safe/random
 	$(ARM64) CGO_ENABLED=0 $(GO) test $(SOME) -timeout 15m -tags cudabind_nocgo -exec '$(QEMU)' ./cuda/internal/... ./cuda/generated/driver ./cuda/safe
 	$(GO) test -run '^TestProofWays$$/^linux_arm64/^(driver|runtime|curand)$$' ./gen
 

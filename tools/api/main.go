@@ -45,6 +45,7 @@ var public = []string{
 	"cuda/safe/compile",
 	"cuda/safe/dtype",
 	"cuda/safe/profile",
+	"cuda/safe/random",
 	"cuda/vector",
 	"tools/simdriver/sim",
 }

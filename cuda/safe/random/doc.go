@@ -1,0 +1,30 @@
+// Package random fills buffers with random numbers by cuRAND, on the streams of package safe:
+//
+//	g, err := random.New(x, random.Philox, random.Options{Seed: 42})
+//	err = random.Normal(g, s, buf, 0, 1)
+//
+// [Uniform], [Normal], [LogNormal], [Poisson] and [Bits] take buffers of any length, at any
+// address: where cuRAND cannot fill a buffer, it fills memory of the same stream, which is
+// then copied. They enqueue work and return. Buffers are retained as by a launch.
+//
+// # Order
+//
+// The calls of a [Generator] take its numbers in their order, on one stream or on several: the
+// work of a call waits for that of the call before. So equal programs get equal numbers. Use a
+// generator for each goroutine, with another seed, where calls have no order.
+//
+// # Captures
+//
+// On a capturing stream the work becomes part of the graph, which retains the buffers and the
+// generator. The generator then belongs to that graph: calls outside of the capture return
+// [safe.ErrInUse]. Executables of one graph share the generator's state: do not run them at the same time.
+//
+// The first launch gets the numbers that calls would have got. What later launches get was measured: with
+// pseudo-random kinds new numbers, which are others than those of further calls; with quasi-random kinds the same numbers
+// again. To have the same numbers of a pseudo-random kind in each launch, fill a buffer before the capture. [Poisson]
+// returns [safe.ErrCapturing].
+//
+// # Libraries
+//
+// cuRAND is found as docs/libraries.md says. It must be of CUDA 12 or 13.
+package random

@@ -1,0 +1,322 @@
+package random
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"weak"
+
+	"github.com/cudabind/cudabind/cuda/ffi"
+	"github.com/cudabind/cudabind/cuda/generated/curand"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Float is a type of the continuous distributions.
+type Float interface{ float32 | float64 }
+
+// Word is a type of [Bits].
+type Word interface{ uint32 | uint64 }
+
+// Uniform enqueues numbers between 0, which is excluded, and 1, which is included.
+// Source: curandGenerateUniform, curandGenerateUniformDouble.
+func Uniform[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
+	return fill(g, "random.Uniform", s, b, call{generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
+		if isFloat32[T]() {
+			return curand.CurandGenerateUniform(raw, (*float32)(ffi.Pointer(p)), n)
+		}
+		return curand.CurandGenerateUniformDouble(raw, (*float64)(ffi.Pointer(p)), n)
+	}})
+}
+
+// Normal enqueues numbers of the normal distribution. A pseudo-random generator makes them in
+// pairs: a buffer of an odd length takes one number more from the sequence.
+//
+// It returns [safe.ErrInvalidArgument] if stddev is negative, or a parameter not finite.
+// Source: curandGenerateNormal, curandGenerateNormalDouble.
+func Normal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, stddev T) error {
+	const op = "random.Normal"
+	if err := moments(op, mean, stddev); err != nil {
+		return err
+	}
+	return fill(g, op, s, b, call{pairs: true, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
+		if isFloat32[T]() {
+			return curand.CurandGenerateNormal(raw, (*float32)(ffi.Pointer(p)), n, float32(mean), float32(stddev))
+		}
+		return curand.CurandGenerateNormalDouble(raw, (*float64)(ffi.Pointer(p)), n, float64(mean), float64(stddev))
+	}})
+}
+
+// LogNormal enqueues numbers whose logarithms have the normal distribution with that mean and
+// standard deviation: see [Normal].
+// Source: curandGenerateLogNormal, curandGenerateLogNormalDouble.
+func LogNormal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, stddev T) error {
+	const op = "random.LogNormal"
+	if err := moments(op, mean, stddev); err != nil {
+		return err
+	}
+	return fill(g, op, s, b, call{pairs: true, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
+		if isFloat32[T]() {
+			return curand.CurandGenerateLogNormal(raw, (*float32)(ffi.Pointer(p)), n, float32(mean), float32(stddev))
+		}
+		return curand.CurandGenerateLogNormalDouble(raw, (*float64)(ffi.Pointer(p)), n, float64(mean), float64(stddev))
+	}})
+}
+
+// mostLambda is cuRAND's limit.
+const mostLambda = 400000
+
+// Poisson fills b with numbers of the Poisson distribution, in the order of the stream. Other than the rest, it waits for the
+// work of the context and for its own: cuRAND makes a table for lambda on the legacy stream.
+//
+// It returns [safe.ErrRange] if lambda is not above 0 and at most 400,000, and [safe.ErrCapturing] while a stream of the
+// context captures.
+// Source: curandGeneratePoisson.
+func Poisson(g *Generator, s *safe.Stream, b *safe.Buffer[uint32], lambda float64) error {
+	const op = "random.Poisson"
+	if !(lambda > 0 && lambda <= mostLambda) {
+		return refuse(op, safe.ErrRange, "lambda is %v, not above 0 and at most %d", lambda, mostLambda)
+	}
+	return fill(g, op, s, b, call{alone: true, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
+		return curand.CurandGeneratePoisson(raw, (*uint32)(ffi.Pointer(p)), n, lambda)
+	}})
+}
+
+// Bits enqueues numbers in which all bits are random. [Sobol32] and [ScrambledSobol32] have
+// uint32 only, [Sobol64] and [ScrambledSobol64] uint64 only, and return [safe.ErrNotSupported] for the other. A uint64
+// of a pseudo-random kind is two numbers of 32 bits.
+// Source: curandGenerate, curandGenerateLongLong.
+func Bits[T Word](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
+	bits := 32
+	if _, ok := any(*new(T)).(uint64); ok {
+		bits = 64
+	}
+	return fill(g, "random.Bits", s, b, call{bits: bits, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
+		switch {
+		case bits == 32:
+			return curand.CurandGenerate(raw, (*uint32)(ffi.Pointer(p)), n)
+		case g.core.kind.quasi():
+			return curand.CurandGenerateLongLong(raw, (*uint64)(ffi.Pointer(p)), n)
+		}
+		return curand.CurandGenerate(raw, (*uint32)(ffi.Pointer(p)), 2*n)
+	}})
+}
+
+func isFloat32[T Float]() bool {
+	_, ok := any(*new(T)).(float32)
+	return ok
+}
+
+// moments checks the parameters of a normal distribution.
+func moments[T Float](op string, mean, stddev T) error {
+	m, d := float64(mean), float64(stddev)
+	if !(d >= 0) || math.IsInf(d, 0) || math.IsInf(m, 0) || math.IsNaN(m) {
+		return refuse(op, safe.ErrInvalidArgument, "mean is %v, stddev %v", m, d)
+	}
+	return nil
+}
+
+// call is a call of cuRAND.
+type call struct {
+	pairs bool // pseudo-random kinds make pairs
+	alone bool // no stream of the context may capture meanwhile
+	bits  int  // of a number of Bits
+	// generate generates n values at p.
+	generate func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error
+
+	core    *core
+	stream  *safe.Stream
+	target  driver.CUdeviceptr
+	work    *safe.Buffer[byte] // what cuRAND fills, if it cannot fill the target
+	size    uint64             // of the target in bytes
+	n       uint64             // values to generate
+	scratch int                // bytes that work needs, or 0
+	capture uint64             // in which work may be used
+}
+
+// fill enqueues a call that fills b.
+func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], c call) error {
+	if g == nil || g.core == nil {
+		return fail(op, safe.ErrClosed)
+	}
+	c.core, c.stream = g.core, s
+	n := uint64(b.Len())
+	err := c.plan(b.Raw(), n, b.Size())
+	if err == nil && c.alone {
+		err = c.complete(g.resource.Arg(), b.Arg())
+	} else if err == nil {
+		err = c.submit(g.resource.Arg(), b.Arg())
+	}
+	var status curand.CurandStatus
+	if err = fail(op, err); errors.As(err, &status) && err.(*safe.Error).Detail == "" {
+		return refuse(op, err.(*safe.Error).Err, "%d of %T by %v", n, *new(T), g.core.kind)
+	}
+	return err
+}
+
+// align is what cuRAND's stores of vectors need.
+const align = 16
+
+// plan decides whether the target, n values in size bytes, suits cuRAND.
+func (c *call) plan(target driver.CUdeviceptr, n, size uint64) error {
+	k, d := c.core.kind, uint64(c.core.dimensions())
+	switch {
+	case c.bits != 0 && k.quasi() && c.bits != kinds[k].bits:
+		return refuse("", safe.ErrNotSupported, "%v has numbers of %d bits", k, kinds[k].bits)
+	case n%d != 0:
+		return refuse("", safe.ErrRange, "%d values are no multiple of %d dimensions", n, d)
+	}
+	c.target, c.n, c.size = target, n, size
+	odd := c.pairs && !k.quasi() && n%2 != 0
+	if odd {
+		c.n++
+	}
+	if n > 0 && (odd || uint64(target)%align != 0) {
+		c.scratch = int(size / n * c.n)
+	}
+	return nil
+}
+
+var errMoved = errors.New("the stream is in another capture")
+
+// submit enqueues the call, with scratch memory if it needs some.
+func (c *call) submit(generator, target safe.Arg) error {
+	if c.core.closed.Load() {
+		return fmt.Errorf("%w: the generator", safe.ErrClosed)
+	}
+	if err := c.core.matches(c.stream); err != nil {
+		return err
+	}
+	for {
+		uses := append(make([]safe.Arg, 0, 3), generator, target)
+		if c.work = nil; c.scratch > 0 {
+			var err error
+			if c.work, err = c.core.scratch(c.stream, c.capture, c.scratch); err != nil {
+				return err
+			}
+		}
+		if c.work != nil {
+			uses = append(uses, c.work.Arg())
+		}
+		err := c.stream.EnqueueRaw(c.run, uses...)
+		if c.work != nil {
+			err = errors.Join(err, c.work.Close())
+		}
+		if !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+}
+
+// complete calls cuRAND while no stream of the context captures, and waits for the work.
+func (c *call) complete(uses ...safe.Arg) error {
+	if c.core.closed.Load() {
+		return fmt.Errorf("%w: the generator", safe.ErrClosed)
+	}
+	if err := c.core.matches(c.stream); err != nil {
+		return err
+	}
+	release, err := safe.Retain(uses...)
+	if err != nil || c.n == 0 {
+		if err == nil {
+			release()
+		}
+		return err
+	}
+	defer release()
+	p := c.target
+	if c.scratch > 0 {
+		work, err := safe.NewBuffer[byte](c.core.x, c.scratch)
+		if err != nil {
+			return err
+		}
+		defer work.Close()
+		p = work.Raw()
+	}
+	return c.core.whole(func() error { return c.core.completes(c, p) })
+}
+
+// completes calls cuRAND, and waits for all work of the context.
+func (g *core) completes(c *call, p driver.CUdeviceptr) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.capture != 0 {
+		return refuse("", safe.ErrInUse, "%s", belongs)
+	}
+	if err := driver.CuCtxSynchronize(); err != nil { // streams need not wait for the legacy one
+		return err
+	}
+	if err := curand.CurandSetStream(g.raw, 0); err != nil {
+		return err
+	}
+	err := c.generate(g.raw, p, c.n)
+	if err == nil && p != c.target {
+		err = driver.CuMemcpyDtoD(c.target, p, c.size)
+	}
+	g.used = false
+	return errors.Join(err, driver.CuCtxSynchronize())
+}
+
+// run is called while the stream's captures neither begin nor end.
+func (c *call) run(raw driver.CUstream) error {
+	if c.n == 0 {
+		return nil
+	}
+	capture, err := captureOf(raw)
+	if err != nil {
+		return err
+	}
+	if c.scratch > 0 && (c.work == nil || capture != c.capture) {
+		c.capture = capture
+		return errMoved
+	}
+	p := c.target
+	if c.work != nil {
+		p = c.work.Raw()
+	}
+	if err := c.core.generate(c, raw, capture, p); err != nil || c.work == nil {
+		return err
+	}
+	return driver.CuMemcpyDtoDAsync(c.target, p, c.size, raw)
+}
+
+// generate calls cuRAND at the generator's place, after the work that used its state last.
+func (g *core) generate(c *call, raw driver.CUstream, capture uint64, p driver.CUdeviceptr) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.join(c, capture); err != nil {
+		return err
+	}
+	stream := weak.Make(c.stream)
+	if g.used && g.last != stream {
+		if err := driver.CuStreamWaitEvent(raw, g.event, 0); err != nil {
+			return err
+		}
+	}
+	if err := curand.CurandSetStream(g.raw, raw); err != nil {
+		return err
+	}
+	err := c.generate(g.raw, p, c.n)
+	g.last, g.used = stream, true
+	return errors.Join(err, driver.CuEventRecord(g.event, raw))
+}
+
+// join makes the generator belong to the graph that a call is captured in. From then on, only the
+// launches of that graph use its state, so their order is that of the numbers.
+func (g *core) join(c *call, capture uint64) error {
+	switch {
+	case g.capture != capture && g.capture != 0:
+		return refuse("", safe.ErrInUse, "%s", belongs)
+	case capture == 0:
+		return nil
+	case g.capture == capture:
+		return nil
+	}
+	if g.used { // the graph may be launched on any stream
+		if err := driver.CuEventSynchronize(g.event); err != nil {
+			return err
+		}
+	}
+	g.capture, g.used = capture, false
+	return nil
+}

@@ -1,0 +1,259 @@
+package random
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/cudabind/cudabind/cuda/generated/curand"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Kind is an algorithm.
+type Kind int
+
+// The algorithms. Those up to MTGP32 are pseudo-random, and have a seed. Those from Sobol32 on
+// are quasi-random: they fill a space evenly.
+const (
+	// Philox is fast, and made for many streams of numbers: take it unless you need another.
+	Philox Kind = iota
+	// XORWOW is what cuRAND takes by default.
+	XORWOW
+	// MRG32k3a combines two recursions.
+	MRG32k3a
+	// MTGP32 is a Mersenne Twister. It has no offset.
+	MTGP32
+	// Sobol32 is the Sobol sequence, of 32 bits.
+	Sobol32
+	// ScrambledSobol32 is Sobol32 with scrambled digits.
+	ScrambledSobol32
+	// Sobol64 is the Sobol sequence, of 64 bits.
+	Sobol64
+	// ScrambledSobol64 is Sobol64 with scrambled digits.
+	ScrambledSobol64
+)
+
+// kinds is what the functions need to know about the algorithms.
+var kinds = [...]struct {
+	name string
+	raw  curand.CurandRngType_t
+	bits int // of a number of Bits; 64 stands for them alone
+}{
+	Philox:           {"Philox", curand.CURAND_RNG_PSEUDO_PHILOX4_32_10, 32},
+	XORWOW:           {"XORWOW", curand.CURAND_RNG_PSEUDO_XORWOW, 32},
+	MRG32k3a:         {"MRG32k3a", curand.CURAND_RNG_PSEUDO_MRG32K3A, 32},
+	MTGP32:           {"MTGP32", curand.CURAND_RNG_PSEUDO_MTGP32, 32},
+	Sobol32:          {"Sobol32", curand.CURAND_RNG_QUASI_SOBOL32, 32},
+	ScrambledSobol32: {"ScrambledSobol32", curand.CURAND_RNG_QUASI_SCRAMBLED_SOBOL32, 32},
+	Sobol64:          {"Sobol64", curand.CURAND_RNG_QUASI_SOBOL64, 64},
+	ScrambledSobol64: {"ScrambledSobol64", curand.CURAND_RNG_QUASI_SCRAMBLED_SOBOL64, 64},
+}
+
+// String returns the name of the constant.
+func (k Kind) String() string {
+	if !k.valid() {
+		return "unknown"
+	}
+	return kinds[k].name
+}
+
+func (k Kind) valid() bool  { return k >= Philox && k <= ScrambledSobol64 }
+func (k Kind) quasi() bool  { return k >= Sobol32 }
+func (k Kind) offset() bool { return k != MTGP32 }
+
+// Options are the options of [New].
+type Options struct {
+	// Seed selects the sequence of a pseudo-random kind.
+	Seed uint64
+	// Offset is where the sequence begins: see [Generator.Seek].
+	Offset uint64
+	// Dimensions is for quasi-random kinds, 0 for 1, at most 20,000. The length of a buffer
+	// must be a multiple of it: the numbers of the first dimension come first.
+	Dimensions int
+}
+
+// mostDimensions is the size of cuRAND's tables for Sobol sequences.
+const mostDimensions = 20000
+
+// Generator is a sequence of random numbers. Each call takes the next ones in the order of the
+// calls, whatever streams they are on: the numbers depend on the seed, the offset and the calls
+// before. Any number of goroutines may use a Generator, but then chance decides on that order.
+//
+// A Generator keeps its context: [safe.Context.Close] before [Generator.Close] is fine.
+type Generator struct {
+	core     *core
+	resource *safe.Resource
+}
+
+type core struct {
+	object
+	kind   Kind
+	o      Options
+	closed atomic.Bool
+
+	mu    sync.Mutex // taken inside EnqueueRaw: whoever has it waits for nothing of this process
+	raw   curand.CurandGenerator_t
+	event driver.CUevent            // after the work that used the state last
+	last  weak.Pointer[safe.Stream] // which it was on
+	used  bool
+
+	capture uint64 // the generator belongs to its graph
+}
+
+// New makes a generator. That is slow, and may wait for all work of the context.
+//
+// It returns [safe.ErrCapturing] while a stream of the context is capturing: make generators
+// before. It returns an error that matches [safe.ErrNotSupported] and lists where it has looked
+// if there is no cuRAND, or if the kind does not have the option, and [safe.ErrRange] if Dimensions is out
+// of range.
+// Source: curandCreateGenerator, curandSetPseudoRandomGeneratorSeed,
+// curandSetGeneratorOffset, curandSetQuasiRandomGeneratorDimensions, curandGenerateSeeds.
+func New(x *safe.Context, k Kind, o Options) (*Generator, error) {
+	const op = "random.New"
+	if err := k.check(o); err != nil {
+		return nil, fail(op, err)
+	}
+	if err := curand.Open(""); err != nil {
+		if _, _, loaded := curand.Library(); loaded != nil { // else the program has opened another file
+			return nil, fail(op, err)
+		}
+	}
+	c := &core{kind: k, o: o}
+	r, err := c.open(x, c.create, c.destroy)
+	if err != nil {
+		return nil, fail(op, err)
+	}
+	return &Generator{c, r}, nil
+}
+
+func (k Kind) check(o Options) error {
+	switch {
+	case !k.valid():
+		return refuse("", safe.ErrInvalidArgument, "%d is no constant of Kind", int(k))
+	case o.Dimensions < 0 || o.Dimensions > mostDimensions:
+		return refuse("", safe.ErrRange, "Options.Dimensions is %d, not 0 to %d", o.Dimensions, mostDimensions)
+	case o.Dimensions > 0 && !k.quasi():
+		return refuse("", safe.ErrNotSupported, "%v has no dimensions", k)
+	case o.Seed != 0 && k.quasi():
+		return refuse("", safe.ErrNotSupported, "%v has no seed", k)
+	case o.Offset != 0 && !k.offset():
+		return refuse("", safe.ErrNotSupported, "%v has no offset", k)
+	}
+	return nil
+}
+
+// create also sets up the state, which the first call would do otherwise, perhaps in a capture.
+func (c *core) create() error {
+	if err := driver.CuEventCreate(&c.event, driver.CU_EVENT_DISABLE_TIMING); err != nil {
+		return err
+	}
+	if err := curand.CurandCreateGenerator(&c.raw, kinds[c.kind].raw); err != nil {
+		return err
+	}
+	if c.kind.quasi() {
+		if err := curand.CurandSetQuasiRandomGeneratorDimensions(c.raw, uint32(c.dimensions())); err != nil {
+			return err
+		}
+	} else if err := curand.CurandSetPseudoRandomGeneratorSeed(c.raw, c.o.Seed); err != nil {
+		return err
+	}
+	return c.begin(c.o.Offset)
+}
+
+// begin sets the state up for the nth number. No stream of the context captures: cuRAND uses the legacy stream.
+func (c *core) begin(n uint64) error {
+	if err := curand.CurandSetStream(c.raw, 0); err != nil { // its last one may be closed
+		return err
+	}
+	if c.kind.offset() {
+		if err := curand.CurandSetGeneratorOffset(c.raw, n); err != nil {
+			return err
+		}
+	}
+	if err := curand.CurandGenerateSeeds(c.raw); err != nil && !errors.Is(err, curand.CURAND_STATUS_TYPE_ERROR) {
+		return err
+	}
+	return driver.CuCtxSynchronize() // streams that do not wait for the legacy one may use the state now
+}
+
+func (c *core) destroy() (err error) {
+	if c.raw != 0 {
+		err = errors.Join(curand.CurandSetStream(c.raw, 0), curand.CurandDestroyGenerator(c.raw)) // its last stream may be closed
+	}
+	if c.event != 0 {
+		err = errors.Join(err, driver.CuEventDestroy(c.event))
+	}
+	return err
+}
+
+func (c *core) dimensions() int { return max(c.o.Dimensions, 1) }
+
+// Close destroys the generator when the work, the graphs and the executables that use it are done. Closing again does
+// nothing.
+// Source: curandDestroyGenerator.
+func (g *Generator) Close() error {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	g.core.closed.Store(true)
+	return fail("random.Generator.Close", g.resource.Close())
+}
+
+// Context returns a context that is usable as long as the Generator is open: see
+// [safe.Stream.Context].
+func (g *Generator) Context() *safe.Context {
+	if g == nil || g.core == nil {
+		return nil
+	}
+	return g.core.x
+}
+
+// String describes the generator for messages.
+func (g *Generator) String() string {
+	if g == nil || g.core == nil {
+		return "Generator (never opened)"
+	}
+	return fmt.Sprintf("%v with seed %d on %v", g.core.kind, g.core.o.Seed, g.core.x.Device())
+}
+
+// Seek makes n the place of the next number, from the beginning of the sequence.
+//
+// For [Philox] the next call gives what a single call from 0 would have at n, if both are of the
+// same distribution and type. So it does for quasi-random kinds, where n counts points. For
+// [XORWOW] and [MRG32k3a] that is so for [Poisson], [Bits] of uint32 and [Uniform] of float32; calls of others begin
+// at a place that depends on n only. [MTGP32] returns [safe.ErrNotSupported].
+//
+// Seek waits for the work of the context, because cuRAND sets its state up on the legacy stream. It returns
+// [safe.ErrCapturing] while a stream of the context captures, and [safe.ErrInUse] if the generator belongs to a graph.
+// Source: curandSetGeneratorOffset, curandGenerateSeeds.
+func (g *Generator) Seek(n uint64) error {
+	const op = "random.Generator.Seek"
+	if g == nil || g.core == nil {
+		return fail(op, safe.ErrClosed)
+	}
+	c := g.core
+	if !c.kind.offset() {
+		return refuse(op, safe.ErrNotSupported, "%v has no offset", c.kind)
+	}
+	if c.closed.Load() {
+		return fail(op, safe.ErrClosed)
+	}
+	release, err := safe.Retain(g.resource.Arg())
+	if err != nil {
+		return fail(op, err)
+	}
+	defer release()
+	return fail(op, c.whole(func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.capture != 0 {
+			return refuse("", safe.ErrInUse, "%s", belongs)
+		}
+		return c.begin(n)
+	}))
+}
+
+const belongs = "the generator belongs to the graph of a capture that used it: make one for each graph, and others for calls"
