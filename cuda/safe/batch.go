@@ -305,18 +305,17 @@ type hostCore struct {
 type hostCall struct {
 	core    *hostCore
 	f       func()
-	o       HostFuncOptions
 	cleanup lifetime.Cleanup
 }
 
-func newHostCall(f func(), o HostFuncOptions) (*hostCall, error) {
+func newHostCall(f func()) (*hostCall, error) {
 	h := &hostCore{}
 	if err := h.Open(h, nil); err != nil {
 		return nil, err
 	}
 	h.Untracked()
 	h.token = (&closure{host: f, repeat: true}).keep()
-	u := &hostCall{core: h, f: f, o: o}
+	u := &hostCall{core: h, f: f}
 	u.cleanup.Watch(&h.Handle)
 	return u, nil
 }

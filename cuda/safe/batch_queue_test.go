@@ -181,7 +181,7 @@ func TestSimBatchFails(t *testing.T) {
 	}
 	for _, fails := range []int{1, 2, 17, 240, 241, 300} {
 		t.Run(fmt.Sprint(fails), func(t *testing.T) {
-			require.NoError(t, out.Zero())
+			require.NoError(t, out.Fill(0))
 			simulated.Fail("cuLaunchKernel", fails, uint32(driver.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES))
 			err := b.Submit(s)
 			simulated.Reset()
@@ -296,7 +296,7 @@ func TestRefusedTakesNoRoom(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"GraphExec.Launch": func() error { return allocated.Launch(s) },
 		"MemOps":           func() error { return s.MemOps(ops) },
-		"ZeroAsync":        func() error { return closed.ZeroAsync(s) },
+		"FillAsync of 0":   func() error { return closed.FillAsync(s, 0) },
 		"CopyFromAsync":    func() error { return open.CopyFromAsync(s, closed) },
 		"Launch":           func() error { return k.Launch(s, one, closed.Arg(), safe.Val(uint64(1))) },
 		"EnqueueRaw":       func() error { return s.EnqueueRaw(func(driver.CUstream) error { return nil }, closed.Arg()) },

@@ -136,20 +136,13 @@ func (b *Batch) copy(op string, n int, to, from span) error {
 }
 
 // BatchFill records a fill: see [Buffer.FillAsync] and [Pinned.FillAsync]. It returns
-// [ErrInvalidArgument] if T has more than 4,000 bytes, and [ErrContextMismatch] if m is device
+// [ErrInvalidArgument] if T has more than 4,000 bytes that are not all 0, and [ErrContextMismatch] if m is device
 // memory of another context than the Batch. Source: cuMemsetD8Async, cuMemsetD16Async,
 // cuMemsetD32Async or cuLaunchKernel.
 func BatchFill[T any](b *Batch, m Memory[T], v T) error {
 	s := spanOf(m)
 	f, err := filling("BatchFill", v, s.n)
 	return b.fill("BatchFill", appended, s, f, err)
-}
-
-// BatchZero records setting all bytes of m to 0. Its operation is a fill. Source:
-// cuMemsetD8Async.
-func BatchZero[T any](b *Batch, m Memory[T]) error {
-	s := spanOf(m)
-	return b.fill("BatchZero", appended, s, zeroing(s.size), nil)
 }
 
 // SetBatchFill replaces operation n, a fill. It returns [ErrRange] if there is no operation
@@ -238,10 +231,7 @@ func (b *Batch) LaunchGraph(e *GraphExec) error {
 // LaunchHostFunc records a call of f, which runs once for each submission: see
 // [Stream.LaunchHostFunc] for the rules of f. [OnError] receives panics of f. If CUDA is
 // lost or other code resets the context, f does not run. Source: cuLaunchHostFunc.
-func (b *Batch) LaunchHostFunc(f func()) error { return b.LaunchHostFuncWith(f, HostFuncOptions{}) }
-
-// LaunchHostFuncWith is [Batch.LaunchHostFunc] with options. Source: cuLaunchHostFunc, with Spin cuLaunchHostFunc_v2.
-func (b *Batch) LaunchHostFuncWith(f func(), o HostFuncOptions) error {
+func (b *Batch) LaunchHostFunc(f func()) error {
 	const op = "Batch.LaunchHostFunc"
 	if b.none() {
 		return &Error{Op: op, Err: ErrClosed}
@@ -249,15 +239,11 @@ func (b *Batch) LaunchHostFuncWith(f func(), o HostFuncOptions) error {
 	if f == nil {
 		return noFunction(op)
 	}
-	mode, err := o.mode(op)
-	if err != nil {
-		return err
-	}
-	h, err := newHostCall(f, o)
+	h, err := newHostCall(f)
 	if err != nil {
 		return wrap(op, err)
 	}
-	return b.add(op, batchHost, 0, batchObject{handle: &h.core.Handle, user: h, host: h.core}, func(l []uint64) []uint64 { return rt.AppendHost(l, h.core.token, mode) })
+	return b.add(op, batchHost, 0, batchObject{handle: &h.core.Handle, user: h, host: h.core}, func(l []uint64) []uint64 { return rt.AppendHost(l, h.core.token) })
 }
 
 // add appends an operation that uses one object.

@@ -317,7 +317,7 @@ func (r *submission) single(n int) error {
 		return r.object(n).exec.launch(opSubmit, r.streamCore)
 	case batchHost:
 		h := r.object(n).user.(*hostCall)
-		_, err := r.launchHostFunc(opSubmit, h.f, h.o)
+		_, err := r.launchHostFunc(opSubmit, h.f)
 		return err
 	}
 	a := admission{op: opSubmit, stream: r.streamCore, flags: enqueues, places: int(o.places)}

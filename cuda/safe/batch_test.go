@@ -47,7 +47,7 @@ func everyKind(x *safe.Context, k *safe.Kernel, m *safe.Buffer[int32], h *safe.P
 		b.Record(e),
 		b.WaitEvent(e),
 		safe.BatchFill(b, m, 3),
-		safe.BatchZero(b, h),
+		safe.BatchFill(b, h, 0),
 		b.LaunchGraph(exec),
 		b.LaunchHostFunc(f),
 		safe.BatchCopy(b, h, m),
@@ -82,7 +82,7 @@ func TestBatch(t *testing.T) {
 		b.LaunchGraph(exec), // c = 6i
 		b.LaunchGraph(exec), // c = 8i
 		b.LaunchHostFunc(func() { calls.Add(1) }),
-		safe.BatchZero(b, back),
+		safe.BatchFill(b, back, 0),
 		safe.BatchCopy(b, back, c),
 		safe.BatchFill(b, a, 1),
 		b.Launch(fill, perValue(n), safe.Val(uint32(n)), safe.Val(float32(5)), c.Arg()),
@@ -145,14 +145,14 @@ func TestBatchArguments(t *testing.T) {
 		{"seven", many, one, []safe.Arg{safe.Val(uint8(1)), safe.Val(int16(-2)), safe.Val(uint32(3)), safe.Val(int64(-4)), safe.Val(float32(5)), safe.Val(float64(6)), out.Arg()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			require.NoError(t, out.ZeroAsync(s))
+			require.NoError(t, out.FillAsync(s, 0))
 			require.NoError(t, c.k.Launch(s, c.cfg, c.args...))
 			require.NoError(t, out.CopyToHost(want))
 			b := newBatch(t, x)
 			require.NoError(t, b.Launch(c.k, c.cfg, c.args...))
 			before := p
 			p.A = 77 // the batch has the value of before
-			require.NoError(t, out.ZeroAsync(s))
+			require.NoError(t, out.FillAsync(s, 0))
 			require.NoError(t, b.Submit(s))
 			require.NoError(t, out.CopyToHost(got))
 			p = before
@@ -270,7 +270,7 @@ func TestBatchInCapture(t *testing.T) {
 	assert.EqualValues(t, 4, h.Data()[0])
 
 	launches := newBatch(t, x)
-	require.NoError(t, errors.Join(safe.BatchZero(launches, h), launches.LaunchGraph(exec)))
+	require.NoError(t, errors.Join(safe.BatchFill(launches, h, 0), launches.LaunchGraph(exec)))
 	g, err = s.Capture(func() error {
 		err := launches.Submit(s)
 		assert.ErrorIs(t, err, safe.ErrCapturing)
@@ -314,7 +314,7 @@ func TestBatchForeignCapture(t *testing.T) {
 	x := open(t, 0)
 	s, k, m := stream(t, x), kernel(t, x, "store"), buffer[uint64](t, x, 1)
 	b := newBatch(t, x)
-	require.NoError(t, errors.Join(b.Launch(k, one, m.Arg(), safe.Val(uint64(1))), safe.BatchZero(b, m)))
+	require.NoError(t, errors.Join(b.Launch(k, one, m.Arg(), safe.Val(uint64(1))), safe.BatchFill(b, m, 0)))
 	require.NoError(t, x.WithCurrent(func() error {
 		if err := driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); err != nil {
 			return err
@@ -334,7 +334,7 @@ func TestBatchKinds(t *testing.T) {
 	x := open(t, 0)
 	k, m, h, e := kernel(t, x, "store"), buffer[int32](t, x, 4), host[int32](t, x, 4), event(t, x)
 	s := stream(t, x)
-	g, err := s.Capture(func() error { return m.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return m.FillAsync(s, 0) })
 	require.NoError(t, err)
 	closing(t, g)
 	exec, err := g.Instantiate()

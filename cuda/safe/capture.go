@@ -3,7 +3,6 @@ package safe
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -406,22 +405,10 @@ func (m CaptureMode) raw() driver.CUstreamCaptureMode {
 	return driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 }
 
-func (m CaptureMode) String() string {
-	switch m {
-	case CaptureThreadLocal:
-		return "thread-local"
-	case CaptureGlobal:
-		return "global"
-	case CaptureRelaxed:
-		return "relaxed"
-	}
-	return fmt.Sprintf("CaptureMode(%d)", int(m))
-}
-
 // check returns an error if there is no such mode.
 func (m CaptureMode) check(op string) error {
 	if m < CaptureThreadLocal || m > CaptureRelaxed {
-		return refuse(op, ErrInvalidArgument, "%v does not exist", m)
+		return refuse(op, ErrInvalidArgument, "capture mode %d does not exist", m)
 	}
 	return nil
 }

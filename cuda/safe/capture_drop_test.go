@@ -6,6 +6,7 @@ package safe_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 func TestCaptureDropped(t *testing.T) {
 	for _, mode := range []safe.CaptureMode{safe.CaptureThreadLocal, safe.CaptureGlobal, safe.CaptureRelaxed} {
 		for _, into := range []bool{false, true} {
-			name := mode.String()
+			name := fmt.Sprint(mode)
 			if into {
 				name += ", into a graph"
 			}
@@ -50,7 +51,7 @@ func dropsCapture(t *testing.T, mode safe.CaptureMode, into bool) {
 			_, err = s.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: mode})
 		}
 		assert.NoError(t, err)
-		assert.NoError(t, y.ZeroAsync(s))
+		assert.NoError(t, y.FillAsync(s, 0))
 		close(begun)
 		<-end
 	}()

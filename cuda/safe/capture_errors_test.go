@@ -29,20 +29,20 @@ func TestCaptureErrors(t *testing.T) {
 	}{
 		{"f's error", func(*testing.T) error { return mine }, mine},
 		{"unjoined", func(t *testing.T) error {
-			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork), side.WaitEvent(fork)))
+			require.NoError(t, errors.Join(y.FillAsync(s, 0), s.Record(fork), side.WaitEvent(fork)))
 			return y.FillAsync(side, 1)
 		}, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED},
 		{"isolation", func(t *testing.T) error {
 			require.NoError(t, y.FillAsync(side, 1))
 			require.NoError(t, side.Record(e))
 			err := s.WaitEvent(e)
-			assert.NoError(t, y.ZeroAsync(s), "the capture goes on")
+			assert.NoError(t, y.FillAsync(s, 0), "the capture goes on")
 			return err
 		}, safe.ErrCapturing},
 		{"invalidated by a raw call", func(t *testing.T) error {
 			err := x.WithCurrent(func() error { return driver.CuStreamQuery(s.Raw()) })
 			assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-			assert.Error(t, y.ZeroAsync(s))
+			assert.Error(t, y.FillAsync(s, 0))
 			return nil
 		}, driver.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED},
 		{"captures already", func(t *testing.T) error {
@@ -73,7 +73,7 @@ func TestCaptureMix(t *testing.T) {
 	t.Run("merge", func(t *testing.T) {
 		c, err := side.BeginCapture()
 		require.NoError(t, err)
-		require.NoError(t, errors.Join(y.ZeroAsync(side), side.Record(fork)))
+		require.NoError(t, errors.Join(y.FillAsync(side, 0), side.Record(fork)))
 		g, err := s.Capture(func() error {
 			assert.ErrorIs(t, s.WaitEvent(fork), safe.ErrCapturing, "CUDA would lose both captures")
 			return nil
@@ -86,7 +86,7 @@ func TestCaptureMix(t *testing.T) {
 	})
 	t.Run("unmatched", func(t *testing.T) {
 		_, err := s.Capture(func() error {
-			require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork), side.WaitEvent(fork)))
+			require.NoError(t, errors.Join(y.FillAsync(s, 0), s.Record(fork), side.WaitEvent(fork)))
 			err := x.WithCurrent(func() error {
 				var graph driver.CUgraph
 				return driver.CuStreamEndCapture(side.Raw(), &graph)
@@ -152,7 +152,7 @@ func TestCaptureRefuses(t *testing.T) {
 	g := adding(t, s, kernel(t, x, "saxpy"), ones(t, x, 10), y)
 	e := executable(t, g)
 	made, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
-		require.NoError(t, y.ZeroAsync(s))
+		require.NoError(t, y.FillAsync(s, 0))
 		require.NoError(t, s.Record(captured))
 		for name, call := range map[string]func() error{
 			"query":       func() error { _, err := s.Query(); return err },
@@ -167,7 +167,7 @@ func TestCaptureRefuses(t *testing.T) {
 			"synchronize": x.Synchronize,
 			"event":       func() error { _, err := captured.Query(); return err },
 			"event wait":  captured.Synchronize,
-			"buffer":      func() error { return y.Zero() },
+			"buffer":      func() error { return y.Fill(0) },
 			"async":       func() error { _, err := safe.NewBufferFrom[int](own, s, 1); return err },
 		} {
 			assert.ErrorIs(t, call(), safe.ErrCapturing, name)
@@ -196,7 +196,7 @@ func TestCaptureThreads(t *testing.T) {
 		_, err := c.End()
 		assert.ErrorIs(t, err, safe.ErrWrongThread)
 	})
-	require.NoError(t, y.ZeroAsync(s))
+	require.NoError(t, y.FillAsync(s, 0))
 	g, err := c.End()
 	require.NoError(t, err, "the capture went on")
 	require.NoError(t, g.Close())

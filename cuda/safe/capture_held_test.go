@@ -134,7 +134,7 @@ func TestOwnerOfJoined(t *testing.T) {
 	}
 	g, err := s.Capture(func() error {
 		side := borrow()
-		err := errors.Join(s.Record(fork), side.WaitEvent(fork), b.ZeroAsync(side), side.Record(join), s.WaitEvent(join), side.Close())
+		err := errors.Join(s.Record(fork), side.WaitEvent(fork), b.FillAsync(side, 0), side.Record(join), s.WaitEvent(join), side.Close())
 		drop()
 		assert.False(t, gone.Load(), "during the capture")
 		return err
@@ -207,7 +207,7 @@ func TestCaptureToBesideRawCapture(t *testing.T) {
 	var raw driver.CUgraph
 	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamEndCapture(s.Raw(), &raw) }))
 	require.NoError(t, driver.CuGraphDestroy(raw))
-	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return b.ZeroAsync(s) }), "g is as before")
+	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return b.FillAsync(s, 0) }), "g is as before")
 }
 
 // TestSimGreenOfJoined: a graph retains the green context of a stream that has joined its capture.
@@ -222,7 +222,7 @@ func TestSimGreenOfJoined(t *testing.T) {
 	s, fork, join, b := stream(t, x), event(t, x), event(t, x), buffer[float32](t, x, 4)
 	before := simulated.Calls("cuGreenCtxDestroy")
 	g, err := s.Capture(func() error {
-		return errors.Join(s.Record(fork), side.WaitEvent(fork), b.ZeroAsync(side), side.Record(join), s.WaitEvent(join))
+		return errors.Join(s.Record(fork), side.WaitEvent(fork), b.FillAsync(side, 0), side.Record(join), s.WaitEvent(join))
 	})
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(side.Close(), green.Close()))
@@ -241,7 +241,7 @@ func TestFreeAfterLostCapture(t *testing.T) {
 	closing(t, g)
 	require.NoError(t, executable(t, g).Launch(s))
 	_, err := s.Capture(func() error {
-		return errors.Join(b.FreeAsync(s), s.Record(fork), side.WaitEvent(fork), y.ZeroAsync(side))
+		return errors.Join(b.FreeAsync(s), s.Record(fork), side.WaitEvent(fork), y.FillAsync(side, 0))
 	})
 	require.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
 	free, err := s.Capture(func() error { return b.FreeAsync(s) })
@@ -259,7 +259,7 @@ func TestExternalWaitForEndedCapture(t *testing.T) {
 	closing(t, g)
 	g, err = s.Capture(func() error {
 		assert.ErrorIs(t, s.WaitEventExternal(e), safe.ErrInvalidArgument)
-		return b.ZeroAsync(s)
+		return b.FillAsync(s, 0)
 	})
 	require.NoError(t, err)
 	closing(t, g)

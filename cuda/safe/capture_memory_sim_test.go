@@ -43,7 +43,7 @@ func TestSimAllocBesideBegin(t *testing.T) {
 	<-captured
 	g := <-graphs
 	closing(t, g)
-	if err := b.Zero(); err != nil { // nil if the capture has come late
+	if err := b.Fill(0); err != nil { // nil if the capture has come late
 		assert.ErrorIs(t, err, safe.ErrNotAllocated, "no launch has allocated it")
 	}
 	require.NoError(t, b.Close())
@@ -92,10 +92,10 @@ func TestUseAfterFreeInCapture(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, err := s.Capture(func() error {
 				b, err := safe.NewBufferAsync[uint32](s, 100)
-				if err := errors.Join(err, b.ZeroAsync(s), release(b)); err != nil {
+				if err := errors.Join(err, b.FillAsync(s, 0), release(b)); err != nil {
 					return err
 				}
-				assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrNotAllocated)
+				assert.ErrorIs(t, b.FillAsync(s, 0), safe.ErrNotAllocated)
 				assert.ErrorIs(t, plain.CopyFromAsync(s, b), safe.ErrNotAllocated)
 				assert.ErrorIs(t, work.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(5)), b.Arg()), safe.ErrNotAllocated)
 				assert.ErrorIs(t, batch(b), safe.ErrNotAllocated)
@@ -118,7 +118,7 @@ func TestUseAfterFreeInLaterCapture(t *testing.T) {
 	launch(t, executable(t, first), s)
 	g, err := s.Capture(func() error {
 		require.NoError(t, b.FreeAsync(s))
-		assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrNotAllocated)
+		assert.ErrorIs(t, b.FillAsync(s, 0), safe.ErrNotAllocated)
 		assert.ErrorIs(t, work.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(5)), b.Arg()), safe.ErrNotAllocated)
 		return nil
 	})
@@ -136,13 +136,13 @@ func TestSimCloseBesideUseInCapture(t *testing.T) {
 	defer simulated.Reset()
 	g, err := s.Capture(func() error {
 		b, err := safe.NewBufferAsync[uint32](s, 100)
-		if err := errors.Join(err, b.ZeroAsync(s)); err != nil {
+		if err := errors.Join(err, b.FillAsync(s, 0)); err != nil {
 			return err
 		}
 		simulated.Delay("cuMemFreeAsync", hang)
 		freed := inDriver(t, b.Close)
 		var used error
-		over := background(func() { used = b.ZeroAsync(s) })
+		over := background(func() { used = b.FillAsync(s, 0) })
 		simulated.Reset() // ends the delay
 		<-over
 		assert.Error(t, used)

@@ -32,9 +32,7 @@ func unused(t *testing.T, x *safe.Context) func() {
 	t.Helper()
 	used := func() uint64 {
 		require.NoError(t, x.TrimGraphMemory())
-		m, err := x.GraphMemory()
-		require.NoError(t, err)
-		return m.Used
+		return aboutGraphs(t, x, driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)
 	}
 	before := used()
 	return func() {
@@ -115,17 +113,17 @@ func TestCaptureAllocLeft(t *testing.T) {
 		if b, err = safe.NewBufferAsync[float32](s, n); err != nil {
 			return err
 		}
-		assert.ErrorIs(t, b.Zero(), safe.ErrNotAllocated)
+		assert.ErrorIs(t, b.Fill(0), safe.ErrNotAllocated)
 		return b.FillAsync(s, 5)
 	})
 	require.NoError(t, err)
 	e := executable(t, g)
 	for name, call := range map[string]func() error{
-		"Zero":         b.Zero,
-		"CopyToHost":   func() error { return b.CopyToHost(make([]float32, n)) },
-		"ZeroAsync":    func() error { return b.ZeroAsync(s) },
-		"copy":         func() error { return y.CopyFromAsync(s, b) },
-		"copy to host": func() error { return b.CopyToHostAsync(s, out) },
+		"Zero":           func() error { return b.Fill(0) },
+		"CopyToHost":     func() error { return b.CopyToHost(make([]float32, n)) },
+		"FillAsync of 0": func() error { return b.FillAsync(s, 0) },
+		"copy":           func() error { return y.CopyFromAsync(s, b) },
+		"copy to host":   func() error { return b.CopyToHostAsync(s, out) },
 		"launch": func() error {
 			return saxpy.Launch(s, perValue(n), safe.Val(uint32(n)), safe.Val(float32(1)), ones.Arg(), b.Arg())
 		},
@@ -140,7 +138,7 @@ func TestCaptureAllocLeft(t *testing.T) {
 		assert.ErrorIs(t, call(), safe.ErrNotAllocated, name)
 	}
 	require.NoError(t, e.Upload(s))
-	assert.ErrorIs(t, b.Zero(), safe.ErrNotAllocated, "an upload runs nothing")
+	assert.ErrorIs(t, b.Fill(0), safe.ErrNotAllocated, "an upload runs nothing")
 
 	for range 3 { // the executable frees it at its next launch
 		require.NoError(t, e.Launch(s))
@@ -150,7 +148,7 @@ func TestCaptureAllocLeft(t *testing.T) {
 	}
 	require.NoError(t, b.FreeAsync(side))
 	assert.ErrorIs(t, b.FreeAsync(side), safe.ErrNotAllocated)
-	assert.ErrorIs(t, b.Zero(), safe.ErrNotAllocated)
+	assert.ErrorIs(t, b.Fill(0), safe.ErrNotAllocated)
 	require.NoError(t, side.Synchronize())
 	allFreed()
 
@@ -175,7 +173,7 @@ func TestCaptureAllocLost(t *testing.T) {
 	})
 	require.ErrorIs(t, err, mine)
 	assert.Eventually(t, func() bool { return b.Raw() == 0 }, hang, time.Millisecond)
-	assert.ErrorIs(t, b.ZeroAsync(s), safe.ErrClosed)
+	assert.ErrorIs(t, b.FillAsync(s, 0), safe.ErrClosed)
 	require.NoError(t, b.Close())
 }
 
@@ -265,7 +263,7 @@ func TestScopeCopyInCapture(t *testing.T) {
 		g, err := s.Capture(func() error {
 			assert.ErrorIs(t, safe.CopyFromSlice(c, b, make([]uint32, 4)), safe.ErrCapturing)
 			assert.ErrorIs(t, safe.CopyToSlice(c, make([]uint32, 4), b), safe.ErrCapturing)
-			return b.ZeroAsync(s)
+			return b.FillAsync(s, 0)
 		})
 		return errors.Join(err, g.Close())
 	}))

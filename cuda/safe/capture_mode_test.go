@@ -5,6 +5,7 @@
 package safe_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -19,7 +20,7 @@ func TestCaptureModeReachesCUDA(t *testing.T) {
 		mode    safe.CaptureMode
 		rejects bool // on other threads
 	}{{safe.CaptureThreadLocal, false}, {safe.CaptureGlobal, true}, {safe.CaptureRelaxed, false}} {
-		t.Run(row.mode.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint("mode ", row.mode), func(t *testing.T) {
 			x := open(t, 0)
 			s, other := stream(t, x), stream(t, x)
 			_, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: row.mode}, func() error {
@@ -59,7 +60,7 @@ func TestGlobalCaptureBesideOtherContexts(t *testing.T) {
 		mode safe.CaptureMode
 		want error
 	}{{safe.CaptureThreadLocal, nil}, {safe.CaptureGlobal, safe.ErrCapturing}, {safe.CaptureRelaxed, nil}} {
-		t.Run(row.mode.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint("mode ", row.mode), func(t *testing.T) {
 			called = 0
 			g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: row.mode}, func() error {
 				if row.want == nil {

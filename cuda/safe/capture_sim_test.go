@@ -38,10 +38,9 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 	k := kernel(t, x, "nothing")
 	for name, f := range map[string]func(used *safe.Buffer[float32]) error{
 		"Buffer.Close":        func(b *safe.Buffer[float32]) error { return b.Close() },
-		"Buffer.Zero":         func(b *safe.Buffer[float32]) error { return b.Zero() },
 		"SynchronizeBlocking": func(*safe.Buffer[float32]) error { return legacy.SynchronizeBlocking() },
 		"Launch":              func(*safe.Buffer[float32]) error { return k.Launch(legacy, one) },
-		"ZeroAsync":           func(b *safe.Buffer[float32]) error { return b.ZeroAsync(legacy) },
+		"FillAsync of 0":      func(b *safe.Buffer[float32]) error { return b.FillAsync(legacy, 0) },
 		"Synchronize":         func(*safe.Buffer[float32]) error { return legacy.Synchronize() },
 		"Record":              func(*safe.Buffer[float32]) error { return legacy.Record(event(t, x)) },
 		"HostFunc": func(*safe.Buffer[float32]) error {
@@ -54,9 +53,9 @@ func TestSimLegacyAmongCaptures(t *testing.T) {
 			b, err := safe.NewBuffer[float32](x, 10)
 			require.NoError(t, err)
 			defer b.Close()
-			require.NoError(t, b.ZeroAsync(legacy))
+			require.NoError(t, b.FillAsync(legacy, 0))
 			g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
-				require.NoError(t, y.ZeroAsync(s))
+				require.NoError(t, y.FillAsync(s, 0))
 				t.Logf("%s: %v", name, f(b))
 				return nil
 			})
@@ -75,7 +74,7 @@ func TestSimLegacyClosed(t *testing.T) {
 	y := buffer[float32](t, x, 10)
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
-	require.NoError(t, y.ZeroAsync(legacy))
+	require.NoError(t, y.FillAsync(legacy, 0))
 	s := blockingStream(t, x)
 	g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
 		require.NoError(t, y.FillAsync(s, 1))
@@ -98,9 +97,9 @@ func TestSimLegacyUsed(t *testing.T) {
 	s, y := blockingStream(t, x), buffer[float32](t, x, 10)
 	b, err := safe.NewBuffer[float32](x, 10)
 	require.NoError(t, err)
-	require.NoError(t, b.ZeroAsync(legacy))
+	require.NoError(t, b.FillAsync(legacy, 0))
 	s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed}, func() error {
-		require.NoError(t, y.ZeroAsync(s))
+		require.NoError(t, y.FillAsync(s, 0))
 		before := simulated.Calls("cuStreamSynchronize")
 		b.Close()
 		assert.Equal(t, before, simulated.Calls("cuStreamSynchronize"), "kills the capture")
@@ -119,7 +118,7 @@ func TestSimBorrowCaptures(t *testing.T) {
 	closing(t, same)
 	b, err := safe.NewBuffer[float32](x, 10)
 	require.NoError(t, err)
-	g, err := s.Capture(func() error { return b.ZeroAsync(same) })
+	g, err := s.Capture(func() error { return b.FillAsync(same, 0) })
 	require.NoError(t, err)
 	closing(t, g)
 	before := simulated.Live("async")
@@ -149,8 +148,8 @@ func TestSimFedAtTheEnd(t *testing.T) {
 	defer simulated.Reset()
 	fed := make(chan error, 1)
 	_, err = s.Capture(func() error {
-		require.NoError(t, errors.Join(y.ZeroAsync(s), s.Record(fork), side.WaitEvent(fork), y.FillAsync(side, 1)))
-		go func() { time.Sleep(50 * time.Millisecond); fed <- b.ZeroAsync(side) }()
+		require.NoError(t, errors.Join(y.FillAsync(s, 0), s.Record(fork), side.WaitEvent(fork), y.FillAsync(side, 1)))
+		go func() { time.Sleep(50 * time.Millisecond); fed <- b.FillAsync(side, 0) }()
 		return nil
 	})
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
@@ -177,7 +176,7 @@ func TestSimModuleClosed(t *testing.T) {
 	g, err := s.Capture(func() error {
 		var wg sync.WaitGroup
 		simulated.Delay("cuMemsetD8Async", 200*time.Millisecond)
-		wg.Go(func() { assert.NoError(t, y.ZeroAsync(s)) }) // has the lock
+		wg.Go(func() { assert.NoError(t, y.FillAsync(s, 0)) }) // has the lock
 		time.Sleep(50 * time.Millisecond)
 		wg.Go(func() { lerr = k.Launch(s, one) })
 		time.Sleep(50 * time.Millisecond)
@@ -204,7 +203,7 @@ func TestSimContextClosed(t *testing.T) {
 	require.NoError(t, err)
 	s := stream(t, x)
 	y := buffer[float32](t, x, 10)
-	g, err := s.Capture(func() error { return y.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return y.FillAsync(s, 0) })
 	require.NoError(t, err)
 	closing(t, g)
 	require.NoError(t, x.Close())
@@ -213,7 +212,7 @@ func TestSimContextClosed(t *testing.T) {
 	if assert.NoError(t, err) {
 		e.Close()
 	}
-	g2, err := s.Capture(func() error { return y.ZeroAsync(s) })
+	g2, err := s.Capture(func() error { return y.FillAsync(s, 0) })
 	if assert.NoError(t, err) {
 		g2.Close()
 	}
@@ -242,7 +241,7 @@ func TestSimQueryAndCapture(t *testing.T) {
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	beside(t, func() { s.Query() })
 	for i := range 500 {
-		g, err := s.Capture(func() error { return y.ZeroAsync(s) })
+		g, err := s.Capture(func() error { return y.FillAsync(s, 0) })
 		require.NoError(t, err, i)
 		g.Close()
 	}
@@ -257,7 +256,7 @@ func TestSimEventAndCapture(t *testing.T) {
 	beside(t, func() { e.Query() })
 	for i := range 500 {
 		require.NoError(t, s.Record(e))
-		g, err := s.Capture(func() error { return errors.Join(y.ZeroAsync(s), s.Record(e), y.ZeroAsync(s)) })
+		g, err := s.Capture(func() error { return errors.Join(y.FillAsync(s, 0), s.Record(e), y.FillAsync(s, 0)) })
 		require.NoError(t, err, i)
 		g.Close()
 	}
@@ -295,7 +294,7 @@ func TestSimLostGraphIsSaid(t *testing.T) {
 	closing(t, g)
 	mine := errors.New("mine")
 	err = s.CaptureTo(g, safe.CaptureToOptions{}, func() error {
-		require.NoError(t, y.ZeroAsync(s))
+		require.NoError(t, y.FillAsync(s, 0))
 		x.WithCurrent(func() error { driver.CuStreamQuery(s.Raw()); return nil })
 		return mine
 	})

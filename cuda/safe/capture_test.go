@@ -50,7 +50,7 @@ func TestCapture(t *testing.T) {
 	s, saxpy, one, y := stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
 	for _, m := range factModes {
 		t.Run(m.name, func(t *testing.T) {
-			require.NoError(t, y.Zero())
+			require.NoError(t, y.Fill(0))
 			g, err := s.CaptureWith(context.Background(), safe.CaptureOptions{Mode: m.own}, func() error {
 				status, err := s.CaptureStatus()
 				assert.Equal(t, driver.CU_STREAM_CAPTURE_STATUS_ACTIVE, status)
@@ -142,7 +142,7 @@ func TestCaptureInfo(t *testing.T) {
 	assert.ErrorIs(t, err, driver.CUDA_ERROR_ILLEGAL_STATE)
 	other, err := s.Capture(func() error {
 		assert.ErrorIs(t, s.UpdateCaptureDependencies(first, nil, 0), safe.ErrForeignNode)
-		return y.ZeroAsync(s)
+		return y.FillAsync(s, 0)
 	})
 	require.NoError(t, err)
 	require.NoError(t, other.Close())

@@ -31,7 +31,7 @@ func TestCaptureWaitEnds(t *testing.T) {
 		begun <- err
 	}()
 	for ctx.Err() == nil {
-		require.NoError(t, b.ZeroAsync(s), "the stream is free")
+		require.NoError(t, b.FillAsync(s, 0), "the stream is free")
 		time.Sleep(time.Millisecond)
 	}
 	assert.ErrorIs(t, <-begun, context.DeadlineExceeded)

@@ -46,7 +46,7 @@ func TestOpenClosedBeforeBorrowed(t *testing.T) {
 		m, err := safe.BorrowBuffer[uint32](b, memory, 4, nil)
 		require.NoError(t, err)
 		unstick := stickOn(t, h, s)
-		require.NoError(t, m.ZeroAsync(s))
+		require.NoError(t, m.FillAsync(s, 0))
 		require.NoError(t, r.Close())
 		<-busy // the reaper
 		require.NoError(t, errors.Join(m.Close(), s.Close(), b.Close()))

@@ -40,7 +40,7 @@ func made(t *testing.T, x *safe.Context) []closer {
 	add(p, err)
 	pooled, err := safe.NewBufferFrom[int32](p, s, 64)
 	add(pooled, err)
-	g, err := s.Capture(func() error { return errors.Join(b.ZeroAsync(s), s.Record(e)) })
+	g, err := s.Capture(func() error { return errors.Join(b.FillAsync(s, 0), s.Record(e)) })
 	add(g, err)
 	exec, err := g.Instantiate()
 	add(exec, err)
@@ -75,11 +75,11 @@ func TestCloseAll(t *testing.T) {
 		assert.Contains(t, c.(interface{ String() string }).String(), "closed")
 		assert.NoError(t, c.Close(), "again")
 	}
-	require.NoError(t, stays.Zero(), "made in another Context")
+	require.NoError(t, stays.Fill(0), "made in another Context")
 	b, err := safe.Upload(x, []int32{1})
 	require.NoError(t, err, "the context stays open")
 	require.NoError(t, x.CloseAll())
-	assert.ErrorIs(t, b.Zero(), safe.ErrClosed)
+	assert.ErrorIs(t, b.Fill(0), safe.ErrClosed)
 
 	assert.ErrorIs(t, (*safe.Context)(nil).CloseAll(), safe.ErrClosed)
 	assert.ErrorIs(t, (&safe.Context{}).CloseAll(), safe.ErrClosed)
@@ -114,7 +114,7 @@ func TestCloseAllWaits(t *testing.T) {
 	b, err := safe.NewBuffer[int32](x, 10)
 	require.NoError(t, err)
 	g.shut(t, s)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	over := make(chan error)
 	go func() { over <- x.CloseAll() }()
 	select {
@@ -130,7 +130,7 @@ func TestCloseAllWaits(t *testing.T) {
 	captured, err := safe.NewBuffer[int32](x, 10)
 	require.NoError(t, err)
 	graph, err := own.Capture(func() error {
-		return errors.Join(captured.ZeroAsync(own), x.CloseAll())
+		return errors.Join(captured.FillAsync(own, 0), x.CloseAll())
 	})
 	require.NoError(t, err)
 	closing(t, graph)
@@ -151,7 +151,7 @@ func TestCloseAllBeside(t *testing.T) {
 				b, err := safe.NewBuffer[int32](x, 10)
 				assert.NoError(t, err)
 				for _, err := range []error{
-					b.ZeroAsync(s),
+					b.FillAsync(s, 0),
 					s.Fork(2, func(branches []*safe.Stream) error { return b.FillAsync(branches[0], 1) }),
 					s.Synchronize(),
 				} {

@@ -7,22 +7,6 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/admit"
 )
 
-// ID returns a number that identifies the context in this process. It changes when the
-// context is destroyed. It returns [ErrNotSupported] with a driver before CUDA 12.0. Source:
-// cuCtxGetId.
-func (x *Context) ID() (uint64, error) {
-	var id uint64
-	err := x.do("Context.ID", func() error { return driver.CuCtxGetId(x.core.raw, &id) })
-	return id, err
-}
-
-// Flags returns the flags with which the context was created. Source: cuCtxGetFlags.
-func (x *Context) Flags() (driver.CUctx_flags, error) {
-	var flags driver.CUctx_flags
-	err := x.do("Context.Flags", func() error { return driver.CuCtxGetFlags(&flags) })
-	return flags, err
-}
-
 // Limit returns one of the context's limits, such as driver.CU_LIMIT_STACK_SIZE. Source:
 // cuCtxGetLimit.
 func (x *Context) Limit(limit driver.CUlimit) (uint64, error) {
@@ -44,23 +28,6 @@ func (x *Context) SetLimit(limit driver.CUlimit, value uint64) error {
 func (x *Context) MemoryInfo() (free, total uint64, err error) {
 	err = x.do("Context.MemoryInfo", func() error { return driver.CuMemGetInfo(&free, &total) })
 	return free, total, err
-}
-
-// StreamPriorityRange returns the range of [StreamOptions].Priority. least is 0, the
-// default. greatest, the most urgent priority, is the lower number. Source:
-// cuCtxGetStreamPriorityRange.
-func (x *Context) StreamPriorityRange() (least, greatest int, err error) {
-	const op = "Context.StreamPriorityRange"
-	c, err := x.acquire(op)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer c.Release()
-	r, err := c.priorities()
-	if err != nil {
-		return 0, 0, wrap(op, err)
-	}
-	return r.least, r.greatest, nil
 }
 
 // EnablePeerAccess lets kernels of x access the memory of peer's device, but not the
@@ -219,23 +186,4 @@ func (h *Pinned[T]) Context() *Context {
 		return nil
 	}
 	return h.memory.context()
-}
-
-// StartProfiler tells the profiling tool that is attached to the process to record from
-// now on: start the tool so that it waits for this, as nsys profile -c cudaProfilerApi
-// does. Without a tool, or while it records already, StartProfiler does nothing. The tool
-// records what all goroutines do.
-//
-// It waits for no work: call [Context.Synchronize] before, so that earlier work is not
-// recorded. Source: cuProfilerStart.
-func (x *Context) StartProfiler() error {
-	return x.do("Context.StartProfiler", driver.CuProfilerStart)
-}
-
-// StopProfiler tells the profiling tool to stop recording: see [Context.StartProfiler].
-// Some tools then end the program, as nsys does by default. It waits for no work: call
-// [Context.Synchronize] before, or the last kernels may be missing.
-// Source: cuProfilerStop.
-func (x *Context) StopProfiler() error {
-	return x.do("Context.StopProfiler", driver.CuProfilerStop)
 }

@@ -25,7 +25,7 @@ func TestContextOf(t *testing.T) {
 	m, err := safe.LoadFile(x, "testdata/kernels.ptx")
 	require.NoError(t, err)
 	closing(t, m)
-	g, err := s.Capture(func() error { return b.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return b.FillAsync(s, 0) })
 	require.NoError(t, err)
 	closing(t, g)
 	exec, err := g.Instantiate()

@@ -71,8 +71,8 @@ func ofBefore(t *testing.T, x *safe.Context) *old {
 	require.NoError(t, s.Record(e))
 	require.NoError(t, s.Synchronize())
 	for _, b := range []*safe.Buffer[float32]{o.buffer, o.shared} {
-		require.NoError(t, b.ZeroAsync(s))
-		require.NoError(t, b.ZeroAsync(u))
+		require.NoError(t, b.FillAsync(s, 0))
+		require.NoError(t, b.FillAsync(u, 0))
 		require.NoError(t, b.CopyToHost(make([]float32, 16))) // creates the internal events and streams
 	}
 	require.NoError(t, u.Close()) // its work may be pending: it leaves an event
@@ -101,7 +101,7 @@ func TestClosedAfterReset(t *testing.T) {
 			for _, b := range []*safe.Buffer[float32]{o.buffer, o.async, o.shared} {
 				assert.ErrorIs(t, b.CopyToHost(make([]float32, 16)), safe.ErrReset)
 				assert.ErrorIs(t, b.CopyFromHost(make([]float32, 16)), safe.ErrReset)
-				assert.ErrorIs(t, b.Zero(), safe.ErrReset)
+				assert.ErrorIs(t, b.Fill(0), safe.ErrReset)
 			}
 			for _, c := range o.all {
 				c.Close()

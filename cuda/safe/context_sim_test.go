@@ -32,7 +32,7 @@ func TestSimOpenWhileEnding(t *testing.T) {
 	time.Sleep(5 * time.Millisecond)
 	time.AfterFunc(20*time.Millisecond, func() { close(release) })
 	y := open(t, 0)
-	require.NoError(t, buffer[float32](t, y, 10).Zero())
+	require.NoError(t, buffer[float32](t, y, 10).Fill(0))
 	require.NoError(t, <-closed)
 	assert.Zero(t, simulated.Lost())
 }

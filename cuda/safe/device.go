@@ -127,13 +127,6 @@ func (d Device) PCIAddress() (string, error) {
 	return ffi.GoStringN(address[:]), nil
 }
 
-// TotalMemory returns the size of the device's memory in bytes. Source: cuDeviceTotalMem.
-func (d Device) TotalMemory() (uint64, error) {
-	var n uint64
-	err := d.get("Device.TotalMemory", func() error { return driver.CuDeviceTotalMem(&n, d.raw) })
-	return n, err
-}
-
 // Attribute returns any attribute of the device; [Device.Properties] has the common ones
 // by name. It returns driver.CUDA_ERROR_INVALID_VALUE if the driver does not know the
 // attribute. Source: cuDeviceGetAttribute.
@@ -160,29 +153,6 @@ func (d Device) CanAccessPeer(peer Device) (bool, error) {
 	var can int32
 	err := d.get("Device.CanAccessPeer", func() error { return driver.CuDeviceCanAccessPeer(&can, d.raw, peer.raw) })
 	return can != 0, err
-}
-
-// PeerAttribute returns an attribute of the link from d to peer. Source:
-// cuDeviceGetP2PAttribute.
-func (d Device) PeerAttribute(peer Device, attribute driver.CUdevice_P2PAttribute) (int, error) {
-	var n int32
-	err := d.get("Device.PeerAttribute", func() error { return driver.CuDeviceGetP2PAttribute(&n, attribute, d.raw, peer.raw) })
-	return int(n), err
-}
-
-// PrimaryState returns whether the device's primary context is active, and the flags that
-// it has or will have. Source: cuDevicePrimaryCtxGetState.
-func (d Device) PrimaryState() (flags driver.CUctx_flags, active bool, err error) {
-	var on int32
-	err = d.get("Device.PrimaryState", func() error { return driver.CuDevicePrimaryCtxGetState(d.raw, &flags, &on) })
-	return flags, on != 0, err
-}
-
-// SetPrimaryFlags sets the flags of the device's primary context, which [Open] uses. Most
-// of them select how waits of the driver block the thread. Source:
-// cuDevicePrimaryCtxSetFlags.
-func (d Device) SetPrimaryFlags(flags driver.CUctx_flags) error {
-	return d.get("Device.SetPrimaryFlags", func() error { return driver.CuDevicePrimaryCtxSetFlags(d.raw, flags) })
 }
 
 // needs returns a device attribute, or an error if it is 0: then the device lacks the

@@ -13,26 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func init() {
-	operations = append(operations, operation{"Peers", func(*world) error { _, err := safe.Peers(); return err }})
-}
-
-// TestPeerLinks compares the list with the answers of the devices.
-func TestPeerLinks(t *testing.T) {
-	devices, err := safe.Devices()
-	require.NoError(t, err)
-	links, err := safe.Peers()
-	require.NoError(t, err)
-	assert.Len(t, links, len(devices)*(len(devices)-1))
-	for _, l := range links {
-		can, err := l.From.CanAccessPeer(l.To)
-		require.NoError(t, err)
-		assert.Equal(t, can, l.Access)
-		assert.NotEqual(t, l.From, l.To)
-		assert.GreaterOrEqual(t, l.Rank, 0)
-	}
-}
-
 // TestEnablePeerAccessAgainFails tests that a failed call takes no access that an earlier one has
 // given.
 func TestEnablePeerAccessAgainFails(t *testing.T) {

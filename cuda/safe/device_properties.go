@@ -72,7 +72,7 @@ func (p *Properties) ask(d Device) (err error) {
 	if p.Name, err = d.Name(); err != nil {
 		return err
 	}
-	if p.TotalMemory, err = d.TotalMemory(); err != nil {
+	if err = driver.CuDeviceTotalMem(&p.TotalMemory, d.raw); err != nil {
 		return err
 	}
 	for _, a := range p.numbers() {

@@ -64,7 +64,6 @@ func TestSimStartErrorsSayWhatToDo(t *testing.T) {
 		"BorrowContext":       func() error { _, err := safe.BorrowContext(1, nil); return err },
 		"Device.Name":         func() error { _, err := (safe.Device{}).Name(); return err },
 		"Device.ResetPrimary": func() error { return (safe.Device{}).ResetPrimary() },
-		"ModuleLoadingMode":   func() error { _, err := safe.ModuleLoadingMode(); return err },
 		"WithCaptureMode":     func() error { return safe.WithCaptureMode(safe.CaptureRelaxed, func() error { return nil }) },
 	} {
 		t.Run(name, func(t *testing.T) {

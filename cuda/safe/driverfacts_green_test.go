@@ -109,7 +109,7 @@ func TestFactGreenCreateWaits(t *testing.T) {
 	defer unstick()
 	var g driver.CUgreenCtx
 	created := background(func() { g = rawGreen(t, x) })
-	require.NoError(t, errors.Join(b.ZeroAsync(other), other.Record(e)))
+	require.NoError(t, errors.Join(b.FillAsync(other, 0), other.Record(e)))
 	time.Sleep(150 * time.Millisecond)
 	assert.False(t, closed(created))
 	done, err := e.Query()

@@ -165,7 +165,7 @@ func TestSimOutOfMemorySaysSizes(t *testing.T) {
 			g, err := captured.CaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error {
 				_, err = test.do(x, s)
 				assert.Equal(t, want, detail(t, err, driver.CUDA_ERROR_OUT_OF_MEMORY))
-				return b.ZeroAsync(captured)
+				return b.FillAsync(captured, 0)
 			})
 			require.NoError(t, err)
 			require.NoError(t, g.Close())

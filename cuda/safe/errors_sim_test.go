@@ -146,16 +146,16 @@ func TestNoDevice(t *testing.T) {
 func TestSimOutOfMemory(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
-	total, err := x.Device().TotalMemory()
+	p, err := x.Device().Properties()
 	require.NoError(t, err)
-	most := int(total/4*3) &^ 0xff
+	most := int(p.TotalMemory/4*3) &^ 0xff
 	s := stream(t, x)
 	for range 3 {
 		b, err := safe.NewBuffer[byte](x, most) // the one before it was dropped
 		require.NoError(t, err)
 		part, err := b.Slice(0, 1) // zeroing all takes minutes on an emulator
 		require.NoError(t, err)
-		require.NoError(t, part.ZeroAsync(s))
+		require.NoError(t, part.FillAsync(s, 0))
 	}
 	b, err := safe.NewBufferAsync[byte](s, most)
 	require.NoError(t, err)

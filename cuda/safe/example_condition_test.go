@@ -82,7 +82,7 @@ func addTimes(value float32, times uint32) (float32, error) {
 	if err := memory[0].Fill(value); err != nil {
 		return 0, err
 	}
-	if err := memory[1].Zero(); err != nil {
+	if err := memory[1].Fill(0); err != nil {
 		return 0, err
 	}
 	if err := left.Fill(times); err != nil {

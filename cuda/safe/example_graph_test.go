@@ -103,20 +103,19 @@ func ExampleNode_Params() {
 
 // parameters describes a node by its parameters.
 func parameters(n safe.Node) (string, error) {
+	p, err := n.Params()
 	switch n.Type() {
 	case driver.CU_GRAPH_NODE_TYPE_KERNEL:
-		k, err := n.KernelParams()
-		return fmt.Sprintf("kernel with %d block of %d threads", k.Grid.X, k.Block.X), err
+		k := p.Kernel()
+		return fmt.Sprintf("kernel with %d block of %d threads", k.GridDimX, k.BlockDimX), err
 	case driver.CU_GRAPH_NODE_TYPE_MEMCPY:
-		p, err := n.Params()
 		c := p.Memcpy().CopyParams
 		return fmt.Sprintf("copy of %d bytes", c.WidthInBytes*c.Height*c.Depth), err
 	case driver.CU_GRAPH_NODE_TYPE_MEMSET:
-		p, err := n.Params()
 		f := p.Memset()
 		return fmt.Sprintf("fill of %d elements", f.Width*f.Height), err
 	}
-	return n.Type().String(), nil
+	return n.Type().String(), err
 }
 
 // List the nodes of a graph.
@@ -133,10 +132,10 @@ func ExampleGraph_Nodes() {
 	})
 	fmt.Println(err)
 	// Unordered output:
-	// CU_GRAPH_NODE_TYPE_MEMCPY: 0 dependencies, 1 dependent
-	// CU_GRAPH_NODE_TYPE_MEMSET: 0 dependencies, 1 dependent
-	// CU_GRAPH_NODE_TYPE_KERNEL: 2 dependencies, 1 dependent
-	// CU_GRAPH_NODE_TYPE_MEMCPY: 1 dependencies, 0 dependent
+	// CU_GRAPH_NODE_TYPE_MEMCPY: 0 dependencies
+	// CU_GRAPH_NODE_TYPE_MEMSET: 0 dependencies
+	// CU_GRAPH_NODE_TYPE_KERNEL: 2 dependencies
+	// CU_GRAPH_NODE_TYPE_MEMCPY: 1 dependencies
 	// <nil>
 }
 
@@ -209,7 +208,7 @@ func (l *line) addTwice(child *safe.Graph) error {
 	if err != nil {
 		return err
 	}
-	zeroed, err := l.graph.Add(safe.ZeroNode(l.v))
+	zeroed, err := l.graph.Add(safe.FillNode(l.v, 0))
 	if err != nil {
 		return err
 	}
@@ -237,7 +236,7 @@ func (l *line) addOwnMemory(factor float32) error {
 	if err != nil {
 		return err
 	}
-	zeroed, err := l.graph.Add(safe.ZeroNode(l.v))
+	zeroed, err := l.graph.Add(safe.FillNode(l.v, 0))
 	if err != nil {
 		return err
 	}
@@ -253,7 +252,7 @@ func (l *line) addOwnMemory(factor float32) error {
 	return err
 }
 
-// describe lists the type of each node, and how many nodes come before and after it.
+// describe lists the type of each node, and how many nodes it depends on.
 func describe(g *safe.Graph) (lines []string, err error) {
 	nodes, err := g.Nodes()
 	if err != nil {
@@ -264,11 +263,7 @@ func describe(g *safe.Graph) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		after, err := n.Dependents()
-		if err != nil {
-			return nil, err
-		}
-		lines = append(lines, fmt.Sprintf("%v: %d dependencies, %d dependent", n.Type(), len(before), len(after)))
+		lines = append(lines, fmt.Sprintf("%v: %d dependencies", n.Type(), len(before)))
 	}
 	return lines, nil
 }

@@ -39,7 +39,7 @@ func cutOut() (err error) {
 	defer cut.Close()
 
 	pixels := []uint8{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
-	if err := errors.Join(picture.CopyFromHost(pixels), cut.Zero()); err != nil {
+	if err := errors.Join(picture.CopyFromHost(pixels), cut.Fill(0)); err != nil {
 		return err
 	}
 	from, err := picture.Sub(safe.Position{X: 1, Y: 1}, safe.Extent{Width: 2, Height: 2})

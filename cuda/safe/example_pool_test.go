@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -42,8 +43,8 @@ func kept() (bool, error) {
 	if err := errors.Join(b.Close(), s.Synchronize()); err != nil {
 		return false, err
 	}
-	usage, err := p.Usage()
-	return usage.Reserved >= 4<<20, err
+	reserved, err := p.Attribute(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+	return reserved >= 4<<20, err
 }
 
 // keepingPool creates a pool of at most the given size. It releases memory to the system
@@ -53,5 +54,5 @@ func keepingPool(x *safe.Context, bytes uint64) (*safe.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, p.SetReleaseThreshold(bytes)
+	return p, p.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes)
 }

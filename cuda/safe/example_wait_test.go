@@ -60,7 +60,7 @@ func giveUp() error {
 	if err := wait.Launch(s, safe.LaunchConfig{Grid: one, Block: one}, flag.Arg()); err != nil {
 		return err
 	}
-	if err := values.ZeroAsync(s); err != nil {
+	if err := values.FillAsync(s, 0); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)

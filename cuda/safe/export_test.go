@@ -102,3 +102,11 @@ func MostBatchWords(n int) (restore func()) {
 
 // RawPriority is the priority that CUDA gets for cfg.
 func RawPriority(cfg LaunchConfig) int32 { return *cfg.attributes(nil)[0].Value.Priority() }
+
+// Unfit returns why no kernel can take a value; "" if one can.
+func Unfit(a Arg) string {
+	if a.raw.Kind() != argUnfit {
+		return ""
+	}
+	return *(*string)(a.raw.Pointer)
+}

@@ -169,22 +169,6 @@ func (g *Graph) connect(op string, edges []Edge,
 	})
 }
 
-// Roots returns the nodes without dependencies. Source: cuGraphGetRootNodes.
-func (g *Graph) Roots() (nodes []Node, err error) {
-	err = g.do("Graph.Roots", func(c *graphCore) (err error) {
-		nodes, err = c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetRootNodes(c.raw, raw, n) })
-		return err
-	})
-	return nodes, err
-}
-
-// ID returns a number that is unique among the graphs of the process. It returns
-// [ErrNotSupported] if the driver is older than CUDA 13.1. Source: cuGraphGetId.
-func (g *Graph) ID() (id uint32, err error) {
-	err = g.do("Graph.ID", func(c *graphCore) error { return driver.CuGraphGetId(c.raw, &id) })
-	return id, err
-}
-
 // OnRelease calls f once nothing can use the graph any more: after the release of the
 // graph, its executables and their launches, its clones, and the graphs that contain it as
 // a child. Use it to release resources that the graph's nodes use, as CUDA's user objects

@@ -101,7 +101,7 @@ func (o *AllocOptions) set(op string, p *driver.CUmemPoolProps, d Device) error 
 	case o.onHost():
 		return needsDriver(op, 13000, "host memory of a graph")
 	case p.Location != d.location():
-		return refuse(op, ErrInvalidArgument, "the location is %v, but the graph's context is of %v", o.Location, d)
+		return refuse(op, ErrInvalidArgument, "the location is %s, but the graph's context is of %v", o.Location.text(), d)
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func TestSimLaunchReclaims(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	g, s := newGraph(t, x), stream(t, x)
-	addNode(t, g, safe.ZeroNode(buffer[byte](t, x, 10)))
+	addNode(t, g, safe.FillNode(buffer[byte](t, x, 10), 0))
 	for _, c := range []struct {
 		function string
 		do       func(e *safe.GraphExec) error
@@ -226,7 +226,7 @@ func TestFreeAsyncAfterBorrowed(t *testing.T) {
 	borrowed, err := s.Borrow()
 	require.NoError(t, err)
 	gate.shut(t, s)
-	require.NoError(t, b.ZeroAsync(borrowed))
+	require.NoError(t, b.FillAsync(borrowed, 0))
 	require.NoError(t, borrowed.Close())
 	over := make(chan struct{})
 	go func() {
@@ -258,12 +258,12 @@ func TestFreeAsyncBesideUse(t *testing.T) {
 	launch(t, executable(t, g), s)
 	first.shut(t, s)
 	second.shut(t, other)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	simulated.Delay("cuEventRecord", 100*time.Millisecond)
 	freed := make(chan error, 1)
 	go func() { freed <- b.FreeAsync(frees) }()
 	time.Sleep(20 * time.Millisecond)
-	used := b.ZeroAsync(other)
+	used := b.FillAsync(other, 0)
 	require.NoError(t, <-freed)
 	simulated.Reset()
 	first.open()
@@ -288,7 +288,7 @@ func TestFreeAsyncBesideCopy(t *testing.T) {
 	require.NoError(t, err)
 	launch(t, executable(t, g), s)
 	gate.shut(t, s)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	copied := make(chan error, 1)
 	go func() { copied <- b.CopyToHost(make([]uint32, 100)) }()
 	time.Sleep(50 * time.Millisecond)

@@ -46,7 +46,7 @@ func TestConditional(t *testing.T) {
 			c, err := g.NewCondition(safe.ConditionOptions{Assign: true, Default: test.condition})
 			require.NoError(t, err)
 			assert.NotZero(t, c.Raw())
-			zeroed := addNode(t, g, safe.ZeroNode(y))
+			zeroed := addNode(t, g, safe.FillNode(y, 0))
 			n, bodies, err := test.add(g, c, zeroed)
 			if err != nil && test.name != "if" && !supports(12080) {
 				t.Skip(err)
@@ -136,7 +136,7 @@ func TestConditionSet(t *testing.T) {
 	c, err := g.NewCondition(safe.ConditionOptions{})
 	require.NoError(t, err)
 	count := safe.KernelNode(condition, one, c.Arg(), left.Arg())
-	first := addNode(t, g, count, addNode(t, g, safe.ZeroNode(y)))
+	first := addNode(t, g, count, addNode(t, g, safe.FillNode(y, 0)))
 	_, body, err := g.AddWhile(c, first)
 	require.NoError(t, err)
 	addNode(t, body, count, addNode(t, body, saxpyWork(saxpy, 1, ones, y)))

@@ -266,7 +266,7 @@ func TestFreeAsyncBesideLaunch(t *testing.T) {
 	launch(t, e, s)
 	waits.Store(true)
 	gate.shut(t, s)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	simulated.Delay("cuEventRecord", 100*time.Millisecond)
 	freed := make(chan error, 1)
 	go func() { freed <- b.FreeAsync(frees) }()

@@ -27,7 +27,7 @@ func init() {
 				return err
 			}
 			_, err = g.AddAll(safe.NodeSpec{Params: w.storing()}, safe.NodeSpec{Params: w.storing(), After: []int{0}},
-				safe.NodeSpec{Params: safe.ZeroNode(w.a), After: []int{1}}, safe.NodeSpec{Params: w.storing(), After: []int{0, 2}})
+				safe.NodeSpec{Params: safe.FillNode(w.a, 0), After: []int{1}}, safe.NodeSpec{Params: w.storing(), After: []int{0, 2}})
 			return err
 		}},
 		onNode("Graph.SetAll", func(w *world, n safe.Node) error { return w.g.SetAll(safe.NodeChange{Node: n, Params: w.storing()}) }),
@@ -46,7 +46,7 @@ func TestGraphAddAll(t *testing.T) {
 	u, v, out := buffer[float32](t, x, n), buffer[float32](t, x, n), host[float32](t, x, n)
 	g := newGraph(t, x)
 	first := addNode(t, g, safe.FillNode(u, 1))
-	specs := []safe.NodeSpec{{Params: safe.ZeroNode(v)}}
+	specs := []safe.NodeSpec{{Params: safe.FillNode(v, 0)}}
 	for i := range kernels {
 		spec := safe.NodeSpec{Params: saxpyWork(k, 1, u, v), After: []int{i}}
 		if i == 0 {
@@ -122,9 +122,12 @@ func TestGraphAddAllEach(t *testing.T) {
 	require.NoError(t, err)
 	check := func(i int, want safe.LaunchConfig) {
 		t.Helper()
-		got, err := nodes[i].KernelParams()
+		p, err := nodes[i].Params()
 		require.NoError(t, err)
-		assert.Equal(t, safe.KernelParams{Function: k.Raw(), Grid: want.Grid, Block: want.Block, SharedBytes: want.SharedBytes}, got, "node %d", i)
+		got := p.Kernel()
+		assert.Equal(t, want.Grid, safe.Dim{X: got.GridDimX, Y: got.GridDimY, Z: got.GridDimZ}, "node %d", i)
+		assert.Equal(t, want.Block, safe.Dim{X: got.BlockDimX, Y: got.BlockDimY, Z: got.BlockDimZ}, "node %d", i)
+		assert.Equal(t, want.SharedBytes, got.SharedMemBytes, "node %d", i)
 	}
 	for i, node := range nodes {
 		check(i, config(i))
@@ -163,7 +166,7 @@ func TestGraphAddAllRefused(t *testing.T) {
 		return safe.KernelNode(k, one, b.Arg(), safe.Val(uint64(1)))
 	}
 	foreign := addNode(t, other, safe.EmptyNode())
-	good := []safe.NodeSpec{{Params: store(m)}, {Params: store(m), After: []int{0}}, {Params: safe.ZeroNode(m)}, {Params: store(m), After: []int{2}}}
+	good := []safe.NodeSpec{{Params: store(m)}, {Params: store(m), After: []int{0}}, {Params: safe.FillNode(m, 0)}, {Params: store(m), After: []int{2}}}
 	for _, c := range []struct {
 		name string
 		bad  safe.NodeSpec

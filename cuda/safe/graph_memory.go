@@ -1,8 +1,6 @@
 package safe
 
 import (
-	"unsafe"
-
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -187,51 +185,6 @@ func (b *block) freeOn(s *streamCore) (driver.CUresult, error) {
 	}
 	b.graph.address.free = marker{s, e} // whose end is the event's
 	return 0, nil
-}
-
-// GraphMemory is the memory on a device that graphs allocate (see [AddAlloc]), in bytes:
-// the present amounts and the peaks since the process began or
-// [Context.ResetGraphMemoryPeaks]. The driver counts in pieces, of 32 MiB on an H200, and
-// counts a piece as used until [Context.TrimGraphMemory], even if all memory in it was freed.
-type GraphMemory struct {
-	Used, UsedPeak         uint64 // allocated, or freed and not trimmed
-	Reserved, ReservedPeak uint64 // reserved by the driver for allocations
-}
-
-// GraphMemory returns the amounts of graph memory on the context's device.
-// Source: cuDeviceGetGraphMemAttribute.
-func (x *Context) GraphMemory() (m GraphMemory, err error) {
-	err = x.do("Context.GraphMemory", func() error {
-		for _, a := range []struct {
-			id    driver.CUgraphMem_attribute
-			value *uint64
-		}{
-			{driver.CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &m.Used},
-			{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &m.UsedPeak},
-			{driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &m.Reserved},
-			{driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &m.ReservedPeak},
-		} {
-			if err := driver.CuDeviceGetGraphMemAttribute(x.core.device.raw, a.id, unsafe.Pointer(a.value)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return m, err
-}
-
-// ResetGraphMemoryPeaks resets the peaks of [Context.GraphMemory] to the present amounts.
-// Source: cuDeviceSetGraphMemAttribute.
-func (x *Context) ResetGraphMemoryPeaks() error {
-	return x.do("Context.ResetGraphMemoryPeaks", func() error {
-		for _, id := range []driver.CUgraphMem_attribute{driver.CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, driver.CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH} {
-			var zero uint64
-			if err := driver.CuDeviceSetGraphMemAttribute(x.core.device.raw, id, unsafe.Pointer(&zero)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // TrimGraphMemory releases memory of the context's device that the driver has reserved for

@@ -3,7 +3,6 @@ package safe
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -87,18 +86,6 @@ func (n Node) Dependencies() ([]Node, error) {
 	})
 }
 
-// Dependents returns the nodes that wait for n. Source: cuGraphNodeGetDependentNodes.
-func (n Node) Dependents() ([]Node, error) {
-	return n.neighbours("Node.Dependents", func(raw *driver.CUgraphNode, count *uint64) error {
-		data := edgeData(raw, count)
-		err := driver.CuGraphNodeGetDependentNodes(n.raw, raw, data, count)
-		if errors.Is(err, ErrNotSupported) { // before CUDA 12.3
-			err = driver.CuGraphNodeGetDependentNodes_v1(n.raw, raw, count)
-		}
-		return err
-	})
-}
-
 // edgeData allocates memory for edge data: without it CUDA refuses to list neighbours if an
 // edge has data.
 func edgeData(raw *driver.CUgraphNode, count *uint64) *driver.CUgraphEdgeData {
@@ -155,20 +142,6 @@ func (n Node) ChildGraph() (*Graph, error) {
 		return nil, err
 	}
 	return &Graph{core: child}, nil
-}
-
-// LocalID returns a number that is unique among the nodes of the graph. It returns
-// [ErrNotSupported] if the driver is older than CUDA 13.1. Source: cuGraphNodeGetLocalId.
-func (n Node) LocalID() (id uint32, err error) {
-	err = n.do("Node.LocalID", func(*graphCore) error { return driver.CuGraphNodeGetLocalId(n.raw, &id) })
-	return id, err
-}
-
-// ToolsID returns the number that profilers show for the node. It returns [ErrNotSupported]
-// if the driver is older than CUDA 13.1. Source: cuGraphNodeGetToolsId.
-func (n Node) ToolsID() (id uint64, err error) {
-	err = n.do("Node.ToolsID", func(*graphCore) error { return driver.CuGraphNodeGetToolsId(n.raw, &id) })
-	return id, err
 }
 
 // String names the node by its type and its handle.
@@ -239,59 +212,9 @@ func (n Node) forget(within []driver.CUgraphNode) {
 	}
 }
 
-// KernelParams are the parameters of a kernel node: see [Node.KernelParams].
-type KernelParams struct {
-	Function    driver.CUfunction // as from [Kernel.Raw]
-	Grid        Dim               // in blocks
-	Block       Dim               // in threads
-	SharedBytes uint32            // dynamic shared memory per block, in bytes
-}
-
-// KernelParams returns the parameters of a kernel node, other than the kernel's arguments
-// and the launch attributes. It returns [ErrInvalidArgument] if n is not a kernel node.
-// Source: cuGraphKernelNodeGetParams.
-func (n Node) KernelParams() (k KernelParams, err error) {
-	const op = "Node.KernelParams"
-	err = n.do(op, func(*graphCore) (err error) {
-		if err = n.must(op, driver.CU_GRAPH_NODE_TYPE_KERNEL); err == nil {
-			k, err = n.kernelParams()
-		}
-		return err
-	})
-	return k, err
-}
-
-// kernelParams returns the parameters of a kernel node. The graph is locked, and its context current.
-func (n Node) kernelParams() (KernelParams, error) {
-	var p driver.CUgraphNodeParams
-	if err := n.params(&p); err != nil {
-		return KernelParams{}, err
-	}
-	k := p.Kernel()
-	if k.Func == 0 { // the node was made of a CUkernel
-		if err := driver.CuKernelGetFunction(&k.Func, k.Kern); err != nil {
-			return KernelParams{}, err
-		}
-	}
-	return KernelParams{
-		Function:    k.Func,
-		Grid:        Dim{k.GridDimX, k.GridDimY, k.GridDimZ},
-		Block:       Dim{k.BlockDimX, k.BlockDimY, k.BlockDimZ},
-		SharedBytes: k.SharedMemBytes,
-	}, nil
-}
-
-// must refuses a node that is of none of the types.
-func (n Node) must(op string, types ...driver.CUgraphNodeType) error {
-	if !slices.Contains(types, n.kind) {
-		return refuse(op, ErrInvalidArgument, "node %v is not of type %v", n, types[0])
-	}
-	return nil
-}
-
 // Params returns the node's parameters in CUDA's own form, a union: p.Type selects the
 // valid member, as p.Memcpy() of a copy, which CUDA describes in three dimensions, or p.Memset() of a
-// fill. For the function of a kernel node prefer [Node.KernelParams]. Pointers in the result point
+// fill. Pointers in the result point
 // to memory of the driver, which is valid until the node is changed or destroyed. Params returns
 // [ErrNotSupported] for types that neither this package nor the driver can read.
 // Source: cuGraphNodeGetParams; before CUDA 13.2 cuGraphKernelNodeGetParams and similar.
@@ -474,12 +397,4 @@ func (g *graphCore) addConditional(op string, kind driver.CUgraphConditionalNode
 		graphs = append(graphs, &Graph{core: g.innerGraph(raw, n)})
 	}
 	return n, graphs, nil
-}
-
-// String describes the condition for messages.
-func (c Condition) String() string {
-	if c.of == nil {
-		return neverOpened("Condition")
-	}
-	return fmt.Sprintf("Condition %#x", uint64(c.raw))
 }

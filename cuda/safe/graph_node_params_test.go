@@ -5,7 +5,6 @@
 package safe_test
 
 import (
-	"os"
 	"testing"
 	"unsafe"
 
@@ -52,46 +51,11 @@ func TestNodeParams(t *testing.T) {
 			p, err := c.node.Params()
 			require.NoError(t, err)
 			assert.Equal(t, c.want, c.read(p))
-			_, err = c.node.KernelParams()
-			if c.node != launched {
-				assert.ErrorIs(t, err, safe.ErrInvalidArgument)
-				assert.ErrorContains(t, err, "cuda: Node.KernelParams")
-			}
 		})
 	}
-	k, err := launched.KernelParams()
+	p, err := launched.Params()
 	require.NoError(t, err)
-	assert.Equal(t, safe.KernelParams{
-		Function: saxpy.Raw(), Grid: safe.Dim{X: 3, Y: 2, Z: 1}, Block: safe.Dim{X: 32, Y: 1, Z: 4}, SharedBytes: 128,
-	}, k)
-}
-
-// TestKernelParamsOfLibrary reads a node that was added with a CUkernel: CUDA reports no
-// CUfunction for it.
-func TestKernelParamsOfLibrary(t *testing.T) {
-	x := open(t, 0)
-	needs(t, "cuLibraryLoadData")
-	image, err := os.ReadFile("testdata/kernels.ptx")
-	require.NoError(t, err)
-	g := newGraph(t, x)
-	var want driver.CUfunction
-	require.NoError(t, x.WithCurrent(func() error {
-		var library driver.CUlibrary
-		image := append(image, 0)
-		require.NoError(t, driver.CuLibraryLoadData(&library, unsafe.Pointer(&image[0]), nil, nil, 0, nil, nil, 0))
-		t.Cleanup(func() { assert.NoError(t, driver.CuLibraryUnload(library)) })
-		p := driver.CUDA_KERNEL_NODE_PARAMS{
-			GridDimX: 5, GridDimY: 1, GridDimZ: 1, BlockDimX: 7, BlockDimY: 1, BlockDimZ: 1, Ctx: x.Raw(),
-		}
-		require.NoError(t, driver.CuLibraryGetKernel(&p.Kern, library, unsafe.StringData("nothing\x00")))
-		require.NoError(t, driver.CuKernelGetFunction(&want, p.Kern))
-		var n driver.CUgraphNode
-		return driver.CuGraphAddKernelNode(&n, g.Raw(), nil, 0, &p)
-	}))
-	nodes, err := g.Nodes()
-	require.NoError(t, err)
-	require.Len(t, nodes, 1)
-	k, err := nodes[0].KernelParams()
-	require.NoError(t, err)
-	assert.Equal(t, safe.KernelParams{Function: want, Grid: safe.Dim{X: 5, Y: 1, Z: 1}, Block: safe.Dim{X: 7, Y: 1, Z: 1}}, k)
+	k := p.Kernel()
+	assert.Equal(t, saxpy.Raw(), k.Func)
+	assert.Equal(t, []uint32{3, 2, 1, 32, 1, 4, 128}, []uint32{k.GridDimX, k.GridDimY, k.GridDimZ, k.BlockDimX, k.BlockDimY, k.BlockDimZ, k.SharedMemBytes})
 }

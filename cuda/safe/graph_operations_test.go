@@ -50,7 +50,7 @@ func (w *world) storing() safe.NodeParams {
 
 func init() {
 	within["Node.Params"] = []string{"Graph.Nodes"}
-	for _, op := range []string{"Node.KernelParams", "Node.Dependencies", "Node.Dependents", "Node.Destroy", "Node.Set", "GraphExec.Set", "GraphExec.SetEnabled", "GraphExec.Enabled"} {
+	for _, op := range []string{"Node.Dependencies", "Node.Destroy", "Node.Set", "GraphExec.Set", "GraphExec.SetEnabled"} {
 		within[op] = []string{"Graph.Nodes"}
 	}
 	within["Graph.AddEdges"] = []string{"Graph.Nodes", "Graph.RemoveEdges"}
@@ -91,10 +91,7 @@ func init() {
 			host, kernel, err := w.nodes()
 			return errors.Join(err, w.g.RemoveEdges(safe.Edge{From: host, To: kernel}), w.g.AddEdges(safe.Edge{From: host, To: kernel}))
 		}},
-		operation{"Graph.Roots", func(w *world) error { _, err := w.g.Roots(); return err }},
 		operation{"AddAlloc", func(w *world) error { _, _, err := safe.AddAlloc[byte](w.g, 100); return err }},
-		operation{"Context.GraphMemory", func(w *world) error { _, err := w.x.GraphMemory(); return err }},
-		operation{"Context.ResetGraphMemoryPeaks", func(w *world) error { return w.x.ResetGraphMemoryPeaks() }},
 		operation{"Context.TrimGraphMemory", func(w *world) error { return w.x.TrimGraphMemory() }},
 		operation{"Graph.AddIf", func(w *world) error {
 			g, err := safe.NewGraph(w.x)
@@ -146,15 +143,11 @@ func init() {
 				return b.FreeAsync(w.s)
 			})
 		}},
-		operation{"GraphExec.Flags", func(w *world) error { _, err := w.exec.Flags(); return err }},
 		onNode("Node.Params", func(w *world, n safe.Node) error { _, err := n.Params(); return err }),
-		onNode("Node.KernelParams", func(w *world, n safe.Node) error { _, err := n.KernelParams(); return err }),
 		onNode("Node.Dependencies", func(w *world, n safe.Node) error { _, err := n.Dependencies(); return err }),
-		onNode("Node.Dependents", func(w *world, n safe.Node) error { _, err := n.Dependents(); return err }),
 		onNode("Node.Destroy", func(w *world, n safe.Node) error { return n.Destroy() }),
 		onNode("Node.Set", func(w *world, n safe.Node) error { return n.Set(w.storing()) }),
 		onNode("GraphExec.Set", func(w *world, n safe.Node) error { return w.exec.Set(n, w.storing()) }),
 		onNode("GraphExec.SetEnabled", func(w *world, n safe.Node) error { return w.exec.SetEnabled(n, false) }),
-		onNode("GraphExec.Enabled", func(w *world, n safe.Node) error { _, err := w.exec.Enabled(n); return err }),
 	)
 }

@@ -1,7 +1,6 @@
 package safe
 
 import (
-	"fmt"
 	"runtime"
 	"unsafe"
 
@@ -12,8 +11,8 @@ import (
 // NodeParams are the parameters of a graph node: what it does, and with which arguments.
 // Functions such as [KernelNode] and [CopyNode] make them; pass them to [Graph.Add],
 // [Node.Set] or [GraphExec.Set], for any number of nodes. Graphs and executables retain the
-// objects that their nodes use. To read the parameters of a node, see [Node.KernelParams]
-// and [Node.Params]. Calls with the zero NodeParams return [ErrInvalidArgument].
+// objects that their nodes use. To read the parameters of a node, see [Node.Params].
+// Calls with the zero NodeParams return [ErrInvalidArgument].
 type NodeParams struct {
 	kernel kernelNode // a value: programs make NodeParams for each node and each change
 	other  *funcNode  // instead, for all other types
@@ -118,49 +117,28 @@ func EmptyNode() NodeParams {
 // graph. The rules of [Stream.LaunchHostFunc] apply: f must not call CUDA.
 //
 // Source: cuGraphAddHostNode, cuGraphHostNodeSetParams, cuGraphExecHostNodeSetParams.
-func HostFuncNode(f func()) NodeParams { return HostFuncNodeWith(f, HostFuncOptions{}) }
-
-// HostFuncNodeWith is [HostFuncNode] with options. Source: as there, with Spin cuGraphAddNode, cuGraphNodeSetParams,
-// cuGraphExecNodeSetParams.
-func HostFuncNodeWith(f func(), o HostFuncOptions) NodeParams {
+func HostFuncNode(f func()) NodeParams {
 	take := func(op string, k *retained, _ *graphCore) (c nodeCalls, err error) {
 		if f == nil {
 			return c, noFunction(op)
 		}
-		if _, err := o.mode(op); err != nil {
-			return c, err
-		}
 		token := (&closure{host: f, repeat: true}).keep()
 		k.token(token)
-		return o.node(token), nil
+		return hostNode(token), nil
 	}
 	return NodeParams{other: &funcNode{driver.CU_GRAPH_NODE_TYPE_HOST, take}}
 }
 
-// node makes the calls for a node that calls the function of a token.
-func (o *HostFuncOptions) node(token uintptr) nodeCalls {
-	p := driver.CUgraphNodeParams{Type: driver.CU_GRAPH_NODE_TYPE_HOST}
-	p.Host().Fn, p.Host().UserData = driver.CUhostFn(rt.HostFunction()), token
-	if o.Spin {
-		p.Host().SyncMode = uint32(driver.CU_HOST_TASK_SPINWAIT)
-		return nodeCalls{
-			adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-				return driver.CuGraphAddNode(n, g, deps, nil, count, &p)
-			},
-			sets: func(n driver.CUgraphNode) error { return driver.CuGraphNodeSetParams(n, &p) },
-			setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-				return driver.CuGraphExecNodeSetParams(e, n, &p)
-			},
-		}
-	}
-	old := (*driver.CUDA_HOST_NODE_PARAMS)(unsafe.Pointer(p.Host())) // the newer layout begins with the older
+// hostNode makes the calls for a node that calls the function of a token.
+func hostNode(token uintptr) nodeCalls {
+	p := &driver.CUDA_HOST_NODE_PARAMS{Fn: driver.CUhostFn(rt.HostFunction()), UserData: token}
 	return nodeCalls{
 		adds: func(n *driver.CUgraphNode, g driver.CUgraph, deps *driver.CUgraphNode, count uint64) error {
-			return driver.CuGraphAddHostNode(n, g, deps, count, old)
+			return driver.CuGraphAddHostNode(n, g, deps, count, p)
 		},
-		sets: func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, old) },
+		sets: func(n driver.CUgraphNode) error { return driver.CuGraphHostNodeSetParams(n, p) },
 		setsExec: func(e driver.CUgraphExec, n driver.CUgraphNode) error {
-			return driver.CuGraphExecHostNodeSetParams(e, n, old)
+			return driver.CuGraphExecHostNodeSetParams(e, n, p)
 		},
 	}
 }
@@ -259,14 +237,6 @@ func pinned(batch []driver.CUstreamBatchMemOpParams, f func() error) error {
 	return f()
 }
 
-// String names the type of the nodes.
-func (w NodeParams) String() string {
-	if w.other == nil && !w.kernel.made {
-		return neverOpened("NodeParams")
-	}
-	return fmt.Sprint("NodeParams: ", w.kind())
-}
-
 // CopyNode is a node that copies all of src to the start of dst. Either may be device memory
 // or pinned host memory. Using it returns [ErrRange] if src is longer than dst, and
 // [ErrOverlap] if they overlap. CUDA changes a copy node of an executable only to memory of
@@ -322,20 +292,16 @@ func (s *span) side() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer) 
 // FillNode is a node that sets every value of m to v. If T has 1, 2 or 4 bytes, that is a fill
 // node of CUDA (a memset), which it changes in an executable only to memory of the same device;
 // for other types it is a kernel node: see [Buffer.Fill]. Using it returns [ErrInvalidArgument]
-// if T has more than 4,000 bytes. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
+// if T has more than 4,000 bytes that are not all 0. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
 // cuGraphExecMemsetNodeSetParams, cuGraphAddKernelNode, cuGraphKernelNodeSetParams,
 // cuGraphExecKernelNodeSetParams.
 func FillNode[T any](m Memory[T], v T) NodeParams {
 	s := spanOf(m)
-	f, err := filling("", v, s.n)
+	f, err := valued("", v, s.n)
+	if err != nil {
+		f, err = filling("", v, s.n)
+	}
 	return fillNode(s, f, err)
-}
-
-// ZeroNode is a node that sets every byte of m to 0, for any type T: a fill node of CUDA.
-// Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams.
-func ZeroNode[T any](m Memory[T]) NodeParams {
-	s := spanOf(m)
-	return fillNode(s, zeroing(s.size), nil)
 }
 
 // fillNode is the fill f of s. err, if not nil, is reported when the node is used.

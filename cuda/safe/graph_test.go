@@ -30,7 +30,7 @@ func TestCaptureInspect(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, edges)
 	needs(t, "cuStreamBeginCaptureToGraph")
-	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{Dependencies: nodes}, func() error { return y.ZeroAsync(s) }))
+	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{Dependencies: nodes}, func() error { return y.FillAsync(s, 0) }))
 	edges, err = g.Edges()
 	require.NoError(t, err)
 	require.Len(t, edges, 1)
@@ -67,9 +67,9 @@ func TestGraphLost(t *testing.T) {
 	s, y := stream(t, x), buffer[float32](t, x, 10)
 	g, err := safe.NewGraph(x)
 	require.NoError(t, err)
-	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return y.ZeroAsync(s) }))
+	require.NoError(t, s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return y.FillAsync(s, 0) }))
 	err = s.CaptureTo(g, safe.CaptureToOptions{}, func() error {
-		require.NoError(t, y.ZeroAsync(s))
+		require.NoError(t, y.FillAsync(s, 0))
 		return x.WithCurrent(func() error {
 			driver.CuStreamQuery(s.Raw()) // invalidates the capture
 			return nil
@@ -147,7 +147,7 @@ func TestExecUpdate(t *testing.T) {
 	x := open(t, 0)
 	const n = 32
 	gate, s, saxpy, one, y := newGate(t, x), stream(t, x), kernel(t, x, "saxpy"), ones(t, x, n), buffer[float32](t, x, n)
-	require.NoError(t, y.Zero())
+	require.NoError(t, y.Fill(0))
 	source := func(v float32) *safe.Buffer[float32] {
 		b, err := safe.NewBuffer[float32](x, n)
 		require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestExecUpdate(t *testing.T) {
 	require.NoError(t, y.CopyToHost(got))
 	assert.EqualValues(t, 11, got[n-1])
 
-	other, err := s.Capture(func() error { return errors.Join(y.ZeroAsync(s), y.FillAsync(s, 1)) })
+	other, err := s.Capture(func() error { return errors.Join(y.FillAsync(s, 0), y.FillAsync(s, 1)) })
 	require.NoError(t, err)
 	closing(t, other)
 	err = e.Update(other)
@@ -241,8 +241,6 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"Graph.Add":         func() error { _, err := g.Add(safe.EmptyNode()); return err },
 		"Graph.AddEdges":    func() error { return g.AddEdges() },
 		"Graph.RemoveEdges": func() error { return g.RemoveEdges() },
-		"Graph.Roots":       func() error { _, err := g.Roots(); return err },
-		"Graph.ID":          func() error { _, err := g.ID(); return err },
 		"Graph.OnRelease":   func() error { return g.OnRelease(func() {}) },
 		"Graph.NewCondition": func() error {
 			_, err := g.NewCondition(safe.ConditionOptions{})
@@ -255,17 +253,10 @@ func graphUses(s *safe.Stream, g *safe.Graph, e *safe.GraphExec) map[string]func
 		"AddAlloc":             func() error { _, _, err := safe.AddAlloc[int32](g, 1); return err },
 		"GraphExec.Set":        func() error { return e.Set(safe.Node{}, safe.EmptyNode()) },
 		"GraphExec.SetEnabled": func() error { return e.SetEnabled(safe.Node{}, true) },
-		"GraphExec.Enabled":    func() error { _, err := e.Enabled(safe.Node{}); return err },
-		"GraphExec.Flags":      func() error { _, err := e.Flags(); return err },
-		"GraphExec.ID":         func() error { _, err := e.ID(); return err },
 		"Node.Dependencies":    func() error { _, err := (safe.Node{}).Dependencies(); return err },
-		"Node.Dependents":      func() error { _, err := (safe.Node{}).Dependents(); return err },
 		"Node.Destroy":         (safe.Node{}).Destroy,
 		"Node.ChildGraph":      func() error { _, err := (safe.Node{}).ChildGraph(); return err },
 		"Node.Params":          func() error { _, err := (safe.Node{}).Params(); return err },
-		"Node.KernelParams":    func() error { _, err := (safe.Node{}).KernelParams(); return err },
-		"Node.LocalID":         func() error { _, err := (safe.Node{}).LocalID(); return err },
-		"Node.ToolsID":         func() error { _, err := (safe.Node{}).ToolsID(); return err },
 		"Node.Set":             func() error { return (safe.Node{}).Set(safe.EmptyNode()) },
 		"Stream.CaptureTo":     func() error { return s.CaptureTo(g, safe.CaptureToOptions{}, func() error { return nil }) },
 		"GraphExec.Launch":     func() error { return e.Launch(s) },
@@ -284,7 +275,7 @@ func TestGraphHandles(t *testing.T) {
 	assert.Zero(t, (&safe.Graph{}).Raw())
 	assert.Zero(t, (&safe.GraphExec{}).Raw())
 
-	g, err := s.Capture(func() error { return y.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return y.FillAsync(s, 0) })
 	require.NoError(t, err)
 	e, err := g.Instantiate()
 	require.NoError(t, err)
@@ -313,7 +304,7 @@ func TestBeginCaptureTo(t *testing.T) {
 	for n := range 2 {
 		c, err := s.BeginCaptureTo(g, safe.CaptureToOptions{})
 		require.NoError(t, err)
-		require.NoError(t, y.ZeroAsync(s))
+		require.NoError(t, y.FillAsync(s, 0))
 		same, err := c.End()
 		require.NoError(t, err)
 		assert.Same(t, g, same)

@@ -199,36 +199,12 @@ func (g *GreenContext) Raw() driver.CUgreenCtx {
 	return g.core.raw
 }
 
-// Device returns the green context's GPU.
-func (g *GreenContext) Device() Device {
-	if g == nil || g.core == nil {
-		return Device{}
-	}
-	return g.core.ctx.device
-}
-
-// ID returns a number that identifies the green context in this process. Source:
-// cuGreenCtxGetId; before CUDA 13.0 cuCtxFromGreenCtx and cuCtxGetId.
-func (g *GreenContext) ID() (uint64, error) {
-	var id uint64
-	err := g.do("GreenContext.ID", func(c *greenCore) error {
-		err := driver.CuGreenCtxGetId(c.raw, &id)
-		if errors.Is(err, ErrNotSupported) {
-			var x driver.CUcontext
-			if err = driver.CuCtxFromGreenCtx(&x, c.raw); err == nil {
-				err = driver.CuCtxGetId(x, &id)
-			}
-		}
-		return err
-	})
-	return id, err
-}
-
 // SMResource returns the multiprocessors of the green context, which can be split
 // further. Source: cuGreenCtxGetDevResource.
 func (g *GreenContext) SMResource() (SMResource, error) {
-	m := SMResource{device: g.Device()}
+	var m SMResource
 	err := g.do("GreenContext.SMResource", func(c *greenCore) error {
+		m.device = c.ctx.device
 		return driver.CuGreenCtxGetDevResource(c.raw, &m.raw, driver.CU_DEV_RESOURCE_TYPE_SM)
 	})
 	return m, err
@@ -243,7 +219,7 @@ func (g *GreenContext) NewStream() (*Stream, error) {
 
 // NewStreamWith is [GreenContext.NewStream] with options. It returns [ErrInvalidArgument] unless
 // o.NonBlocking is set: CUDA has no others here. It returns [ErrRange] if o.Priority is outside
-// [Context.StreamPriorityRange] and o.ClampPriority is not set.
+// the context's range and o.ClampPriority is not set.
 func (g *GreenContext) NewStreamWith(o StreamOptions) (*Stream, error) {
 	const op = "GreenContext.NewStream"
 	c, err := g.acquire(op)

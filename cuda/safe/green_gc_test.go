@@ -25,11 +25,7 @@ func TestGreenParentFirst(t *testing.T) {
 	require.NoError(t, err)
 	g, err := safe.NewGreenContext(x, parts...)
 	require.NoError(t, err)
-	active := func() bool {
-		_, active, err := x.Device().PrimaryState()
-		require.NoError(t, err)
-		return active
-	}
+	active := func() bool { return inUse(t, x.Device()) }
 	require.NoError(t, x.Close())
 	s, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
@@ -66,7 +62,7 @@ func TestGreenClosedBusy(t *testing.T) {
 	}
 	require.NoError(t, launch()) // before the device is busy
 	require.NoError(t, s.Synchronize())
-	require.NoError(t, b.Zero())
+	require.NoError(t, b.Fill(0))
 	gate.shut(t, s)
 	require.NoError(t, launch())
 	require.NoError(t, s.Close())
@@ -102,7 +98,7 @@ func TestGreenRecordAwaitsRoom(t *testing.T) {
 			t.Logf("%d records are queued", untilBlocked(&made))
 			assert.False(t, closed(recorded))
 			asked := background(func() {
-				_, err := g.ID()
+				_, err := g.SMResource()
 				other, eventErr := safe.NewEvent(x)
 				u, streamErr := g.NewStreamWith(safe.StreamOptions{NonBlocking: true})
 				assert.NoError(t, errors.Join(err, eventErr, streamErr, other.Close(), u.Close()))
@@ -179,7 +175,6 @@ func TestGreenGoroutines(t *testing.T) {
 func greenUses(x *safe.Context, g *safe.GreenContext, s *safe.Stream, e *safe.Event, part safe.SMResource) map[string]func() error {
 	return map[string]func() error{
 		"NewGreenContext":         func() error { _, err := safe.NewGreenContext(x, part); return err },
-		"GreenContext.ID":         func() error { _, err := g.ID(); return err },
 		"GreenContext.SMResource": func() error { _, err := g.SMResource(); return err },
 		"GreenContext.NewStream":  func() error { _, err := g.NewStreamWith(safe.StreamOptions{NonBlocking: true}); return err },
 		"GreenContext.Record":     func() error { return g.Record(e) },
@@ -198,7 +193,6 @@ func TestGreenNil(t *testing.T) {
 	for _, g := range []*safe.GreenContext{none, zero} {
 		assert.NoError(t, g.Close())
 		assert.Zero(t, g.Raw())
-		assert.Zero(t, g.Device())
 	}
 }
 

@@ -144,7 +144,6 @@ func init() {
 			_, err = also(w, c, err)
 			return err
 		}},
-		{"GreenContext.ID", func(w *world) error { _, err := w.green.ID(); return err }},
 		{"GreenContext.SMResource", func(w *world) error { _, err := w.green.SMResource(); return err }},
 		{"GreenContext.NewStream", func(w *world) error {
 			c, err := w.green.NewStreamWith(safe.StreamOptions{NonBlocking: true})

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // splits counts splits, to give each a number.
@@ -30,25 +29,6 @@ func (m SMResource) Device() Device { return m.device }
 
 // Raw returns the resource for calls of package driver.
 func (m SMResource) Raw() driver.CUdevResource { return m.raw }
-
-// SmallestGroup returns the size of the smallest group that [SMResource.Split] can make,
-// or 0 with a driver before CUDA 13.0, which does not tell.
-func (m SMResource) SmallestGroup() int {
-	if m.Count() == 0 || rt.Version < 13000 {
-		return 0
-	}
-	return int(m.raw.Sm().MinSmPartitionSize)
-}
-
-// Alignment returns the number of multiprocessors that are scheduled together: sizes of
-// groups are multiples of it, and clusters of that many blocks can run. It returns 0 with
-// a driver before CUDA 13.0, which does not tell.
-func (m SMResource) Alignment() int {
-	if m.Count() == 0 || rt.Version < 13000 {
-		return 0
-	}
-	return int(m.raw.Sm().SmCoscheduledAlignment)
-}
 
 // String describes the multiprocessors for messages.
 func (m SMResource) String() string {
@@ -133,7 +113,7 @@ type SMGroupOptions struct {
 	Count int
 	// Coscheduled is the number of multiprocessors scheduled together, for clusters of
 	// that many blocks. It is a multiple of 2 and at most 32 (2 before compute capability
-	// 9.0), or 0 for the device's [SMResource.Alignment].
+	// 9.0), or 0 for as many as the device schedules together.
 	Coscheduled int
 	// PreferredCoscheduled is the number to schedule together where possible.
 	PreferredCoscheduled int

@@ -21,7 +21,7 @@ import (
 // functions are all exported functions.
 var functions = map[string]any{
 	"AddAlloc": safe.AddAlloc[float32], "AddAllocWith": safe.AddAllocWith[float32], "BatchCopy": safe.BatchCopy[float32],
-	"BatchFill": safe.BatchFill[float32], "BatchZero": safe.BatchZero[float32], "Blocks": safe.Blocks,
+	"BatchFill": safe.BatchFill[float32], "Blocks": safe.Blocks,
 	"BorrowBuffer": safe.BorrowBuffer[float32], "BorrowContext": safe.BorrowContext, "BorrowEvent": safe.BorrowEvent,
 	"BorrowStream": safe.BorrowStream, "BufferFromRaw": safe.BufferFromRaw[float32], "Cast": safe.Cast[uint64, float32],
 	"ChildGraphNode": safe.ChildGraphNode, "CopyFromSlice": safe.CopyFromSlice[float32], "CopyNode": safe.CopyNode[float32],
@@ -29,11 +29,11 @@ var functions = map[string]any{
 	"DeviceByPCI": safe.DeviceByPCI, "DeviceLocation": safe.DeviceLocation, "Devices": safe.Devices, "EmptyNode": safe.EmptyNode,
 	"Enqueue": safe.Enqueue[float32], "EnqueueRaw": safe.EnqueueRaw, "EventFromRaw": safe.EventFromRaw, "FillNode": safe.FillNode[float32],
 	"FreeNode": safe.FreeNode[float32], "Global": safe.Global[float32],
-	"HostFuncNode": safe.HostFuncNode, "HostFuncNodeWith": safe.HostFuncNodeWith, "ImportBuffer": safe.ImportBuffer[float32], "ImportExternalMemory": safe.ImportExternalMemory,
+	"HostFuncNode": safe.HostFuncNode, "ImportBuffer": safe.ImportBuffer[float32], "ImportExternalMemory": safe.ImportExternalMemory,
 	"ImportExternalSemaphore": safe.ImportExternalSemaphore, "ImportPhysicalMemory": safe.ImportPhysicalMemory,
 	"ImportPool": safe.ImportPool, "IsFatal": safe.IsFatal, "KernelNode": safe.KernelNode, "LegacyStream": safe.LegacyStream,
 	"Load": safe.Load, "LoadWith": safe.LoadWith, "LoadFile": safe.LoadFile, "MemOpsNode": safe.MemOpsNode,
-	"ModuleLoadingMode": safe.ModuleLoadingMode, "NUMALocation": safe.NUMALocation, "NewArena": safe.NewArena,
+	"NUMALocation": safe.NUMALocation, "NewArena": safe.NewArena,
 	"NewArray": safe.NewArray[float32], "NewBatch": safe.NewBatch, "NewBuffer": safe.NewBuffer[float32],
 	"NewBufferAsync": safe.NewBufferAsync[float32], "NewBufferFrom": safe.NewBufferFrom[float32], "NewBufferIn": safe.NewBufferIn[float32],
 	"NewBufferWith": safe.NewBufferWith[float32], "NewContext": safe.NewContext, "NewContextWith": safe.NewContextWith, "NewCopyOp": safe.NewCopyOp[float32],
@@ -45,7 +45,7 @@ var functions = map[string]any{
 	"NewPrefetchOp": safe.NewPrefetchOp[float32], "NewResource": safe.NewResource, "NewStream": safe.NewStream, "NewStreamWith": safe.NewStreamWith,
 	"NewSurface": safe.NewSurface[float32], "NewTexture": safe.NewTexture[float32], "NewWaitOp": safe.NewWaitOp[uint32],
 	"NewWriteOp": safe.NewWriteOp[uint32], "NewZeroed": safe.NewZeroed[float32], "OnError": safe.OnError, "Open": safe.Open,
-	"OpenIPCBuffer": safe.OpenIPCBuffer[float32], "OpenIPCEvent": safe.OpenIPCEvent, "Peers": safe.Peers, "PitchedOf": safe.PitchedOf[float32],
+	"OpenIPCBuffer": safe.OpenIPCBuffer[float32], "OpenIPCEvent": safe.OpenIPCEvent, "PitchedOf": safe.PitchedOf[float32],
 	"PointerAddress": safe.PointerAddress[float32], "PointerArg": safe.PointerArg[float32],
 	"RecordNode": safe.RecordNode, "Ref": safe.Ref[float32], "RegisterPinned": safe.RegisterPinned[float32], "RegisterPinnedWith": safe.RegisterPinnedWith[float32], "ReserveAddress": safe.ReserveAddress,
 	"Retain": safe.Retain, "SetBatchCopy": safe.SetBatchCopy[float32], "SetBatchFill": safe.SetBatchFill[float32],
@@ -53,7 +53,7 @@ var functions = map[string]any{
 	"Threads": safe.Threads, "Threads2D": safe.Threads2D, "TrackLeaks": safe.TrackLeaks, "Upload": safe.Upload[float32], "Val": safe.Val[float32],
 	"VoidPointerAddress": safe.VoidPointerAddress, "VoidPointerArg": safe.VoidPointerArg,
 	"WaitEventNode": safe.WaitEventNode, "WaitExternalNode": safe.WaitExternalNode, "WaitValue": safe.WaitValue[uint32],
-	"WithCaptureMode": safe.WithCaptureMode, "WriteValue": safe.WriteValue[uint32], "ZeroNode": safe.ZeroNode[float32],
+	"WithCaptureMode": safe.WithCaptureMode, "WriteValue": safe.WriteValue[uint32],
 }
 
 var hostile = drivertest.Hostile{
@@ -113,8 +113,9 @@ func shortLived(t *testing.T) []any {
 
 // zeroValues are those of exported types that are not in zeros.
 var zeroValues = []any{
-	safe.Address[float32]{}, safe.CaptureMode(0), safe.Device{}, safe.Extent{},
-	safe.Location{}, safe.PointerKind(0), safe.SMResource{}, safe.UUID{}, &safe.PhysicalMemory{}, &safe.GreenContext{},
+	safe.Address[float32]{}, safe.Arg{}, safe.CaptureMode(0), safe.Condition{}, safe.CopyOp{}, safe.Device{}, safe.Element[int]{},
+	safe.Extent{}, safe.MemOp{}, safe.NodeParams{}, safe.PrefetchOp{},
+	safe.Location{}, safe.SMResource{}, safe.UUID{}, &safe.PhysicalMemory{}, &safe.GreenContext{},
 	&safe.Error{}, &safe.LeakError{}, &safe.PanicError{}, &safe.SlowCallbackError{}, &safe.UpdateError{},
 }
 

@@ -155,7 +155,7 @@ func (k *Kernel) do(op string, f func() error) error {
 }
 
 // Attribute returns one attribute of the kernel, such as
-// driver.CU_FUNC_ATTRIBUTE_NUM_REGS. See [Kernel.Attributes] for the common ones.
+// driver.CU_FUNC_ATTRIBUTE_NUM_REGS.
 // Source: cuFuncGetAttribute.
 func (k *Kernel) Attribute(a driver.CUfunction_attribute) (int, error) {
 	var n int32
@@ -191,46 +191,6 @@ func (k *Kernel) MaxBlocksPerMultiprocessor(threads int, sharedBytes uint64) (in
 	return int(n), err
 }
 
-// FunctionAttributes describes a kernel as compiled for its device.
-type FunctionAttributes struct {
-	MaxThreadsPerBlock int // largest block that this kernel can be launched with
-	Registers          int // per thread
-	SharedBytes        int // static shared memory per block
-	ConstBytes         int // constant memory
-	LocalBytes         int // local memory per thread
-	MaxDynamicShared   int // dynamic shared memory per block, in bytes; see [Kernel.SetAttribute]
-	PTXVersion         int // 10 * major + minor: 70 is PTX 7.0
-	BinaryVersion      int // 10 * major + minor: 90 is machine code for compute capability 9.0
-}
-
-// Attributes returns the kernel's common attributes. Source: cuFuncGetAttribute.
-func (k *Kernel) Attributes() (FunctionAttributes, error) {
-	var f FunctionAttributes
-	err := k.do("Kernel.Attributes", func() error {
-		for _, a := range []struct {
-			value *int
-			id    driver.CUfunction_attribute
-		}{
-			{&f.MaxThreadsPerBlock, driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
-			{&f.Registers, driver.CU_FUNC_ATTRIBUTE_NUM_REGS},
-			{&f.SharedBytes, driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES},
-			{&f.ConstBytes, driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES},
-			{&f.LocalBytes, driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES},
-			{&f.MaxDynamicShared, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES},
-			{&f.PTXVersion, driver.CU_FUNC_ATTRIBUTE_PTX_VERSION},
-			{&f.BinaryVersion, driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION},
-		} {
-			var n int32
-			if err := driver.CuFuncGetAttribute(&n, a.id, k.function); err != nil {
-				return err
-			}
-			*a.value = int(n)
-		}
-		return nil
-	})
-	return f, err
-}
-
 // String describes the kernel for messages.
 func (k *Kernel) String() string {
 	if k == nil || k.module == nil {
@@ -258,7 +218,7 @@ func (k *Kernel) refused(e *Error, cfg *LaunchConfig) error {
 	if err != nil {
 		return e
 	}
-	f, err := k.Attributes()
+	f, err := k.limits()
 	if err != nil {
 		return e
 	}
@@ -309,21 +269,46 @@ func exceeded(what string, d [3]uint32, limits [3]int) []string {
 // volume is wrong only for more blocks or threads than CUDA allows.
 func volume(d Dim) uint64 { return uint64(d.X) * uint64(max(d.Y, 1)) * uint64(max(d.Z, 1)) }
 
+// kernelLimits are the attributes of a kernel that limit its launches.
+type kernelLimits struct {
+	threads   int // per block
+	registers int // per thread
+	static    int // shared memory per block in bytes, without dynamic
+	dynamic   int // shared memory per block in bytes
+}
+
+func (k *Kernel) limits() (l kernelLimits, err error) {
+	for _, a := range []struct {
+		value *int
+		id    driver.CUfunction_attribute
+	}{
+		{&l.threads, driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
+		{&l.registers, driver.CU_FUNC_ATTRIBUTE_NUM_REGS},
+		{&l.static, driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES},
+		{&l.dynamic, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES},
+	} {
+		if *a.value, err = k.Attribute(a.id); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
 // exceededByBlock names the limits that a single block exceeds.
-func (k *Kernel) exceededByBlock(cfg *LaunchConfig, p Properties, f FunctionAttributes) []string {
+func (k *Kernel) exceededByBlock(cfg *LaunchConfig, p Properties, f kernelLimits) []string {
 	var out []string
 	threads := volume(cfg.Block)
 	if threads > uint64(p.MaxThreadsPerBlock) {
 		out = append(out, fmt.Sprintf("%d threads per block, the device's maximum is %d", threads, p.MaxThreadsPerBlock))
-	} else if threads > uint64(f.MaxThreadsPerBlock) {
-		out = append(out, fmt.Sprintf("%d threads per block, the maximum of %s is %d (it uses %d registers per thread)", threads, k.name, f.MaxThreadsPerBlock, f.Registers))
+	} else if threads > uint64(f.threads) {
+		out = append(out, fmt.Sprintf("%d threads per block, the maximum of %s is %d (it uses %d registers per thread)", threads, k.name, f.threads, f.registers))
 	}
-	dynamic, static := int(cfg.SharedBytes), f.SharedBytes
+	dynamic, static := int(cfg.SharedBytes), f.static
 	switch {
 	case dynamic+static > max(p.SharedMemoryPerBlockOptin, p.SharedMemoryPerBlock):
 		out = append(out, fmt.Sprintf("%d bytes of shared memory per block, the device's maximum is %d", dynamic+static, max(p.SharedMemoryPerBlockOptin, p.SharedMemoryPerBlock)))
-	case dynamic > f.MaxDynamicShared:
-		out = append(out, fmt.Sprintf("%d bytes of dynamic shared memory, the maximum of %s is %d: raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES with Kernel.SetAttribute", dynamic, k.name, f.MaxDynamicShared))
+	case dynamic > f.dynamic:
+		out = append(out, fmt.Sprintf("%d bytes of dynamic shared memory, the maximum of %s is %d: raise CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES with Kernel.SetAttribute", dynamic, k.name, f.dynamic))
 	}
 	return out
 }
@@ -436,40 +421,6 @@ func (k *Kernel) parameterCount() (int, error) {
 		return count, nil
 	}
 	return -1, nil
-}
-
-// ModuleLoadingMode returns whether this process loads kernels at their first use
-// (driver.CU_MODULE_LAZY_LOADING) or together with their module
-// (driver.CU_MODULE_EAGER_LOADING). The environment variable CUDA_MODULE_LOADING selects
-// the mode. Source: cuModuleGetLoadingMode.
-func ModuleLoadingMode() (driver.CUmoduleLoadingMode, error) {
-	const op = "ModuleLoadingMode"
-	if err := initialize(); err != nil {
-		return 0, wrap(op, err)
-	}
-	var mode driver.CUmoduleLoadingMode
-	err := driver.CuModuleGetLoadingMode(&mode)
-	return mode, wrap(op, err)
-}
-
-// Loaded reports whether the kernel's code is loaded on the device. It returns
-// [ErrNotSupported] if the driver is older than CUDA 12.4. Source: cuFuncIsLoaded.
-func (k *Kernel) Loaded() (bool, error) {
-	var state driver.CUfunctionLoadingState
-	err := k.do("Kernel.Loaded", func() error { return driver.CuFuncIsLoaded(&state, k.function) })
-	return state == driver.CU_FUNCTION_LOADING_STATE_LOADED, err
-}
-
-// Load loads the kernel's code on the device, so that the first launch need not. It may
-// wait for work on the device. It returns [ErrNotSupported] if the driver is older than
-// CUDA 12.4. Source: cuFuncLoad, cuFuncIsLoaded, cuFuncGetAttribute.
-func (k *Kernel) Load() error {
-	return k.do("Kernel.Load", func() error {
-		if err := driver.CuFuncLoad(k.function); err != nil {
-			return err
-		}
-		return k.askPrepared()
-	})
 }
 
 // Kernels returns the kernels of the module, in no particular order. It returns

@@ -241,7 +241,7 @@ type LaunchConfig struct {
 	// each other (grid sync). See [Kernel.MaxCooperativeBlocks].
 	Cooperative bool
 	// Priority of the kernel: smaller numbers are more urgent, see
-	// [Context.StreamPriorityRange]. 0 uses the stream's priority.
+	// [StreamOptions]. 0 uses the stream's priority.
 	Priority int
 	// ProgrammaticSerialization lets the kernel start before the previous kernel in the
 	// stream has completed, as soon as every block of that kernel has executed
@@ -425,19 +425,3 @@ func addressArg(m *memory, address uint64) Arg {
 
 // block returns the block of an argument of kind NearOfBlock.
 func (a *Arg) block() *block { return (*memory)(a.raw.Pointer).block }
-
-// String describes the argument for messages: its size, or the memory it points to.
-func (a Arg) String() string {
-	switch a.raw.Kind() {
-	case rt.Near, rt.Far:
-		if a.raw.Size() == 0 {
-			return neverOpened("Arg")
-		}
-		return fmt.Sprintf("Arg: %d bytes", a.raw.Size())
-	case rt.NearOfBlock:
-		return fmt.Sprintf("Arg: memory at %#x%s", a.raw.A, closedText(a.block().Closed()))
-	case argUnfit:
-		return fmt.Sprintf("Arg (invalid: %s)", *(*string)(a.raw.Pointer))
-	}
-	return "Arg (invalid: no memory)"
-}

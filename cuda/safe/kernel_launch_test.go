@@ -34,12 +34,12 @@ func TestLaunchArguments(t *testing.T) {
 	point := kernel(t, x, "point")
 	got := make([]float64, 6)
 	for name, arg := range map[string]safe.Arg{"Val": safe.Val(p), "Ref": safe.Ref(&p)} {
-		require.NoError(t, out.Zero())
+		require.NoError(t, out.Fill(0))
 		require.NoError(t, point.Launch(s, one, arg, out.Arg()), name)
 		require.NoError(t, out.CopyToHost(got))
 		assert.Equal(t, []float64{1 << 40, 2.5, 7, 0, 0, 0}, got, name)
 	}
-	require.NoError(t, out.Zero())
+	require.NoError(t, out.Fill(0))
 	require.NoError(t, kernel(t, x, "pair").Launch(s, one, safe.Val(pair{3, 0.5}), out.Arg()))
 	require.NoError(t, out.CopyToHost(got))
 	assert.Equal(t, []float64{3, 0.5, 0, 0, 0, 0}, got)
@@ -112,9 +112,9 @@ func TestLaunchWithAttributes(t *testing.T) {
 	s, out, k := stream(t, x), buffer[uint32](t, x, 64), kernel(t, x, "shared")
 	n := 16 << 10 // values, 64 KiB
 	require.NoError(t, k.SetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4*n))
-	a, err := k.Attributes()
+	most, err := k.Attribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 	require.NoError(t, err)
-	assert.Equal(t, 4*n, a.MaxDynamicShared)
+	assert.Equal(t, 4*n, most)
 	cfg := safe.LaunchConfig{Grid: safe.Dim{X: 1}, Block: safe.Dim{X: 64}, SharedBytes: uint32(4 * n), Cooperative: true}
 	require.NoError(t, k.Launch(s, cfg, out.Arg(), safe.Val(uint32(64))))
 	require.NoError(t, s.Synchronize())
@@ -248,7 +248,7 @@ func TestNoAllocations(t *testing.T) {
 	h, fill, point := host[float32](t, x, 100), kernel(t, x, "fill"), kernel(t, x, "point")
 	pairs, copies := kernel(t, x, "pair"), kernel(t, x, "copy")
 	out, p := buffer[float64](t, x, 3), pointStruct{A: 1}
-	g, err := s.Capture(func() error { return b.ZeroAsync(s) })
+	g, err := s.Capture(func() error { return b.FillAsync(s, 0) })
 	require.NoError(t, err)
 	closing(t, g)
 	exec := executable(t, g)
@@ -256,7 +256,7 @@ func TestNoAllocations(t *testing.T) {
 	closing(t, temporary)
 	allocates := executable(t, temporary)
 	batch := newBatch(t, x)
-	require.NoError(t, errors.Join(batch.Launch(pairs, one, safe.Val(pair{A: 1}), out.Arg()), safe.BatchZero(batch, b),
+	require.NoError(t, errors.Join(batch.Launch(pairs, one, safe.Val(pair{A: 1}), out.Arg()), safe.BatchFill(batch, b, 0),
 		batch.Record(e), batch.WaitEvent(e), batch.LaunchGraph(exec)))
 	cooperative := one
 	cooperative.Cooperative = true

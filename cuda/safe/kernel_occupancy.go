@@ -81,22 +81,6 @@ func (k *Kernel) searchBlockSize(op string, c *moduleCore, o BlockSizeOptions) (
 	return blocks, threads, wrap(op, err)
 }
 
-// AvailableDynamicShared returns the bytes of dynamic shared memory that each block can
-// have if the given number of blocks, each with the given number of threads, are to be
-// resident on one multiprocessor. It returns [ErrRange] if a number is below 1 or does not
-// fit into 32 bits. Source: cuOccupancyAvailableDynamicSMemPerBlock.
-func (k *Kernel) AvailableDynamicShared(blocks, threads int) (uint64, error) {
-	const op = "Kernel.AvailableDynamicShared"
-	if blocks < 1 || threads < 1 || blocks > math.MaxInt32 || threads > math.MaxInt32 {
-		return 0, refuse(op, ErrRange, "%d blocks of %d threads; each must be 1 to %d", blocks, threads, math.MaxInt32)
-	}
-	var n uint64
-	err := k.do(op, func() error {
-		return driver.CuOccupancyAvailableDynamicSMemPerBlock(&n, k.function, int32(blocks), int32(threads))
-	})
-	return n, err
-}
-
 // MaxCooperativeBlocks returns the maximum number of blocks of a cooperative launch
 // ([LaunchConfig].Cooperative), for blocks of the given number of threads and bytes of
 // dynamic shared memory. It returns [ErrNotSupported] if the device has no cooperative

@@ -62,24 +62,6 @@ func TestMaxPotentialBlockSize(t *testing.T) {
 	}
 }
 
-func TestAvailableDynamicShared(t *testing.T) {
-	x := open(t, 0)
-	k := kernel(t, x, "fill")
-	size, err := k.AvailableDynamicShared(8, 128)
-	require.NoError(t, err)
-	assert.Positive(t, size)
-	n, err := k.MaxBlocksPerMultiprocessor(128, size)
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, n, 7, "what the driver needs for itself in each block may take one's place")
-	more, err := k.AvailableDynamicShared(4, 128)
-	require.NoError(t, err)
-	assert.Greater(t, more, size)
-	for _, c := range [][2]int{{0, 1}, {1, 0}, {math.MaxInt, 1}, {1, math.MaxInt}} {
-		_, err = k.AvailableDynamicShared(c[0], c[1])
-		assert.ErrorIs(t, err, safe.ErrRange)
-	}
-}
-
 func TestMaxCooperativeBlocks(t *testing.T) {
 	x := open(t, 0)
 	k := kernel(t, x, "nothing")
@@ -134,15 +116,12 @@ func TestOccupancyClosed(t *testing.T) {
 				_, _, err := k.MaxPotentialBlockSize(safe.BlockSizeOptions{})
 				return err
 			},
-			"Kernel.AvailableDynamicShared":  func() error { _, err := k.AvailableDynamicShared(1, 1); return err },
 			"Kernel.MaxCooperativeBlocks":    func() error { _, err := k.MaxCooperativeBlocks(1, 0); return err },
 			"Kernel.MaxPotentialClusterSize": func() error { _, err := k.MaxPotentialClusterSize(one); return err },
 			"Kernel.MaxActiveClusters": func() error {
 				_, err := k.MaxActiveClusters(safe.LaunchConfig{Cluster: safe.Dim{X: 1}})
 				return err
 			},
-			"Kernel.Loaded":  func() error { _, err := k.Loaded(); return err },
-			"Kernel.Load":    func() error { return k.Load() },
 			"Module.Kernels": func() error { _, err := m.Kernels(); return err },
 		}
 	}

@@ -1,7 +1,6 @@
 package safe
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -58,9 +57,6 @@ type Address[T any] struct{ address uint64 }
 
 // Raw returns the address as calls of package driver take it.
 func (a Address[T]) Raw() driver.CUdeviceptr { return driver.CUdeviceptr(a.address) }
-
-// String describes the address for messages.
-func (a Address[T]) String() string { return fmt.Sprintf("%s %#x", generic[T]("Address"), a.address) }
 
 // PointerAddress returns the address of p, and appends p to uses, for the [LaunchConfig].Uses of each
 // launch whose kernel follows the address. Then the launch retains the memory, and returns

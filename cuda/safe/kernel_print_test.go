@@ -99,7 +99,7 @@ func printOnce(t *testing.T, i int) {
 	closing(t, m)
 	say, err := m.Kernel("say")
 	require.NoError(t, err)
-	require.NoError(t, b.Zero())
+	require.NoError(t, b.Fill(0))
 	require.NoError(t, say.Launch(s, one))
 	for done := false; !done; time.Sleep(time.Millisecond) {
 		done, err = s.Query()
@@ -120,7 +120,7 @@ func TestSimBlockingWaitPrints(t *testing.T) {
 		work func() error
 	}{
 		{"no work", func() error { return nil }},
-		{"completed work", func() error { return errors.Join(b.ZeroAsync(s), s.Synchronize()) }},
+		{"completed work", func() error { return errors.Join(b.FillAsync(s, 0), s.Synchronize()) }},
 		{"running work", func() error {
 			g.shut(t, s)
 			time.AfterFunc(10*time.Millisecond, g.open)

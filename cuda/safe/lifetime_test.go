@@ -49,14 +49,9 @@ func TestParentFirst(t *testing.T) {
 	got := make([]float32, 100)
 	require.NoError(t, b.CopyToHost(got), "after the work of the closed stream")
 	assert.EqualValues(t, 2, got[99])
-	_, active, err := x.Device().PrimaryState()
-	require.NoError(t, err)
-	assert.True(t, active)
+	assert.True(t, inUse(t, x.Device()))
 	require.NoError(t, b.Close())
-	assert.Eventually(t, func() bool {
-		_, active, err := x.Device().PrimaryState()
-		return err == nil && !active
-	}, hang, time.Millisecond, "the last object is closed")
+	assert.Eventually(t, func() bool { return !inUse(t, x.Device()) }, hang, time.Millisecond, "the last object is closed")
 }
 
 // TestDropped: objects dropped without Close are released.
@@ -202,7 +197,7 @@ func TestForeignCaptures(t *testing.T) {
 				_, err = s.ID()
 				assert.ErrorIs(t, err, safe.ErrCapturing)
 				assert.ErrorIs(t, x.Synchronize(), safe.ErrCapturing)
-				assert.ErrorIs(t, b.Zero(), safe.ErrCapturing, "captured work uses the buffer")
+				assert.ErrorIs(t, b.Fill(0), safe.ErrCapturing, "captured work uses the buffer")
 				_, err = safe.NewBufferAsync[float32](s, n)
 				assert.ErrorIs(t, err, safe.ErrCapturing)
 				require.NoError(t, s.Record(e))
@@ -253,6 +248,6 @@ func TestFault(t *testing.T) {
 			assert.True(t, err == nil || safe.IsFatal(err), "%v", err)
 			assert.NoError(t, c.Close())
 		}
-		assert.ErrorIs(t, b.Zero(), safe.ErrClosed)
+		assert.ErrorIs(t, b.Fill(0), safe.ErrClosed)
 	})
 }

@@ -69,7 +69,7 @@ func TestArena(t *testing.T) {
 		assert.Equal(t, 100, two.Len())
 		require.NoError(t, one.FillAsync(s, 9))
 		require.NoError(t, two.FillAsync(s, float32(round)))
-		require.NoError(t, none.ZeroAsync(s))
+		require.NoError(t, none.FillAsync(s, 0))
 		require.NoError(t, two.Close(), "which does nothing")
 		got, err := two.Download()
 		require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestArena(t *testing.T) {
 		part, err := two.Slice(1, 2)
 		require.NoError(t, err)
 		require.NoError(t, a.Reset())
-		for _, err := range []error{one.ZeroAsync(s), two.Zero(), none.ZeroAsync(s), part.Zero()} {
+		for _, err := range []error{one.FillAsync(s, 0), two.Fill(0), none.FillAsync(s, 0), part.Fill(0)} {
 			assert.ErrorIs(t, err, safe.ErrClosed)
 		}
 		assert.Zero(t, two.Raw())
@@ -88,7 +88,7 @@ func TestArena(t *testing.T) {
 	}
 	last := in[byte](t, a, 1)
 	require.NoError(t, a.Close())
-	assert.ErrorIs(t, last.Zero(), safe.ErrClosed)
+	assert.ErrorIs(t, last.Fill(0), safe.ErrClosed)
 	_, err := safe.NewBufferIn[byte](a, 1)
 	assert.ErrorIs(t, err, safe.ErrClosed)
 	assert.ErrorIs(t, a.Reset(), safe.ErrClosed)
@@ -210,7 +210,7 @@ func TestArenaDropped(t *testing.T) {
 		return in[int32](t, a, 4)
 	}()
 	drop()
-	require.NoError(t, b.Zero(), "a buffer keeps its block")
+	require.NoError(t, b.Fill(0), "a buffer keeps its block")
 	b = nil
 	assert.Eventually(t, func() bool { drop(); return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
 }

@@ -31,7 +31,7 @@ func TestOwnerOfBorrowedInUse(t *testing.T) {
 				borrowed, err := safe.BorrowBuffer[float32](x, owner.Raw(), 4, owner)
 				require.NoError(t, err)
 				require.NoError(t, fill.Launch(s, one, safe.Val(uint32(4)), safe.Val(float32(3)), borrowed.Arg()))
-				require.NoError(t, borrowed.ZeroAsync(s))
+				require.NoError(t, borrowed.FillAsync(s, 0))
 				if closes {
 					require.NoError(t, borrowed.Close())
 				}

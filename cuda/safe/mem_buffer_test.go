@@ -26,7 +26,7 @@ func TestCopies(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 	assert.Equal(t, count(n), back.Data())
 
-	require.NoError(t, b.Zero())
+	require.NoError(t, b.Fill(0))
 	part, err := b.Slice(10, 20)
 	require.NoError(t, err)
 	from, err := a.Slice(100, 110)
@@ -64,7 +64,7 @@ func TestFill(t *testing.T) {
 	fill(t, x, s, int16(-3))
 	fill(t, x, s, float32(1.5))
 	b := buffer[float64](t, x, 3)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	got := []float64{1, 1, 1}
 	require.NoError(t, b.CopyToHost(got))
 	assert.Equal(t, make([]float64, 3), got)
@@ -72,7 +72,7 @@ func TestFill(t *testing.T) {
 
 func fill[T any](t *testing.T, x *safe.Context, s *safe.Stream, v T) {
 	b := buffer[T](t, x, 9)
-	require.NoError(t, b.Zero())
+	require.NoError(t, b.Fill(*new(T)))
 	half, err := b.Slice(0, 5)
 	require.NoError(t, err)
 	require.NoError(t, half.Fill(v))
@@ -181,7 +181,7 @@ func TestPeers(t *testing.T) {
 	got := make([]float32, n)
 	require.NoError(t, b.CopyToHost(got))
 	assert.Equal(t, count(n), got)
-	require.NoError(t, a.Zero())
+	require.NoError(t, a.Fill(0))
 	require.NoError(t, a.CopyFromAsync(s, b))
 	require.NoError(t, a.CopyToHost(got), "after the copy on a stream of the other device")
 	assert.Equal(t, count(n), got)

@@ -198,27 +198,12 @@ func (b *block) copiedInContext() bool {
 	return b.view != nil || b.pooled() || b.pool != nil || b.foreign
 }
 
-// Zero sets all bytes of the Buffer to 0. It waits for all work that uses b, and returns
-// when the memory is cleared. It returns [ErrCapturing] if a stream that uses b is
-// capturing.
-// Source: cuMemsetD8Async, cuStreamSynchronize.
-func (b *Buffer[T]) Zero() error {
-	s := b.span(nil)
-	return s.fillNow("Buffer.Zero", zeroing(s.size))
-}
-
-// ZeroAsync enqueues [Buffer.Zero].
-// Source: cuMemsetD8Async.
-func (b *Buffer[T]) ZeroAsync(s *Stream) error {
-	m := b.span(nil)
-	return m.fillAsync("Buffer.ZeroAsync", s, zeroing(m.size))
-}
-
 // Fill sets every value of the Buffer to v. It waits for all work that uses b, and
-// returns when the memory is set. Values of other sizes than 1, 2 and 4 bytes are set by a
+// returns when the memory is set. A value that is all zeros, such as
+// the zero value of T, is a memset; other values that do not have 1, 2 or 4 bytes are set by a
 // kernel of this package, which CUDA loads with the first of them in a context: work that is
 // enqueued later then waits for all work that was enqueued before. Fill returns
-// [ErrInvalidArgument] if T has more than 4,000 bytes, and [ErrCapturing] if a stream that uses
+// [ErrInvalidArgument] if such a value has more than 4,000 bytes, and [ErrCapturing] if a stream that uses
 // b is capturing.
 // Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel,
 // cuStreamSynchronize.

@@ -34,7 +34,7 @@ var asyncCopies = map[string]struct {
 	"CopyFromHostAsync": {"cuMemcpyHtoDAsync_v2", func(w *copied) error { return w.b.CopyFromHostAsync(w.s, w.h) }},
 	"CopyToHostAsync":   {"cuMemcpyDtoHAsync_v2", func(w *copied) error { return w.b.CopyToHostAsync(w.s, w.h) }},
 	"CopyFromAsync":     {"cuMemcpyDtoDAsync_v2", func(w *copied) error { return w.b.CopyFromAsync(w.s, w.src) }},
-	"ZeroAsync":         {"cuMemsetD8Async", func(w *copied) error { return w.b.ZeroAsync(w.s) }},
+	"FillAsync of 0":    {"cuMemsetD8Async", func(w *copied) error { return w.b.FillAsync(w.s, 0) }},
 }
 
 // TestCloseBesideCopy: what a copy uses is destroyed after the call has returned, and after the copy.

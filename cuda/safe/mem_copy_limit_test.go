@@ -23,10 +23,10 @@ func nowCalls(t *testing.T, x *safe.Context, b *safe.Buffer[float32]) map[string
 	return map[string]func() error{
 		"copy to":   func() error { return b.CopyToHost(make([]float32, 16)) },
 		"copy from": func() error { return b.CopyFromHost(make([]float32, 16)) },
-		"zero":      b.Zero,
+		"zero":      func() error { return b.Fill(0) },
 		"fill":      func() error { return b.Fill(1) },
 		"rows":      func() error { return rows.CopyToHost(make([]float32, 16)) },
-		"zero rows": rows.Zero,
+		"zero rows": func() error { return rows.Fill(0) },
 	}
 }
 
@@ -37,7 +37,7 @@ func TestCopiesHoldNoThreads(t *testing.T) {
 	g, s, b := newGate(t, x), stream(t, x), buffer[float32](t, x, 16)
 	calls := nowCalls(t, x, b)
 	g.shut(t, s)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	var all sync.WaitGroup
 	const each = 50
 	for range each {
@@ -56,7 +56,7 @@ func TestCopiesBesideStuck(t *testing.T) {
 	g, s := newGate(t, x), stream(t, x)
 	stuck, idle := buffer[float32](t, x, 16), buffer[float32](t, x, 16)
 	g.shut(t, s)
-	require.NoError(t, stuck.ZeroAsync(s))
+	require.NoError(t, stuck.FillAsync(s, 0))
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() { assert.NoError(t, stuck.CopyToHost(make([]float32, 16))) })
@@ -85,10 +85,10 @@ func TestCopiesInCallback(t *testing.T) {
 	k, g, first, s := kernel(t, x, "nothing"), newGate(t, x), stream(t, x), stream(t, x)
 	b, e := buffer[float32](t, x, 16), event(t, x)
 	calls := nowCalls(t, x, b)
-	require.NoError(t, b.Zero()) // the pool of internal streams has one now
+	require.NoError(t, b.Fill(0)) // the pool of internal streams has one now
 	begin, over := make(chan struct{}), make(chan struct{})
 	g.shut(t, first)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	_, err := first.LaunchHostFunc(func() {
 		defer close(over)
 		<-begin
@@ -115,7 +115,7 @@ func TestCopiesInCallbackBesidePools(t *testing.T) {
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[float32](t, x, 16)
 	calls := nowCalls(t, x, b)
-	require.NoError(t, b.Zero()) // the pool of internal streams has one now
+	require.NoError(t, b.Fill(0)) // the pool of internal streams has one now
 	begin := make(chan struct{})
 	f, err := s.LaunchHostFunc(func() {
 		<-begin
@@ -135,7 +135,7 @@ func BenchmarkCopyToHost(b *testing.B) {
 	x := open(b, 0)
 	s, m := stream(b, x), buffer[float32](b, x, 16)
 	dst := make([]float32, 16)
-	require.NoError(b, m.ZeroAsync(s))
+	require.NoError(b, m.FillAsync(s, 0))
 	require.NoError(b, s.Synchronize())
 	b.Run("idle", func(b *testing.B) {
 		for b.Loop() {
@@ -146,7 +146,7 @@ func BenchmarkCopyToHost(b *testing.B) {
 	})
 	b.Run("after work", func(b *testing.B) {
 		for b.Loop() {
-			if m.ZeroAsync(s) != nil || m.CopyToHost(dst) != nil {
+			if m.FillAsync(s, 0) != nil || m.CopyToHost(dst) != nil {
 				b.Fatal("fails")
 			}
 		}

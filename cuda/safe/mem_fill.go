@@ -24,8 +24,19 @@ type fill struct {
 // mostOfValue is the size of the largest value that a kernel of this package takes.
 const mostOfValue = 4000
 
-// filling describes setting n values to v.
+// filling describes setting n values to v. All zeros are a memset of bytes, whatever the type.
 func filling[T any](op string, v T, n int) (fill, error) {
+	size := unsafe.Sizeof(v)
+	for _, b := range unsafe.Slice((*byte)(unsafe.Pointer(&v)), size) {
+		if b != 0 {
+			return valued(op, v, n)
+		}
+	}
+	return zeroing(uint64(n) * uint64(size)), nil
+}
+
+// valued describes setting n values to v in a way that depends on the type alone.
+func valued[T any](op string, v T, n int) (fill, error) {
 	f := fill{memset: rt.Copy{Size: uint64(n)}, n: n}
 	p, size := unsafe.Pointer(&v), unsafe.Sizeof(v)
 	switch {

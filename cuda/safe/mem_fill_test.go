@@ -53,7 +53,7 @@ func fillWide[T comparable](t *testing.T, x *safe.Context, v, w T) {
 	for _, way := range fillWays[T]() {
 		t.Run(fmt.Sprintf("%T, %s", v, way.name), func(t *testing.T) {
 			s, b := stream(t, x), buffer[T](t, x, n)
-			require.NoError(t, b.Zero())
+			require.NoError(t, b.Fill(*new(T)))
 			part, err := b.Slice(1, n-1)
 			require.NoError(t, err)
 			way.fill(t, x, s, part, w, v)
@@ -106,7 +106,7 @@ func fillWays[T any]() []fillWay[T] {
 		}},
 		{"batch", func(t *testing.T, x *safe.Context, s *safe.Stream, b *safe.Buffer[T], other, v T) {
 			batch := newBatch(t, x)
-			require.NoError(t, errors.Join(safe.BatchZero(batch, b), safe.BatchFill(batch, b, other), batch.Submit(s)))
+			require.NoError(t, errors.Join(safe.BatchFill(batch, b, *new(T)), safe.BatchFill(batch, b, other), batch.Submit(s)))
 			require.NoError(t, errors.Join(safe.SetBatchFill(batch, 1, b, v), batch.Submit(s)))
 			require.NoError(t, s.Synchronize())
 			g, err := s.Capture(func() error { return batch.Submit(s) })
@@ -147,7 +147,7 @@ func fillWidePitched[T comparable](t *testing.T, x *safe.Context, v T) {
 		func(b *safe.Pitched[T]) error { return b.FillAsync(s, v) },
 	} {
 		b := pitched[T](t, x, all)
-		require.NoError(t, b.Zero())
+		require.NoError(t, b.Fill(*new(T)))
 		part, err := b.Sub(at, e)
 		require.NoError(t, err)
 		require.NoError(t, fill(part))
@@ -201,12 +201,14 @@ func TestFillWideRefused(t *testing.T) {
 	s, large := stream(t, x), buffer[[501]float64](t, x, 1)
 	batch := newBatch(t, x)
 	g := newGraph(t, x)
+	value := [501]float64{1: 1}
+	require.NoError(t, large.Fill([501]float64{}), "zeros are no matter of size")
 	const why = "a value has 4008 bytes, but the device can fill with values of up to 4000: copy it instead"
 	for name, err := range map[string]error{
-		"Fill":      large.Fill([501]float64{}),
-		"FillAsync": large.FillAsync(s, [501]float64{}),
-		"BatchFill": safe.BatchFill(batch, large, [501]float64{}),
-		"FillNode":  func() error { _, err := g.Add(safe.FillNode(large, [501]float64{})); return err }(),
+		"Fill":      large.Fill(value),
+		"FillAsync": large.FillAsync(s, value),
+		"BatchFill": safe.BatchFill(batch, large, value),
+		"FillNode":  func() error { _, err := g.Add(safe.FillNode(large, value)); return err }(),
 	} {
 		assert.ErrorIs(t, err, safe.ErrInvalidArgument, name)
 		assert.ErrorContains(t, err, why, name)

@@ -81,12 +81,12 @@ func TestSimFreeAfterReset(t *testing.T) {
 	for range 3 {
 		b, err := safe.NewBufferAsync[int32](s, 4)
 		require.NoError(t, err)
-		require.NoError(t, b.ZeroAsync(s))
+		require.NoError(t, b.FillAsync(s, 0))
 		buffers = append(buffers, b)
 	}
 	require.NoError(t, s.Synchronize(), "the memory is there for others, too")
 	for _, b := range buffers[:2] {
-		require.NoError(t, b.ZeroAsync(other))
+		require.NoError(t, b.FillAsync(other, 0))
 	}
 	require.NoError(t, buffers[0].Close()) // after both, on an internal stream
 	require.NoError(t, s.Synchronize())
@@ -198,11 +198,9 @@ func TestDevicesInCallback(t *testing.T) {
 			"devices":   func() error { _, err := safe.Devices(); return err },
 			"attribute": func() error { _, err := x.Device().Attribute(driver.CU_DEVICE_ATTRIBUTE_WARP_SIZE); return err },
 			"open":      func() error { _, err := safe.Open(0); return err },
-			"mode":      func() error { _, err := safe.ModuleLoadingMode(); return err },
 			"pool":      func() error { _, err := safe.NewPool(x); return err },
 			"physical":  func() error { _, err := safe.NewPhysicalMemory(x, 1, safe.PhysicalMemoryOptions{}); return err },
 			"prefetch":  func() error { return m.PrefetchAsync(s, safe.HostLocation) },
-			"ranges":    func() error { _, err := m.RangeAttributes(); return err },
 		} {
 			assert.ErrorIs(t, call(), safe.ErrInCallback, name)
 		}
@@ -243,7 +241,7 @@ func TestRegisteredSlice(t *testing.T) {
 			others := make([]*safe.Pinned[byte], 20)
 			for i := range others {
 				others[i] = host[byte](t, x, n)
-				require.NoError(t, others[i].Zero())
+				require.NoError(t, others[i].Fill(0))
 			}
 			for i := range d {
 				d[i] = 0x41

@@ -34,9 +34,7 @@ func init() {
 // heapOf returns the pool that NewBuffer allocates from.
 func heapOf(t *testing.T, x *safe.Context) driver.CUmemoryPool {
 	t.Helper()
-	i, err := x.PointerInfo(buffer[byte](t, x, 1).Raw())
-	require.NoError(t, err)
-	return i.Pool
+	return driver.CUmemoryPool(aboutPointer(t, x, buffer[byte](t, x, 1).Raw(), driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE))
 }
 
 // TestHeap: NewBuffer allocates from a pool of the context's own, whose memory never waits
@@ -63,10 +61,9 @@ func TestHeap(t *testing.T) {
 		require.NoError(t, driver.CuMemPoolGetAttribute(pool, id, unsafe.Pointer(&v)))
 		assert.Equal(t, want, v, id)
 	}
-	plain, err := x.PointerInfo(plainBuffer[byte](t, x, 1).Raw())
-	require.NoError(t, err)
-	assert.Zero(t, plain.Pool)
-	assert.Equal(t, x.Raw(), plain.Context)
+	plain := plainBuffer[byte](t, x, 1).Raw()
+	assert.Zero(t, aboutPointer(t, x, plain, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE))
+	assert.EqualValues(t, x.Raw(), aboutPointer(t, x, plain, driver.CU_POINTER_ATTRIBUTE_CONTEXT))
 }
 
 // TestHeapAnyStream: any stream may use the memory at once, also one that is capturing, and
@@ -108,7 +105,7 @@ func TestSimHeapBesideStuck(t *testing.T) {
 	dropped := func(on *safe.Stream) {
 		b, err := safe.NewBuffer[int32](x, 4)
 		require.NoError(t, err)
-		require.NoError(t, b.ZeroAsync(on))
+		require.NoError(t, b.FillAsync(on, 0))
 	}
 	dropped(s)
 	over := fillQueue(t, s, kernel(t, x, "nothing"), 1500)
@@ -243,10 +240,9 @@ func TestSimHeapUnsupported(t *testing.T) {
 	simulated.Fail("cuMemPoolCreate", 1, uint32(driver.CUDA_ERROR_NOT_SUPPORTED))
 	defer simulated.Reset()
 	for range 2 {
-		i, err := x.PointerInfo(buffer[byte](t, x, 1).Raw())
-		require.NoError(t, err)
-		assert.Zero(t, i.Pool)
-		assert.True(t, i.IPC)
+		b := buffer[byte](t, x, 1).Raw()
+		assert.Zero(t, aboutPointer(t, x, b, driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE))
+		assert.NotZero(t, aboutPointer(t, x, b, driver.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE))
 	}
 	require.NoError(t, x.TrimMemory())
 }
@@ -266,7 +262,7 @@ func TestSimHeapSweep(t *testing.T) {
 			failing(n, code)
 			b, err := safe.NewBuffer[byte](x, 100)
 			if err == nil {
-				err = errors.Join(b.Zero(), b.Close())
+				err = errors.Join(b.Fill(0), b.Close())
 			}
 			return errors.Join(err, x.TrimMemory(), y.DisablePeerAccess(x), x.Close(), y.Close())
 		}, func(failed string, err error) {
@@ -290,7 +286,7 @@ func TestSimHeapReset(t *testing.T) {
 	x := toReset(t)
 	b, err := safe.NewBuffer[int32](x, 4)
 	require.NoError(t, err)
-	require.NoError(t, b.Zero())
+	require.NoError(t, b.Fill(0))
 	require.NoError(t, driver.CuDevicePrimaryCtxReset(x.Device().Raw()))
 	_, err = safe.NewBuffer[int32](x, 4)
 	assert.ErrorIs(t, err, safe.ErrReset)
@@ -299,7 +295,7 @@ func TestSimHeapReset(t *testing.T) {
 	require.NoError(t, err)
 	c, err := safe.NewBuffer[int32](y, 4)
 	require.NoError(t, err)
-	require.NoError(t, c.Zero())
+	require.NoError(t, c.Fill(0))
 	assert.Equal(t, 2, simulated.Live("pool"))
 	for _, c := range []closer{x, b, y, c} {
 		assert.NoError(t, c.Close())
@@ -329,7 +325,7 @@ func TestHeapRace(t *testing.T) {
 				assert.NoError(t, err)
 				c, err := safe.NewBuffer[int32](x, 4)
 				assert.NoError(t, err)
-				assert.NoError(t, errors.Join(y.Close(), c.ZeroAsync(s), c.Close(), b.Zero(), b.Close()))
+				assert.NoError(t, errors.Join(y.Close(), c.FillAsync(s, 0), c.Close(), b.Fill(0), b.Close()))
 			}
 		})
 	}

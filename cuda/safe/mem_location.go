@@ -29,7 +29,8 @@ func NUMALocation(node int) Location {
 	return Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, ID: node}
 }
 
-func (l Location) String() string {
+// text describes the location for messages.
+func (l Location) text() string {
 	switch l.Type {
 	case driver.CU_MEM_LOCATION_TYPE_INVALID:
 		return "no location"
@@ -46,7 +47,7 @@ func (l Location) String() string {
 // check refuses no location, and one whose ID CUDA could not represent.
 func (l Location) check(op string) error {
 	if l == (Location{}) || int(int32(l.ID)) != l.ID {
-		return refuse(op, ErrInvalidArgument, "%v is not a location for memory", l)
+		return refuse(op, ErrInvalidArgument, "%s is not a location for memory", l.text())
 	}
 	return nil
 }
@@ -73,15 +74,4 @@ func (l Location) device() (d driver.CUdevice, ok bool) {
 		return driver.CUdevice(l.ID), true
 	}
 	return 0, false
-}
-
-// locationOf returns the location that a driver older than CUDA 12.2 reports.
-func locationOf(d driver.CUdevice) Location {
-	switch d {
-	case driver.CU_DEVICE_CPU:
-		return HostLocation
-	case driver.CU_DEVICE_INVALID:
-		return Location{}
-	}
-	return Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int(d)}
 }

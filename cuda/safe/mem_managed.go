@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // NewManagedBuffer allocates managed memory for n values. Host and devices access it at
@@ -185,91 +184,4 @@ func (b *Buffer[T]) Advise(advice driver.CUmem_advise, at Location) error {
 		}
 		return err
 	}))
-}
-
-// RangeAttributes are the advice and the prefetches that apply to managed memory. A field
-// that does not hold for all of the memory is false, or no location.
-type RangeAttributes struct {
-	ReadMostly        bool
-	PreferredLocation Location
-	AccessedBy        []Location // devices and the host
-	// LastPrefetch is the target of the last prefetch, which may not have completed.
-	LastPrefetch Location
-}
-
-// RangeAttributes returns the effect of [Buffer.Advise] and [Buffer.PrefetchAsync] on the
-// memory. It returns [ErrInvalidArgument] if the memory is not managed.
-// Source: cuMemRangeGetAttribute.
-func (b *Buffer[T]) RangeAttributes() (RangeAttributes, error) {
-	const op = "Buffer.RangeAttributes"
-	var a RangeAttributes
-	m, err := b.acquire(op)
-	if err != nil {
-		return a, err
-	}
-	defer m.Release()
-	if err := m.movable(op); err != nil {
-		return a, err
-	}
-	if err := b.some(op); err != nil {
-		return a, err
-	}
-	devices, err := Devices()
-	if err != nil {
-		return a, wrap(op, err)
-	}
-	r := memRange{b.address, b.Size()}
-	err = m.ctx.withCurrent(func() error {
-		var readMostly [1]int32
-		by := make([]int32, len(devices)+1) // and the host
-		err := r.ask(driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, readMostly[:])
-		if err == nil {
-			err = r.ask(driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, by)
-		}
-		if err == nil {
-			a.PreferredLocation, err = r.location(driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
-				driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID)
-		}
-		if err == nil {
-			a.LastPrefetch, err = r.location(driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
-				driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
-		}
-		a.ReadMostly = readMostly[0] != 0
-		for _, d := range by {
-			if l := locationOf(driver.CUdevice(d)); err == nil && l != (Location{}) {
-				a.AccessedBy = append(a.AccessedBy, l)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return RangeAttributes{}, wrap(op, err)
-	}
-	return a, nil
-}
-
-// memRange is a range of managed memory.
-type memRange struct {
-	address driver.CUdeviceptr
-	size    uint64
-}
-
-func (r memRange) ask(a driver.CUmem_range_attribute, values []int32) error {
-	return driver.CuMemRangeGetAttribute(unsafe.Pointer(&values[0]), uint64(4*len(values)), a, r.address, r.size)
-}
-
-// location returns an attribute that is a location. Drivers older than CUDA 12.2 report
-// it as a device.
-func (r memRange) location(device, kind, id driver.CUmem_range_attribute) (Location, error) {
-	var v [2]int32
-	if rt.Version < 12020 {
-		err := r.ask(device, v[:1])
-		return locationOf(driver.CUdevice(v[0])), err
-	}
-	err := errors.Join(r.ask(kind, v[:1]), r.ask(id, v[1:]))
-	l := Location{Type: driver.CUmemLocationType(v[0]), ID: int(v[1])}
-	if l.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE && l.Type != driver.CU_MEM_LOCATION_TYPE_HOST_NUMA {
-		l.ID = 0
-	}
-	return l, err
 }

@@ -148,7 +148,7 @@ func TestCopyFromMappedFile(t *testing.T) {
 			"Scope":        func(m []byte) error { return s.Scope(func(c *safe.Scope) error { return safe.CopyFromSlice(c, b, m) }) },
 		} {
 			t.Run(name+", "+way, func(t *testing.T) {
-				require.NoError(t, b.Zero())
+				require.NoError(t, b.Fill(0))
 				require.NoError(t, load(mapFile(t, file, mayRead, flags)))
 				got, err := b.Download()
 				require.NoError(t, err)

@@ -280,7 +280,7 @@ func (p *PhysicalMemory) String() string {
 	if p == nil || p.core == nil {
 		return neverOpened("PhysicalMemory")
 	}
-	return fmt.Sprintf("PhysicalMemory: %d bytes on %v%s", p.core.size, p.core.location, closedText(p.core.Closed()))
+	return fmt.Sprintf("PhysicalMemory: %d bytes on %s%s", p.core.size, p.core.location.text(), closedText(p.core.Closed()))
 }
 
 // connOf returns the descriptor of a file, which the program may have closed or never opened.

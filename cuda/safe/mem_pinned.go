@@ -253,25 +253,9 @@ func (h *Pinned[T]) CopyFromAsync(s *Stream, src *Pinned[T]) error {
 	return to.copyAsync("Pinned.CopyFromAsync", s, &from)
 }
 
-// Zero has the device set all bytes of h to 0. It waits for all work that uses h, and
-// returns when the memory is cleared. It returns [ErrCapturing] if a stream that uses h is
-// capturing, and [ErrInvalidArgument] if the device cannot access h.
-// Source: cuMemsetD8Async, cuStreamSynchronize.
-func (h *Pinned[T]) Zero() error {
-	s := h.span(nil)
-	return s.fillNow("Pinned.Zero", zeroing(s.size))
-}
-
-// ZeroAsync enqueues [Pinned.Zero] on a stream of any context. Do not read or write h
-// before the work has completed.
-// Source: cuMemsetD8Async.
-func (h *Pinned[T]) ZeroAsync(s *Stream) error {
-	m := h.span(nil)
-	return m.fillAsync("Pinned.ZeroAsync", s, zeroing(m.size))
-}
-
-// Fill has the device set every value of h to v, as [Buffer.Fill] does for a buffer. It returns
-// [ErrInvalidArgument] if T has more than 4,000 bytes. Otherwise it behaves as [Pinned.Zero].
+// Fill has the device set every value of h to v, as [Buffer.Fill] does for a buffer. It waits for
+// all work that uses h, and returns when the memory is set. It returns [ErrCapturing] if a stream
+// that uses h is capturing, and [ErrInvalidArgument] if the device cannot access h.
 // Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel,
 // cuStreamSynchronize.
 func (h *Pinned[T]) Fill(v T) error {

@@ -15,8 +15,6 @@ import (
 
 func init() {
 	operations = append(operations,
-		operation{"Pinned.Zero", func(w *world) error { return w.h.Zero() }},
-		operation{"Pinned.ZeroAsync", func(w *world) error { return w.h.ZeroAsync(w.s) }},
 		operation{"Pinned.Fill", func(w *world) error { return w.r.Fill(1) }},
 		operation{"Pinned.FillAsync", func(w *world) error { return w.r.FillAsync(w.s, 1) }},
 		operation{"Pinned.CopyFrom", func(w *world) error { return w.h.CopyFrom(w.r) }},
@@ -37,13 +35,13 @@ func TestPinnedFill(t *testing.T) {
 	s := stream(t, x)
 	for name, h := range kinds(t, x) {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, h.Zero())
+			require.NoError(t, h.Fill(0))
 			part, err := h.Slice(2, 4)
 			require.NoError(t, err)
 			require.NoError(t, part.Fill(0x1234))
 			assert.Equal(t, []uint16{0, 0, 0x1234, 0x1234, 0, 0, 0, 0, 0, 0}, h.Data())
 			require.NoError(t, h.FillAsync(s, 7))
-			require.NoError(t, part.ZeroAsync(s))
+			require.NoError(t, part.FillAsync(s, 0))
 			require.NoError(t, s.Synchronize())
 			assert.Equal(t, []uint16{7, 7, 0, 0, 7, 7, 7, 7, 7, 7}, h.Data())
 		})
@@ -54,14 +52,14 @@ func TestPinnedFill(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, empty.Fill(1))
 		require.NoError(t, empty.FillAsync(s, 1))
-		require.NoError(t, empty.Zero())
+		require.NoError(t, empty.Fill(0))
 		require.NoError(t, empty.CopyFrom(empty))
 		require.NoError(t, empty.CopyFromAsync(s, empty))
 	}
 	var none *safe.Pinned[int32]
 	assert.ErrorIs(t, none.Fill(1), safe.ErrClosed)
-	assert.ErrorIs(t, none.ZeroAsync(s), safe.ErrClosed)
-	assert.ErrorIs(t, host[uint64](t, x, 1).ZeroAsync(nil), safe.ErrClosed)
+	assert.ErrorIs(t, none.FillAsync(s, 0), safe.ErrClosed)
+	assert.ErrorIs(t, host[uint64](t, x, 1).FillAsync(nil, 0), safe.ErrClosed)
 }
 
 // TestPinnedFillWaits: a fill waits for the work that uses the memory, and a release for
@@ -78,7 +76,7 @@ func TestPinnedFillWaits(t *testing.T) {
 	gate.open()
 	require.NoError(t, <-over)
 	assert.EqualValues(t, 2, h.Data()[9])
-	require.NoError(t, h.ZeroAsync(s))
+	require.NoError(t, h.FillAsync(s, 0))
 	require.NoError(t, h.Close())
 	c, err := s.BeginCapture()
 	require.NoError(t, err)
@@ -126,11 +124,11 @@ func TestPinnedNodes(t *testing.T) {
 	all := kinds(t, x)
 	a, b := all["allocated"], all["registered"]
 	byHand := newGraph(t, x)
-	zero := addNode(t, byHand, safe.ZeroNode(b))
+	zero := addNode(t, byHand, safe.FillNode(b, 0))
 	fill := addNode(t, byHand, safe.FillNode(a, 9), zero)
 	addNode(t, byHand, safe.CopyNode(b, a), fill)
 	captured, err := s.Capture(func() error {
-		require.NoError(t, b.ZeroAsync(s))
+		require.NoError(t, b.FillAsync(s, 0))
 		require.NoError(t, a.FillAsync(s, 9))
 		return b.CopyFromAsync(s, a)
 	})

@@ -16,7 +16,7 @@ type Extent struct{ Width, Height, Depth int }
 // full returns e with Height and Depth at least 1.
 func (e Extent) full() Extent { return Extent{e.Width, max(e.Height, 1), max(e.Depth, 1)} }
 
-func (e Extent) String() string {
+func (e Extent) text() string {
 	e = e.full()
 	return fmt.Sprintf("%dx%dx%d", e.Width, e.Height, e.Depth)
 }
@@ -280,34 +280,17 @@ func (b *Pitched[T]) String() string {
 	case b == nil || b.memory == nil && b.data == nil:
 		return neverOpened(kind)
 	case b.memory == nil:
-		return fmt.Sprintf("%s: %v values in a Go slice", kind, b.extent)
+		return fmt.Sprintf("%s: %s values in a Go slice", kind, b.extent.text())
 	case b.kind == driver.CU_MEMORYTYPE_HOST:
-		return fmt.Sprintf("%s: %v values on the host%s", kind, b.extent, closedText(b.memory.Closed()))
+		return fmt.Sprintf("%s: %s values on the host%s", kind, b.extent.text(), closedText(b.memory.Closed()))
 	}
-	return fmt.Sprintf("%s: %v values %s%s", kind, b.extent, b.memory.place(), closedText(b.memory.Closed()))
-}
-
-// Zero sets all values to 0. It waits for all work that uses b, and returns when the
-// memory is cleared. It returns [ErrInvalidArgument] unless b is device memory, and not
-// an array, and [ErrCapturing] if a stream that uses b is capturing.
-// Source: cuMemsetD2D8Async, cuStreamSynchronize.
-func (b *Pitched[T]) Zero() error { return b.setNow("Pitched.Zero", b.zero()) }
-
-// ZeroAsync enqueues [Pitched.Zero]. If b is a part of a volume with room between its slices,
-// ZeroAsync enqueues a memset for each slice, and work of other goroutines may come between them.
-// Source: cuMemsetD2D8Async.
-func (b *Pitched[T]) ZeroAsync(s *Stream) error { return b.set("Pitched.ZeroAsync", s, b.zero()) }
-
-// zero describes setting a row to 0.
-func (b *Pitched[T]) zero() fill {
-	var zero T
-	return zeroing(uint64(b.Extent().Width) * uint64(unsafe.Sizeof(zero)))
+	return fmt.Sprintf("%s: %s values %s%s", kind, b.extent.text(), b.memory.place(), closedText(b.memory.Closed()))
 }
 
 // Fill sets every value to v, as [Buffer.Fill] does for a buffer. It waits for all work that
-// uses b, and returns when the memory is set. It returns [ErrInvalidArgument] unless T has at
-// most 4,000 bytes and b is device memory, and not an array, and if T has 2 or 4 bytes and the
-// pitch is not a multiple of that. It returns [ErrCapturing] if a stream that uses b is capturing.
+// uses b, and returns when the memory is set. It returns [ErrInvalidArgument] unless b is device
+// memory, and not an array, and, if v is not all zeros, if T has more than 4,000 bytes, or has 2 or 4
+// and the pitch is not a multiple of that. It returns [ErrCapturing] if a stream that uses b is capturing.
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async or cuLaunchKernel,
 // cuStreamSynchronize.
 func (b *Pitched[T]) Fill(v T) error {
@@ -319,7 +302,8 @@ func (b *Pitched[T]) Fill(v T) error {
 	return b.setNow(op, row)
 }
 
-// FillAsync enqueues [Pitched.Fill], as [Pitched.ZeroAsync] does.
+// FillAsync enqueues [Pitched.Fill]. If b is a part of a volume with room between its slices,
+// FillAsync enqueues a fill for each slice, and work of other goroutines may come between them.
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async or cuLaunchKernel.
 func (b *Pitched[T]) FillAsync(s *Stream, v T) error {
 	const op = "Pitched.FillAsync"

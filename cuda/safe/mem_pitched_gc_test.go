@@ -79,7 +79,7 @@ func TestPitchedCapture(t *testing.T) {
 		require.NoError(t, part.FillAsync(s, 9))
 		require.NoError(t, a.Pitched().CopyFromAsync(s, b))
 		require.NoError(t, out.CopyFromAsync(s, a.Pitched()))
-		assert.ErrorIs(t, b.Zero(), safe.ErrCapturing)
+		assert.ErrorIs(t, b.Fill(0), safe.ErrCapturing)
 		assert.ErrorIs(t, b.CopyFrom(out), safe.ErrCapturing)
 		return nil
 	})
@@ -108,7 +108,7 @@ func TestPitchedLegacy(t *testing.T) {
 	closing(t, blocking)
 	b, c := pitched[float32](t, x, square), pitched[float32](t, x, square)
 	g, err := blocking.Capture(func() error {
-		assert.ErrorIs(t, b.ZeroAsync(legacy), safe.ErrCapturing)
+		assert.ErrorIs(t, b.FillAsync(legacy, 0), safe.ErrCapturing)
 		assert.ErrorIs(t, b.CopyFromAsync(legacy, c), safe.ErrCapturing)
 		return nil
 	})
@@ -157,7 +157,7 @@ func TestPitchedPeers(t *testing.T) {
 	})
 	require.NoError(t, err, "the capture goes on")
 	require.NoError(t, g.Close())
-	assert.ErrorIs(t, a.ZeroAsync(other), safe.ErrContextMismatch)
+	assert.ErrorIs(t, a.FillAsync(other, 0), safe.ErrContextMismatch)
 	assert.ErrorIs(t, a.CopyFromHostAsync(other, host[float32](t, y, 16)), safe.ErrContextMismatch)
 	c := pitched[float32](t, x, square)
 	assert.ErrorIs(t, a.CopyFromAsync(other, c), safe.ErrContextMismatch)
@@ -231,7 +231,7 @@ func TestPitchedClosed(t *testing.T) {
 		}
 	}
 	refusedAll(t, pitchedUses(x, s, b, h, rows, a))
-	assert.ErrorIs(t, view.Zero(), safe.ErrClosed)
+	assert.ErrorIs(t, view.Fill(0), safe.ErrClosed)
 	assert.ErrorIs(t, view.CopyFrom(view), safe.ErrClosed)
 }
 

@@ -60,8 +60,6 @@ func init() {
 			return errors.Join(err, a.CopyFromHostAsync(w.t, h))
 		}},
 		{"Pitched.CopyToHostAsync", func(w *world) error { a, _, _ := w.pitched(); return a.CopyToHostAsync(w.t, w.r) }},
-		{"Pitched.Zero", func(w *world) error { a, _, _ := w.pitched(); return a.Zero() }},
-		{"Pitched.ZeroAsync", func(w *world) error { a, _, _ := w.pitched(); return a.ZeroAsync(w.s) }},
 		{"Pitched.Fill", func(w *world) error {
 			a, _, _ := w.pitched()
 			part, err := a.Sub(safe.Position{Y: 1}, safe.Extent{Width: 2, Height: 2, Depth: 2})
@@ -75,7 +73,6 @@ func init() {
 		{"Buffer.Advise", func(w *world) error {
 			return w.managed.Advise(driver.CU_MEM_ADVISE_SET_READ_MOSTLY, safe.Location{})
 		}},
-		{"Buffer.RangeAttributes", func(w *world) error { _, err := w.managed.RangeAttributes(); return err }},
 		{"NewArray", func(w *world) error { _, err := w.array(); return err }},
 		{"NewTexture", func(w *world) error {
 			a, err := w.array()

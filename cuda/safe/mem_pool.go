@@ -13,7 +13,8 @@ import (
 )
 
 // Pool is a CUDA memory pool: the source of stream-ordered memory, see [NewBufferFrom].
-// It retains freed memory for later allocations, up to [Pool.SetReleaseThreshold]. Every
+// It retains freed memory for later allocations, up to a threshold, by default 0:
+// driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD of [Pool.SetAttribute]. Every
 // device has a [DefaultPool]. A pool of your own can have a maximum size, be shared with
 // other processes, or hold host memory. Any number of goroutines may use a Pool at once.
 //
@@ -110,7 +111,7 @@ func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err e
 	case o.Location.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE:
 		err = refuse(op, ErrInvalidArgument, "a pool cannot have a location of type %v", o.Location.Type)
 	case p.Location != d.location():
-		err = refuse(op, ErrInvalidArgument, "the location is %v, but the context is of %v", o.Location, d)
+		err = refuse(op, ErrInvalidArgument, "the location is %s, but the context is of %v", o.Location.text(), d)
 	}
 	if err == nil && o.MaxSize > 0 {
 		err = needsDriver(op, 12020, "PoolOptions.MaxSize")
@@ -441,115 +442,6 @@ func (p *poolCore) fetch(id driver.CUmemPool_attribute, v *uint64) error {
 // put sets an attribute with the context current.
 func (p *poolCore) put(id driver.CUmemPool_attribute, v uint64) error {
 	return driver.CuMemPoolSetAttribute(p.raw, id, unsafe.Pointer(&v))
-}
-
-// SetReleaseThreshold sets how many bytes of unused memory the pool retains when the program
-// synchronizes with the device; it returns memory beyond that to the system. The default is 0. A high
-// threshold makes repeated allocations faster; math.MaxUint64 retains everything.
-// Source: cuMemPoolSetAttribute.
-func (p *Pool) SetReleaseThreshold(bytes uint64) error {
-	return p.do("Pool.SetReleaseThreshold", func(c *poolCore) error { return c.put(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes) })
-}
-
-// PoolUsage is the amount of memory of a pool, in bytes.
-type PoolUsage struct {
-	Reserved     uint64 // allocated from the system
-	ReservedPeak uint64 // maximum of Reserved since [Pool.ResetPeaks]
-	Used         uint64 // in use by Buffers
-	UsedPeak     uint64 // maximum of Used since [Pool.ResetPeaks]
-}
-
-// Usage returns the amount of memory of the pool. A closed Buffer counts as used until
-// its stream has reached the release and the host has noticed.
-// Source: cuMemPoolGetAttribute.
-func (p *Pool) Usage() (PoolUsage, error) {
-	var u PoolUsage
-	err := p.do("Pool.Usage", func(c *poolCore) error {
-		for _, a := range []struct {
-			value *uint64
-			id    driver.CUmemPool_attribute
-		}{
-			{&u.Reserved, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT},
-			{&u.ReservedPeak, driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH},
-			{&u.Used, driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT},
-			{&u.UsedPeak, driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH},
-		} {
-			if err := c.fetch(a.id, a.value); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return u, err
-}
-
-// ResetPeaks resets the peaks of [Pool.Usage] to the present values.
-// Source: cuMemPoolSetAttribute.
-func (p *Pool) ResetPeaks() error {
-	return p.do("Pool.ResetPeaks", func(c *poolCore) error {
-		if err := c.put(driver.CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0); err != nil {
-			return err
-		}
-		return c.put(driver.CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
-	})
-}
-
-// PoolProperties are the properties that a pool was created with.
-type PoolProperties struct {
-	MaxSize     uint64 // in bytes, 0 for no limit
-	HandleTypes driver.CUmemAllocationHandleType
-	Location    Location // zero for managed memory without a preferred location
-	Managed     bool
-	Decompress  bool // hardware can decompress into it
-	// LocalityDomain is the part of the device that the memory resides in. It is -1 for
-	// the whole device, and on drivers older than CUDA 13.4.
-	LocalityDomain int
-}
-
-// Properties returns the properties that the pool was created with. It returns
-// [ErrNotSupported] on drivers older than CUDA 13.2.
-// Source: cuMemPoolGetAttribute.
-func (p *Pool) Properties() (PoolProperties, error) {
-	const op = "Pool.Properties"
-	o := PoolProperties{LocalityDomain: -1}
-	err := p.do(op, func(c *poolCore) error {
-		if err := needsDriver(op, 13020, "Pool.Properties"); err != nil {
-			return err
-		}
-		return c.describe(&o)
-	})
-	return o, err
-}
-
-// describe gets the properties with the context current.
-func (p *poolCore) describe(o *PoolProperties) error {
-	var kind, types, location, id, decompress uint64
-	for _, a := range []struct {
-		value *uint64
-		id    driver.CUmemPool_attribute
-	}{
-		{&o.MaxSize, driver.CU_MEMPOOL_ATTR_MAX_POOL_SIZE},
-		{&kind, driver.CU_MEMPOOL_ATTR_ALLOCATION_TYPE},
-		{&types, driver.CU_MEMPOOL_ATTR_EXPORT_HANDLE_TYPES},
-		{&location, driver.CU_MEMPOOL_ATTR_LOCATION_TYPE},
-		{&id, driver.CU_MEMPOOL_ATTR_LOCATION_ID},
-		{&decompress, driver.CU_MEMPOOL_ATTR_HW_DECOMPRESS_ENABLED},
-	} {
-		if err := p.fetch(a.id, a.value); err != nil {
-			return err
-		}
-	}
-	o.Managed = driver.CUmemAllocationType(kind) == driver.CU_MEM_ALLOCATION_TYPE_MANAGED
-	o.HandleTypes = driver.CUmemAllocationHandleType(types)
-	o.Location = Location{Type: driver.CUmemLocationType(location), ID: int(int32(id))}
-	o.Decompress = decompress != 0
-	if rt.Version < 13040 {
-		return nil
-	}
-	var domain uint64
-	err := p.fetch(driver.CU_MEMPOOL_ATTR_LOCALITY_DOMAIN_ID, &domain)
-	o.LocalityDomain = int(int32(domain))
-	return err
 }
 
 // fullAccess is the right to read and to write.

@@ -57,9 +57,7 @@ func TestPoolRefuses(t *testing.T) {
 			assert.ErrorContains(t, err, c.says)
 		})
 	}
-	own, err := p.Access(x.Device())
-	require.NoError(t, err)
-	assert.Equal(t, readWrite, own)
+	assert.Equal(t, readWrite, accessOf(t, p, x))
 }
 
 // TestPoolAccess: the pool's own access settings decide whether kernels of another device
@@ -97,14 +95,10 @@ func TestPoolAccess(t *testing.T) {
 			launch := func(v float32) error {
 				return fill.Launch(other, perValue(n), safe.Val(uint32(n)), safe.Val(v), c.of.Arg())
 			}
-			flags, err := c.pool.Access(y.Device())
-			require.NoError(t, err)
-			assert.Equal(t, noAccess, flags)
+			assert.Equal(t, noAccess, accessOf(t, c.pool, y))
 			assert.ErrorIs(t, launch(1), safe.ErrContextMismatch)
 			require.NoError(t, c.pool.SetAccess(y.Device(), readWrite))
-			flags, err = c.pool.Access(y.Device())
-			require.NoError(t, err)
-			assert.Equal(t, readWrite, flags)
+			assert.Equal(t, readWrite, accessOf(t, c.pool, y))
 			require.NoError(t, launch(2))
 			require.NoError(t, other.Synchronize())
 			got := make([]float32, n)
@@ -124,10 +118,10 @@ func TestPoolsForTheHost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    safe.PoolOptions
-		kind safe.PointerKind
+		host bool
 	}{
-		{"host", safe.PoolOptions{Location: safe.HostLocation}, safe.HostMemory},
-		{"managed", safe.PoolOptions{Managed: true}, safe.ManagedMemory},
+		{"host", safe.PoolOptions{Location: safe.HostLocation}, true},
+		{"managed", safe.PoolOptions{Managed: true}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 100
@@ -144,11 +138,9 @@ func TestPoolsForTheHost(t *testing.T) {
 			require.NoError(t, s.Synchronize())
 			assert.EqualValues(t, 5, b.Data()[0])
 			assert.EqualValues(t, 7, part.Data()[0])
-			info, err := x.PointerInfo(b.Raw())
-			require.NoError(t, err)
-			assert.Equal(t, c.kind, info.Kind)
-			assert.Equal(t, p.Raw(), info.Pool)
-			if c.kind == safe.HostMemory {
+			assert.Equal(t, c.host, aboutPointer(t, x, b.Raw(), driver.CU_POINTER_ATTRIBUTE_IS_MANAGED) == 0)
+			assert.EqualValues(t, p.Raw(), aboutPointer(t, x, b.Raw(), driver.CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE))
+			if c.host {
 				assert.ErrorIs(t, b.AttachAsync(s, driver.CU_MEM_ATTACH_HOST), safe.ErrInvalidArgument)
 			}
 			require.NoError(t, b.Close())

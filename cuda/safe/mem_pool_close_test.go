@@ -210,9 +210,8 @@ func TestNoticeForeign(t *testing.T) {
 		return simulated.Calls("cuEventRecord") - before
 	}
 	reserved := func() uint64 {
-		u, err := p.Usage()
-		require.NoError(t, err)
-		return u.Reserved
+		n, _ := aboutPool(t, p)
+		return n
 	}
 	from := func() *safe.Buffer[uint32] {
 		b, err := safe.NewBufferFrom[uint32](p, s, 4)
@@ -260,9 +259,8 @@ func TestNoticeBesideCapture(t *testing.T) {
 		return safe.EnqueueRaw(func() error { return rawRelease(p, raw) }, safe.RawWork{Stream: s}, safe.RawWork{Stream: capturing})
 	})
 	require.NoError(t, errors.Join(err, s.Synchronize(), g.Close(), p.Trim(0)))
-	u, err := p.Usage()
-	require.NoError(t, err)
-	assert.Zero(t, u.Reserved)
+	reserved, _ := aboutPool(t, p)
+	assert.Zero(t, reserved)
 }
 
 // TestPoolBesideFree: a pool is not destroyed while the driver waits for work before it frees memory.

@@ -236,16 +236,6 @@ func (p *poolCore) setAccess(d Device, flags driver.CUmemAccess_flags) error {
 	return peerCopies.Exclusive(set)
 }
 
-// Access returns what kernels on a device may do with the pool's memory.
-// Source: cuMemPoolGetAccess.
-func (p *Pool) Access(d Device) (flags driver.CUmemAccess_flags, err error) {
-	err = p.do("Pool.Access", func(c *poolCore) error {
-		flags, err = poolAccess(c.raw, d)
-		return err
-	})
-	return flags, err
-}
-
 func poolAccess(raw driver.CUmemoryPool, d Device) (flags driver.CUmemAccess_flags, err error) {
 	location := d.location()
 	err = driver.CuMemPoolGetAccess(&flags, raw, &location)

@@ -123,9 +123,7 @@ func TestSimSharedPool(t *testing.T) {
 	require.NoError(t, f.Close())
 	_, err = safe.ImportPool(x, f)
 	assert.ErrorContains(t, err, "closed file")
-	access, err := imported.Access(y.Device())
-	require.NoError(t, err)
-	assert.Equal(t, readWrite, access)
+	assert.Equal(t, readWrite, accessOf(t, imported, y))
 
 	_, err = safe.ImportBuffer[float32](imported, data, sharedValues+1)
 	assert.ErrorIs(t, err, safe.ErrRange)
@@ -187,6 +185,6 @@ func TestSimImportBesideFree(t *testing.T) {
 	again := imported(a)
 	assert.Eventually(t, func() bool { return closed(freed) }, 100*time.Millisecond, time.Millisecond, "an import came before the free of the same memory")
 	simulated.Reset()
-	require.NoError(t, errors.Join(again.Zero(), again.Close(), other.Close()))
+	require.NoError(t, errors.Join(again.Fill(0), again.Close(), other.Close()))
 	noViolation(t)
 }

@@ -7,6 +7,7 @@ package safe_test
 
 import (
 	"testing"
+	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -26,11 +27,19 @@ func concurrent(t *testing.T, x *safe.Context) {
 
 const pages = 64 << 10 // a multiple of every page size, in bytes
 
-func attributes(t *testing.T, b *safe.Buffer[float32]) safe.RangeAttributes {
+// aboutRange returns an attribute of a range of managed memory.
+func aboutRange(t *testing.T, b *safe.Buffer[float32], id driver.CUmem_range_attribute) (v int32) {
 	t.Helper()
-	a, err := b.RangeAttributes()
-	require.NoError(t, err)
-	return a
+	require.NoError(t, b.Context().WithCurrent(func() error {
+		return driver.CuMemRangeGetAttribute(unsafe.Pointer(&v), 4, id, b.Raw(), b.Size())
+	}))
+	return v
+}
+
+// lastPrefetch returns the device of the range's last prefetch, or CU_DEVICE_CPU or CU_DEVICE_INVALID.
+func lastPrefetch(t *testing.T, b *safe.Buffer[float32]) driver.CUdevice {
+	t.Helper()
+	return driver.CUdevice(aboutRange(t, b, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION))
 }
 
 // TestPrefetch migrates managed memory there and back, and asks for its location.
@@ -40,22 +49,22 @@ func TestPrefetch(t *testing.T) {
 	const n = 4 * pages / 4
 	s, b, fill := stream(t, x), managed[float32](t, x, n), kernel(t, x, "fill")
 	device := safe.DeviceLocation(x.Device())
-	assert.Equal(t, safe.RangeAttributes{}, attributes(t, b))
+	assert.Equal(t, driver.CU_DEVICE_INVALID, lastPrefetch(t, b))
 	copy(b.Data(), count(n))
 	require.NoError(t, b.PrefetchAsync(s, device))
-	assert.Equal(t, safe.RangeAttributes{LastPrefetch: device}, attributes(t, b))
+	assert.Equal(t, x.Device().Raw(), lastPrefetch(t, b))
 	require.NoError(t, fill.Launch(s, perValue(10), safe.Val(uint32(10)), safe.Val(float32(-1)), b.Arg()))
 	require.NoError(t, b.PrefetchAsync(s, safe.HostLocation))
 	require.NoError(t, s.Synchronize())
-	assert.Equal(t, safe.HostLocation, attributes(t, b).LastPrefetch)
+	assert.Equal(t, driver.CU_DEVICE_CPU, lastPrefetch(t, b))
 	assert.EqualValues(t, -1, b.Data()[9])
 	assert.EqualValues(t, n-1, b.Data()[n-1])
 
 	part, err := b.Slice(n/2, n)
 	require.NoError(t, err)
 	require.NoError(t, part.PrefetchAsync(s, device))
-	assert.Equal(t, device, attributes(t, part).LastPrefetch)
-	assert.Zero(t, attributes(t, b).LastPrefetch, "not all of it")
+	assert.Equal(t, x.Device().Raw(), lastPrefetch(t, part))
+	assert.Equal(t, driver.CU_DEVICE_INVALID, lastPrefetch(t, b), "not all of it")
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
 	closing(t, legacy)
@@ -65,8 +74,6 @@ func TestPrefetch(t *testing.T) {
 	assert.ErrorIs(t, plain.PrefetchAsync(s, device), safe.ErrInvalidArgument)
 	assert.ErrorIs(t, b.PrefetchAsync(s, safe.Location{}), safe.ErrInvalidArgument)
 	assert.Error(t, b.PrefetchAsync(s, safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1000}))
-	_, err = plain.RangeAttributes()
-	assert.ErrorIs(t, err, safe.ErrInvalidArgument)
 	g, err := s.Capture(func() error {
 		assert.ErrorIs(t, b.PrefetchAsync(s, device), safe.ErrCapturing)
 		return nil
@@ -90,7 +97,8 @@ func TestPrefetchNUMA(t *testing.T) {
 	require.NoError(t, b.PrefetchAsync(s, node))
 	require.NoError(t, b.Advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, node))
 	require.NoError(t, s.Synchronize())
-	assert.Equal(t, node, attributes(t, b).LastPrefetch) // a driver for CUDA 13.0 does not report a node as the preferred location
+	assert.EqualValues(t, driver.CU_MEM_LOCATION_TYPE_HOST_NUMA, aboutRange(t, b, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE))
+	assert.Zero(t, aboutRange(t, b, driver.CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)) // a driver for CUDA 13.0 does not report a node as the preferred location
 }
 
 func TestAdvise(t *testing.T) {
@@ -105,36 +113,38 @@ func TestAdvise(t *testing.T) {
 	advise(driver.CU_MEM_ADVISE_SET_READ_MOSTLY, safe.Location{})
 	advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device)
 	advise(driver.CU_MEM_ADVISE_SET_ACCESSED_BY, device)
+	readMostly := func(b *safe.Buffer[float32]) bool {
+		return aboutRange(t, b, driver.CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY) != 0
+	}
+	preferred := func() driver.CUdevice {
+		return driver.CUdevice(aboutRange(t, b, driver.CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION))
+	}
+	accessedBy := func() driver.CUdevice {
+		return driver.CUdevice(aboutRange(t, b, driver.CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY))
+	}
+	assert.True(t, readMostly(b))
+	assert.Equal(t, x.Device().Raw(), preferred())
+	assert.Equal(t, x.Device().Raw(), accessedBy())
+	advise(driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY, device)
 	advise(driver.CU_MEM_ADVISE_SET_ACCESSED_BY, safe.HostLocation)
-	got := attributes(t, b)
-	assert.True(t, got.ReadMostly)
-	assert.Equal(t, device, got.PreferredLocation)
-	assert.ElementsMatch(t, []safe.Location{device, safe.HostLocation}, got.AccessedBy)
+	assert.Equal(t, driver.CU_DEVICE_CPU, accessedBy())
 	advise(driver.CU_MEM_ADVISE_SET_PREFERRED_LOCATION, safe.HostLocation)
-	assert.Equal(t, safe.HostLocation, attributes(t, b).PreferredLocation)
+	assert.Equal(t, driver.CU_DEVICE_CPU, preferred())
 
 	advise(driver.CU_MEM_ADVISE_UNSET_READ_MOSTLY, safe.Location{})
 	advise(driver.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, safe.Location{})
-	advise(driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY, device)
 	advise(driver.CU_MEM_ADVISE_UNSET_ACCESSED_BY, safe.HostLocation)
-	assert.Equal(t, safe.RangeAttributes{}, attributes(t, b))
+	assert.False(t, readMostly(b))
+	assert.Equal(t, driver.CU_DEVICE_INVALID, preferred())
+	assert.Equal(t, driver.CU_DEVICE_INVALID, accessedBy())
 
 	half, err := b.Slice(0, pages/4)
 	require.NoError(t, err)
 	require.NoError(t, half.Advise(driver.CU_MEM_ADVISE_SET_READ_MOSTLY, safe.Location{}))
-	assert.True(t, attributes(t, half).ReadMostly)
-	assert.False(t, attributes(t, b).ReadMostly, "not all of it")
+	assert.True(t, readMostly(half))
+	assert.False(t, readMostly(b), "not all of it")
 
 	assert.ErrorIs(t, b.Advise(driver.CU_MEM_ADVISE_SET_ACCESSED_BY, safe.Location{}), safe.ErrInvalidArgument)
 	assert.ErrorIs(t, buffer[float32](t, x, 10).Advise(driver.CU_MEM_ADVISE_SET_READ_MOSTLY, device), safe.ErrInvalidArgument)
 	assert.ErrorIs(t, b.Advise(99, device), driver.CUDA_ERROR_INVALID_VALUE)
-}
-
-func TestLocation(t *testing.T) {
-	for want, l := range map[string]safe.Location{
-		"no location": {}, "host": safe.HostLocation, "NUMA node 3": safe.NUMALocation(3), "device 0": safe.DeviceLocation(safe.Device{}),
-	} {
-		assert.Equal(t, want, l.String())
-	}
-	assert.Contains(t, safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}.String(), "HOST_NUMA_CURRENT")
 }

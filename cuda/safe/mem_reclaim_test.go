@@ -66,7 +66,7 @@ func TestSimMakesRoom(t *testing.T) {
 		}},
 		{"SetLimit", "cuCtxSetLimit", func() error { return x.SetLimit(driver.CU_LIMIT_STACK_SIZE, 2048) }},
 		{"EnablePeerAccess", "cuCtxEnablePeerAccess", func() error { return errors.Join(x.EnablePeerAccess(y), x.DisablePeerAccess(y)) }},
-		{"Zero", "cuStreamCreate", b.Zero},
+		{"Zero", "cuStreamCreate", func() error { return b.Fill(0) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			defer simulated.Reset()

@@ -36,7 +36,7 @@ func TestReleaseBesideStuck(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, on.Record(e))
 		require.NoError(t, by.WaitEvent(e))
-		require.NoError(t, b.ZeroAsync(by))
+		require.NoError(t, b.FillAsync(by, 0))
 		return b
 	}
 	g.shut(t, s[0])
@@ -69,7 +69,7 @@ func TestManyStreamsBesideStuck(t *testing.T) {
 		soon(t, background(func() {
 			for range 3 {
 				b, err := safe.NewBufferAsync[uint32](s[1], 4)
-				assert.NoError(t, errors.Join(err, s[1].Record(e), s[2].WaitEvent(e), b.ZeroAsync(s[2]), s[2].Synchronize(), b.Close()))
+				assert.NoError(t, errors.Join(err, s[1].Record(e), s[2].WaitEvent(e), b.FillAsync(s[2], 0), s[2].Synchronize(), b.Close()))
 			}
 			assert.Eventually(t, func() bool { return simulated.Live("async") == 0 }, atOnce, time.Millisecond)
 		}), "a release waits")
@@ -92,7 +92,7 @@ func TestClosedWhileStuck(t *testing.T) {
 	stuck, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 	require.NoError(t, err)
 	g.shut(t, stuck)
-	require.NoError(t, b.ZeroAsync(stuck))
+	require.NoError(t, b.FillAsync(stuck, 0))
 	require.NoError(t, stuck.Close())
 	k := kernel(t, x, "spin")
 	for range 300 {
@@ -132,7 +132,7 @@ func TestReapingBesideFullQueue(t *testing.T) {
 		} {
 			b, err := n()
 			require.NoError(t, err)
-			require.NoError(t, b.ZeroAsync(s))
+			require.NoError(t, b.FillAsync(s, 0))
 		}
 		require.NoError(t, e.Launch(s))
 	}()
@@ -229,14 +229,14 @@ func TestClosedGraphBesideInstantiation(t *testing.T) {
 	x := open(t, 0)
 	b := buffer[uint32](t, x, 4)
 	g, other := newGraph(t, x), newGraph(t, x)
-	n := addNode(t, g, safe.ZeroNode(b))
+	n := addNode(t, g, safe.FillNode(b, 0))
 	e := executable(t, g)
 	instantiated := instantiating(t, other)
 	closed := background(func() { assert.NoError(t, g.Close()) })
 	for name, call := range map[string]func() error{
-		"Graph.Add":     func() error { _, err := g.Add(safe.ZeroNode(b)); return err },
-		"Node.Set":      func() error { return n.Set(safe.ZeroNode(b)) },
-		"GraphExec.Set": func() error { return e.Set(n, safe.ZeroNode(b)) },
+		"Graph.Add":     func() error { _, err := g.Add(safe.FillNode(b, 0)); return err },
+		"Node.Set":      func() error { return n.Set(safe.FillNode(b, 0)) },
+		"GraphExec.Set": func() error { return e.Set(n, safe.FillNode(b, 0)) },
 	} {
 		var err error
 		select {
@@ -283,7 +283,7 @@ func TestBesideDestruction(t *testing.T) {
 		{"a copy from memory that a closed stream has used", func(t *testing.T, x *safe.Context) (close, beside func() error) {
 			s, b := stream(t, x), buffer[uint32](t, x, 4)
 			require.NotZero(t, s.Raw()) // it is not kept for later
-			require.NoError(t, errors.Join(b.ZeroAsync(s), s.Synchronize()))
+			require.NoError(t, errors.Join(b.FillAsync(s, 0), s.Synchronize()))
 			return s.Close, func() error { return b.CopyToHost(make([]uint32, 4)) }
 		}},
 		{"a change of a graph with a closed executable", func(t *testing.T, x *safe.Context) (close, beside func() error) {

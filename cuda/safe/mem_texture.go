@@ -392,7 +392,7 @@ func (a *Array[T]) String() string {
 	if a == nil || a.memory == nil {
 		return neverOpened(kind)
 	}
-	return fmt.Sprintf("%s: %v values on %v%s", kind, a.extent, a.memory.ctx.device, closedText(a.memory.Closed()))
+	return fmt.Sprintf("%s: %s values on %v%s", kind, a.extent.text(), a.memory.ctx.device, closedText(a.memory.Closed()))
 }
 
 // Surface is a surface object: kernels read and write an [Array] through it by

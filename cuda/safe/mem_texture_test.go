@@ -199,7 +199,7 @@ func TestTextureRefused(t *testing.T) {
 			return err
 		},
 		"Go pointers":         func() error { _, err := safe.NewArray[*int](x, square, safe.ArrayOptions{}); return err },
-		"memsets of an array": a.Pitched().Zero,
+		"memsets of an array": func() error { return a.Pitched().Fill(0) },
 		"a filled array":      func() error { return a.Pitched().Fill(1) },
 	} {
 		assert.ErrorIs(t, call(), safe.ErrInvalidArgument, name)

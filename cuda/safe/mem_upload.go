@@ -19,7 +19,7 @@ func Upload[T any](x *Context, v []T) (*Buffer[T], error) {
 // Source: cuMemAllocFromPoolAsync, cuMemsetD8Async, cuStreamSynchronize, and
 // cuMemFreeAsync when closed.
 func NewZeroed[T any](x *Context, n int) (*Buffer[T], error) {
-	return newFilled("NewZeroed", x, n, (*Buffer[T]).Zero)
+	return newFilled("NewZeroed", x, n, func(b *Buffer[T]) error { return b.Fill(*new(T)) })
 }
 
 // newFilled allocates a Buffer and calls fill for it.
@@ -125,20 +125,22 @@ func (b *block) inAllocation(op string, size uint64) (start driver.CUdeviceptr, 
 // describe asks the driver what kind of memory the block is, which must be memory that
 // cuMemFree frees. The context is current.
 func (b *block) describe(op string) error {
-	p, err := pointerInfo(b.address)
+	p, err := askPointer(b.address)
 	switch {
 	case err != nil:
 		return err
-	case p.Kind != DeviceMemory && p.Kind != ManagedMemory:
-		return refuse(op, ErrInvalidArgument, "%#x is %v memory", uint64(b.address), p.Kind)
-	case p.Context != 0 && p.Context != b.ctx.raw:
-		return refuse(op, ErrContextMismatch, "the memory belongs to context %#x, not to %#x", uintptr(p.Context), uintptr(b.ctx.raw))
-	case p.Context == 0 && p.Pool == 0:
+	case p.kind == 0:
+		return refuse(op, ErrInvalidArgument, "%#x is unregistered memory", uint64(b.address))
+	case p.kind != driver.CU_MEMORYTYPE_DEVICE && !p.managed:
+		return refuse(op, ErrInvalidArgument, "%#x is host memory", uint64(b.address))
+	case p.ctx != 0 && p.ctx != b.ctx.raw:
+		return refuse(op, ErrContextMismatch, "the memory belongs to context %#x, not to %#x", uintptr(p.ctx), uintptr(b.ctx.raw))
+	case p.ctx == 0 && p.pool == 0:
 		return refuse(op, ErrInvalidArgument, "%#x is not memory of cuMemAlloc or of a pool", uint64(b.address))
-	case p.Context == 0 && p.Device != int(b.ctx.device.raw):
-		return refuse(op, ErrContextMismatch, "the memory is on device %d, the context on %v", p.Device, b.ctx.device)
+	case p.ctx == 0 && p.device != b.ctx.device.raw:
+		return refuse(op, ErrContextMismatch, "the memory is on device %d, the context on %v", p.device, b.ctx.device)
 	}
-	if p.Kind == ManagedMemory {
+	if p.managed {
 		b.host = hostPointer(b.address)
 	}
 	return nil

@@ -58,7 +58,7 @@ func TestRangeDroppedDuringCall(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(b.Zero(), b.Close())
+			return errors.Join(b.Fill(0), b.Close())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,8 +25,8 @@ func TestVirtualCapturing(t *testing.T) {
 	mapped(t, x, r, granule, granule)
 	b := mappedBuffer[float32](t, r, 0, 10)
 	graph, err := s.Capture(func() error {
-		require.NoError(t, b.ZeroAsync(s))
-		assert.ErrorIs(t, b.Zero(), safe.ErrCapturing)
+		require.NoError(t, b.FillAsync(s, 0))
+		assert.ErrorIs(t, b.Fill(0), safe.ErrCapturing)
 		assert.ErrorIs(t, r.SetAccess(granule, granule, 0), safe.ErrCapturing)
 		assert.NoError(t, r.SetAccess(granule, granule, readWrite))
 		require.NoError(t, b.Close())
@@ -51,7 +51,7 @@ func TestVirtualNodes(t *testing.T) {
 	graph, err := safe.NewGraph(x)
 	require.NoError(t, err)
 	closing(t, graph)
-	zero := addNode(t, graph, safe.ZeroNode(b))
+	zero := addNode(t, graph, safe.FillNode(b, 0))
 	k := addNode(t, graph, safe.KernelNode(kernel(t, x, "fill"), perValue(100), safe.Val(uint32(50)), safe.Val(float32(4)), b.Arg()), zero)
 	addNode(t, graph, safe.CopyNode[float32](out, b), k)
 	exec := executable(t, graph)
@@ -61,7 +61,7 @@ func TestVirtualNodes(t *testing.T) {
 	got := make([]float32, 100)
 	require.NoError(t, out.CopyToHost(got))
 	assert.Equal(t, []float32{4, 0}, got[49:51])
-	_, err = graph.Add(safe.ZeroNode(b))
+	_, err = graph.Add(safe.FillNode(b, 0))
 	assert.ErrorIs(t, err, safe.ErrClosed)
 	_, err = graph.Add(safe.FreeNode(b))
 	assert.Error(t, err)
@@ -95,10 +95,7 @@ func TestVirtualAnyOrder(t *testing.T) {
 	assert.EqualValues(t, 3, got[99])
 	require.NoError(t, b.Close())
 	require.NoError(t, b.Close())
-	assert.Eventually(t, func() bool {
-		_, active, err := safe.Device{}.PrimaryState()
-		return err == nil && !active
-	}, atOnce, 10*time.Millisecond, "the last object is closed")
+	assert.Eventually(t, func() bool { return !inUse(t, safe.Device{}) }, atOnce, 10*time.Millisecond, "the last object is closed")
 }
 
 // TestVirtualDropped: objects dropped without Close are released.
@@ -121,7 +118,7 @@ func TestVirtualDropped(t *testing.T) {
 		require.NoError(t, r.SetAccess(0, size, readWrite))
 		b, err := safe.NewMappedBuffer[byte](r, 0, 1)
 		require.NoError(t, err)
-		require.NoError(t, b.ZeroAsync(stream(t, x)))
+		require.NoError(t, b.FillAsync(stream(t, x), 0))
 		assert.LessOrEqual(t, free(), before-size)
 	}()
 	assert.Eventually(t, func() bool {

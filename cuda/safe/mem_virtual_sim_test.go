@@ -52,7 +52,7 @@ func onPlace(do func(w *world, l place) error) func(w *world) error {
 
 // placing are the operations that those on a place begin with.
 var placing = []string{
-	"ReserveAddress", "NewPhysicalMemory", "AddressRange.Map", "AddressRange.SetAccess", "NewMappedBuffer", "Buffer.ZeroAsync", "Buffer.Zero",
+	"ReserveAddress", "NewPhysicalMemory", "AddressRange.Map", "AddressRange.SetAccess", "NewMappedBuffer", "Buffer.FillAsync",
 	"PhysicalMemory.Export",
 }
 
@@ -82,7 +82,6 @@ func init() {
 		{"AddressRange.Unmap", onPlace(func(w *world, l place) error {
 			return errors.Join(zero(w, l), l.r.Unmap(0, simGranule))
 		})},
-		{"Buffer.Zero", onPlace(zero)},
 		{"PhysicalMemory.Export", onPlace(func(w *world, l place) error {
 			f, err := l.p.Export()
 			if err == nil {
@@ -122,9 +121,6 @@ func init() {
 			return err
 		}},
 		{"Module.Kernels", func(w *world) error { _, err := w.m.Kernels(); return err }},
-		{"ModuleLoadingMode", func(w *world) error { _, err := safe.ModuleLoadingMode(); return err }},
-		{"Kernel.Loaded", func(w *world) error { _, err := w.k.Loaded(); return err }},
-		{"Kernel.Load", func(w *world) error { return w.k.Load() }},
 		{"Kernel.MaxPotentialBlockSize", func(w *world) error {
 			_, _, err := w.k.MaxPotentialBlockSize(safe.BlockSizeOptions{})
 			return err
@@ -133,7 +129,6 @@ func init() {
 			_, _, err := w.k.MaxPotentialBlockSize(safe.BlockSizeOptions{Limit: 64, SharedFor: func(int) uint64 { return 0 }})
 			return err
 		}},
-		{"Kernel.AvailableDynamicShared", func(w *world) error { _, err := w.k.AvailableDynamicShared(1, 32); return err }},
 		{"Kernel.MaxCooperativeBlocks", func(w *world) error { _, err := w.k.MaxCooperativeBlocks(32, 0); return err }},
 		{"Kernel.MaxPotentialClusterSize", func(w *world) error { _, err := w.k.MaxPotentialClusterSize(one); return err }},
 		{"Kernel.MaxActiveClusters", func(w *world) error {
@@ -150,10 +145,10 @@ func zero(w *world, l place) error {
 		return err
 	}
 	defer b.Close()
-	if err := b.ZeroAsync(w.s); err != nil {
+	if err := b.FillAsync(w.s, 0); err != nil {
 		return err
 	}
-	return b.Zero()
+	return b.Fill(0)
 }
 
 // TestSimVirtualCloseSweep fails each driver call of closing virtual memory in turn.

@@ -34,20 +34,13 @@ type LoadOptions struct {
 	// image, each with the symbol that the image has for it, such as "scale<float>" for
 	// "_Z5scaleIfEvPT_S0_". Symbols are also found as they are. [NewLinker] ignores Names.
 	Names map[string]string
-	// More are further options. They must not set log buffers.
-	More []JITOption
+	// More are further options with their values: numbers, or addresses of memory that the
+	// program keeps pinned until the call returns. They must not set log buffers.
+	More map[driver.CUjit_option]uintptr
 }
 
 // NoOptimization is optimization level 0: see [LoadOptions].
 const NoOptimization = -1
-
-// JITOption is an option of the driver's compiler and its value: a number, or the address
-// of pinned memory or memory that Go did not allocate, valid until [Load] has returned or
-// the [Linker] is closed.
-type JITOption struct {
-	Option driver.CUjit_option
-	Value  uintptr
-}
 
 // A compiler holds the options passed to the driver's compiler and its log buffers. The
 // driver writes to them until unpin.
@@ -102,8 +95,8 @@ func (o LoadOptions) compiler(op string) (*compiler, error) {
 			j.set(set.option, set.value)
 		}
 	}
-	for _, more := range o.More {
-		j.set(more.Option, more.Value)
+	for option, value := range o.More {
+		j.set(option, value)
 	}
 	j.pin.Pin(&j.values[0]) // the driver stores the lengths of the logs there
 	return j, nil

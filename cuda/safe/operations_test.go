@@ -127,8 +127,8 @@ func newWorldOf(other int, own func(w *world) (*safe.Stream, error)) (*world, er
 		func() error { return w.s.Record(w.e) },
 		func() error { return w.s.Synchronize() },
 		w.addGreens,
-		func() error { return w.async.ZeroAsync(w.t) },
-		func() error { return w.a.ZeroAsync(w.s) },
+		func() error { return w.async.FillAsync(w.t, 0) },
+		func() error { return w.a.FillAsync(w.s, 0) },
 		func() error { return w.a.CopyFromHostAsync(w.t, w.r) },
 	} {
 		if err := step(); err != nil {
@@ -162,8 +162,8 @@ type operation struct {
 var within = map[string][]string{
 	"Stream.Shutdown":          {"Stream.Close"},
 	"Stream.Capture":           {"Stream.LaunchHostFunc", "Kernel.Launch"},
-	"Stream.Fork":              {"Buffer.ZeroAsync"},
-	"Stream.Time":              {"Buffer.ZeroAsync"},
+	"Stream.Fork":              {"Buffer.FillAsync"},
+	"Stream.Time":              {"Buffer.FillAsync"},
 	"Context.CloseAll":         {"Open", "NewEvent", "Event.Close", "Context.Close"},
 	"Stream.CaptureTo":         {"Stream.LaunchHostFunc", "Kernel.Launch"},
 	"Stream.CaptureExecutable": {"Stream.LaunchHostFunc", "Kernel.Launch", "Graph.Close"},
@@ -176,16 +176,9 @@ var operations = []operation{
 	{"Device.Name", func(w *world) error { _, err := w.x.Device().Name(); return err }},
 	{"Device.UUID", func(w *world) error { _, err := w.x.Device().UUID(); return err }},
 	{"Device.PCIAddress", func(w *world) error { _, err := w.x.Device().PCIAddress(); return err }},
-	{"Device.TotalMemory", func(w *world) error { _, err := w.x.Device().TotalMemory(); return err }},
 	{"Device.Attribute", func(w *world) error { _, _, err := w.x.Device().ComputeCapability(); return err }},
 	{"Device.Properties", func(w *world) error { _, err := w.x.Device().Properties(); return err }},
 	{"Device.CanAccessPeer", func(w *world) error { _, err := w.x.Device().CanAccessPeer(w.y.Device()); return err }},
-	{"Device.PeerAttribute", func(w *world) error {
-		_, err := w.x.Device().PeerAttribute(w.y.Device(), driver.CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)
-		return err
-	}},
-	{"Device.PrimaryState", func(w *world) error { _, _, err := w.x.Device().PrimaryState(); return err }},
-	{"Device.SetPrimaryFlags", func(w *world) error { return w.x.Device().SetPrimaryFlags(0) }},
 	{"Open", func(w *world) error { c, err := safe.Open(1); _, err = also(w, c, err); return err }},
 	{"BorrowContext", func(w *world) error {
 		c, err := safe.BorrowContext(w.x.Raw(), w.x)
@@ -193,12 +186,9 @@ var operations = []operation{
 	}},
 	{"Context.WithCurrent", func(w *world) error { return w.x.WithCurrent(func() error { return nil }) }},
 	{"Context.WithoutCaptures", func(w *world) error { return w.x.WithoutCaptures(driver.CuCtxSynchronize, w.y) }},
-	{"Context.ID", func(w *world) error { _, err := w.x.ID(); return err }},
-	{"Context.Flags", func(w *world) error { _, err := w.x.Flags(); return err }},
 	{"Context.Limit", func(w *world) error { _, err := w.x.Limit(0); return err }},
 	{"Context.SetLimit", func(w *world) error { return w.x.SetLimit(0, 2048) }},
 	{"Context.MemoryInfo", func(w *world) error { _, _, err := w.x.MemoryInfo(); return err }},
-	{"Context.StreamPriorityRange", func(w *world) error { _, _, err := w.x.StreamPriorityRange(); return err }},
 	{"Context.Synchronize", func(w *world) error { return w.x.Synchronize() }},
 	{"Context.EnablePeerAccess", func(w *world) error { return w.x.EnablePeerAccess(w.y) }},
 	{"Context.DisablePeerAccess", func(w *world) error { return w.x.DisablePeerAccess(w.y) }},
@@ -237,10 +227,10 @@ var operations = []operation{
 	{"Stream.WaitEvent", func(w *world) error { return w.t.WaitEvent(w.f) }},
 	{"Stream.WaitStream", func(w *world) error { return w.t.WaitStream(w.s) }},
 	{"Stream.Fork", func(w *world) error {
-		return w.s.Fork(2, func(branches []*safe.Stream) error { return w.a.ZeroAsync(branches[1]) })
+		return w.s.Fork(2, func(branches []*safe.Stream) error { return w.a.FillAsync(branches[1], 0) })
 	}},
 	{"Stream.Time", func(w *world) error {
-		_, err := w.s.Time(context.Background(), func() error { return w.a.ZeroAsync(w.s) })
+		_, err := w.s.Time(context.Background(), func() error { return w.a.FillAsync(w.s, 0) })
 		return err
 	}},
 	{"Context.CloseAll", func(w *world) error {
@@ -297,19 +287,11 @@ var operations = []operation{
 	{"Buffer.CopyFromAsync", func(w *world) error { return w.b.CopyFromAsync(w.s, w.a) }},
 	{"Buffer.CopyFromHostAsync", func(w *world) error { return w.a.CopyFromHostAsync(w.s, w.h) }},
 	{"Buffer.CopyToHostAsync", func(w *world) error { return w.a.CopyToHostAsync(w.s, w.h) }},
-	{"Buffer.Zero", func(w *world) error { return w.a.Zero() }},
-	{"Buffer.ZeroAsync", func(w *world) error { return w.a.ZeroAsync(w.t) }},
 	{"Buffer.Fill", func(w *world) error { return w.a.Fill(3) }},
 	{"Buffer.FillAsync", func(w *world) error { return w.a.FillAsync(w.s, 3) }},
 	{"Buffer.Fill", func(w *world) error { return w.wide().Fill(3) }}, // by a kernel
 	{"Buffer.FillAsync", func(w *world) error { return w.wide().FillAsync(w.s, 3) }},
-	{"Context.ResetPersistingL2", func(w *world) error { return w.x.ResetPersistingL2() }},
 	{"Stream.CopyAttributes", func(w *world) error { return w.s.CopyAttributes(w.t) }},
-	{"Stream.SetPriority", func(w *world) error { return w.s.SetPriority(-1) }},
-	{"Stream.AccessPolicyWindow", func(w *world) error { _, err := w.s.AccessPolicyWindow(); return err }},
-	{"Stream.SetAccessPolicyWindow", func(w *world) error {
-		return w.s.SetAccessPolicyWindow(safe.AccessPolicyWindow{Address: w.a.Raw(), Size: w.a.Size(), HitRatio: 1, Hit: driver.CU_ACCESS_PROPERTY_STREAMING})
-	}},
 	{"WaitValue", func(w *world) error {
 		return safe.WaitValue(w.t, w.r.At(3), 1, driver.CU_STREAM_WAIT_VALUE_NOR) // it is 0
 	}},
@@ -345,7 +327,6 @@ var operations = []operation{
 		return err
 	}},
 	{"Kernel.Attribute", func(w *world) error { _, err := w.k.Attribute(0); return err }},
-	{"Kernel.Attributes", func(w *world) error { _, err := w.k.Attributes(); return err }},
 	{"Kernel.SetAttribute", func(w *world) error {
 		return w.k.SetAttribute(driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024)
 	}},

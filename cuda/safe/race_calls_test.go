@@ -56,10 +56,7 @@ var askingCalls = []streamCall{
 var attributeCalls = []streamCall{
 	asking("Priority", func(s *safe.Stream) error { s.Priority(); return nil }),
 	asking("Attribute", func(s *safe.Stream) error { _, err := policyOf(s); return err }),
-	asking("AccessPolicyWindow", func(s *safe.Stream) error { _, err := s.AccessPolicyWindow(); return err }),
-	asking("SetPriority", func(s *safe.Stream) error { return s.SetPriority(0) }),
 	asking("SetAttribute", func(s *safe.Stream) error { return setPolicy(s, driver.CU_SYNC_POLICY_AUTO) }),
-	asking("SetAccessPolicyWindow", func(s *safe.Stream) error { return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{}) }),
 	{"CopyAttributes to it", func(a *arena, s *safe.Stream) func() error {
 		return func() error { return s.CopyAttributes(a.other) }
 	}, inCapture, false},
@@ -172,20 +169,20 @@ var objectCalls = []streamCall{
 			if err != nil {
 				return err
 			}
-			err = except(b.Zero(), safe.ErrCapturing, safe.ErrNotAllocated, safe.ErrClosed) // it is there, or the graph's
+			err = except(b.Fill(0), safe.ErrCapturing, safe.ErrNotAllocated, safe.ErrClosed) // it is there, or the graph's
 			return errors.Join(err, b.Close())
 		}
 	}, inCapture, true},
 	{"AddNode", func(a *arena, s *safe.Stream) func() error {
 		b := buffer[uint32](a.t, a.x, 64)
 		return func() error {
-			_, err := s.AddNode(safe.ZeroNode(b))
+			_, err := s.AddNode(safe.FillNode(b, 0))
 			return except(err, noCapture...)
 		}
 	}, inCapture, true},
 	{"Buffer that was used on it: CopyToHost", func(a *arena, s *safe.Stream) func() error {
 		b := buffer[uint32](a.t, a.x, 64)
-		require.NoError(a.t, b.ZeroAsync(s))
+		require.NoError(a.t, b.FillAsync(s, 0))
 		return func() error { return b.CopyToHost(make([]uint32, 64)) }
 	}, inCapture, false},
 	{"Buffer that was used on it: Close", func(a *arena, s *safe.Stream) func() error {
@@ -194,7 +191,7 @@ var objectCalls = []streamCall{
 			if err != nil {
 				return err
 			}
-			return errors.Join(except(b.ZeroAsync(s), safe.ErrCapturing), b.Close())
+			return errors.Join(except(b.FillAsync(s, 0), safe.ErrCapturing), b.Close())
 		}
 	}, nil, true},
 	{"Buffer that was used on it: dropped", func(a *arena, s *safe.Stream) func() error {
@@ -203,7 +200,7 @@ var objectCalls = []streamCall{
 			if err != nil {
 				return err
 			}
-			return b.ZeroAsync(s)
+			return b.FillAsync(s, 0)
 		}
 	}, inCapture, true},
 	{"Borrow", func(a *arena, s *safe.Stream) func() error {

@@ -141,7 +141,7 @@ func lendsWhileCapturing(t *testing.T) {
 		go func() {
 			var err error
 			for range 20 {
-				err = errors.Join(err, b.ZeroAsync(lent))
+				err = errors.Join(err, b.FillAsync(lent, 0))
 			}
 			put <- err
 		}()
@@ -187,7 +187,7 @@ func TestDroppedBesideCaptures(t *testing.T) {
 				for range 60 {
 					b, err := safe.NewBuffer[uint32](x, 16)
 					require.NoError(t, err)
-					require.NoError(t, b.ZeroAsync(u))
+					require.NoError(t, b.FillAsync(u, 0))
 					runtime.KeepAlive(b)
 				}
 				runtime.GC()
@@ -217,7 +217,7 @@ func TestCallThatUsesLast(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if err := b.ZeroAsync(s); err != nil {
+				if err := b.FillAsync(s, 0); err != nil {
 					return err
 				}
 			}

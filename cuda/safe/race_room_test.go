@@ -118,7 +118,7 @@ func TestRoomAmongSmallWork(t *testing.T) {
 	s, k, m := stream(t, x), kernel(t, x, "spin"), buffer[uint32](t, x, 1)
 	g, err := s.Capture(func() (err error) {
 		for range 300 {
-			err = errors.Join(err, m.ZeroAsync(s))
+			err = errors.Join(err, m.FillAsync(s, 0))
 		}
 		return err
 	})
@@ -169,7 +169,7 @@ func TestBesideBlockedRecord(t *testing.T) {
 				watch(t)
 				x := open(t, 0)
 				s, e, m := stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
-				require.NoError(t, errors.Join(m.ZeroAsync(s), s.Record(e), s.Synchronize()))
+				require.NoError(t, errors.Join(m.FillAsync(s, 0), s.Record(e), s.Synchronize()))
 				unstick := stick(t, x, s)
 				uncounted(t, s, m, 1000)
 				var made atomic.Int64

@@ -115,7 +115,7 @@ func usesInGraph(t *testing.T, s *safe.Stream, r *safe.Resource) *safe.Graph {
 	t.Helper()
 	h := host[byte](t, s.Context(), 16)
 	g, err := s.Capture(func() error {
-		return errors.Join(h.ZeroAsync(s), s.EnqueueRaw(nothing, r.Arg()))
+		return errors.Join(h.FillAsync(s, 0), s.EnqueueRaw(nothing, r.Arg()))
 	})
 	require.NoError(t, err)
 	closing(t, g)

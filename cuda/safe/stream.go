@@ -59,9 +59,10 @@ type StreamOptions struct {
 	// waits for the work of the other.
 	NonBlocking bool
 	// Priority of the stream's kernels. 0 is the default, and lower numbers are more
-	// urgent. It is a hint and preempts no running kernel.
+	// urgent, down to what driver.CuCtxGetStreamPriorityRange returns. It is a hint and preempts no
+	// running kernel.
 	Priority int
-	// ClampPriority replaces a Priority outside [Context.StreamPriorityRange] by the
+	// ClampPriority replaces a Priority outside the range by the
 	// nearest valid one, as CUDA does.
 	ClampPriority bool
 }
@@ -74,7 +75,7 @@ type StreamOptions struct {
 func NewStream(x *Context) (*Stream, error) { return NewStreamWith(x, StreamOptions{}) }
 
 // NewStreamWith is [NewStream] with options. It returns [ErrRange] if o.Priority is outside
-// [Context.StreamPriorityRange] and o.ClampPriority is not set. Source: cuStreamCreateWithPriority.
+// the context's range and o.ClampPriority is not set. Source: cuStreamCreateWithPriority.
 func NewStreamWith(x *Context, o StreamOptions) (*Stream, error) {
 	const op = "NewStream"
 	c, err := x.acquire(op)

@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
@@ -162,26 +161,6 @@ func (s *Stream) CopyAttributes(from *Stream) error {
 	return wrap(op, c.ctx.withCurrent(func() error { return driver.CuStreamCopyAttributes(c.raw, f.raw) }))
 }
 
-// SetPriority sets the priority of kernels that are enqueued on the stream from now on:
-// see [StreamOptions]. It returns [ErrRange] if the priority is outside
-// [Context.StreamPriorityRange], and [ErrNotSupported] with a driver before CUDA 12.0, on
-// which a stream's priority is fixed. Source: cuStreamSetAttribute.
-func (s *Stream) SetPriority(priority int) error {
-	const op = "Stream.SetPriority"
-	return s.with(op, func(c *streamCore) error {
-		r, err := c.ctx.priorities()
-		if err != nil {
-			return err
-		}
-		if priority < r.greatest || priority > r.least {
-			return refuse(op, ErrRange, "priority %d is not between %d (greatest) and %d (least)", priority, r.greatest, r.least)
-		}
-		var v driver.CUstreamAttrValue
-		*v.Priority() = int32(priority)
-		return c.put(op, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, v)
-	})
-}
-
 // priorityNow asks the driver for the priority, which code outside of this package may
 // have set too.
 func (s *Stream) priorityNow() int {
@@ -191,87 +170,4 @@ func (s *Stream) priorityNow() int {
 		return s.core.priority
 	}
 	return int(*v.Priority())
-}
-
-// AccessPolicyWindow is a range of device memory with its own policy in the L2 cache. It
-// affects the speed of kernels and never their results. It does not keep the memory
-// allocated.
-type AccessPolicyWindow struct {
-	Address  driver.CUdeviceptr // such as [Buffer.Raw]
-	Size     uint64             // in bytes, such as [Buffer.Size]; 0 for no window
-	HitRatio float32            // the fraction of the window with property Hit, 0 to 1; the rest has Miss
-	Hit      driver.CUaccessProperty
-	Miss     driver.CUaccessProperty // must not be CU_ACCESS_PROPERTY_PERSISTING
-}
-
-// AccessPolicyWindow returns the stream's window. Its Size is 0 if there is none. Source:
-// cuStreamGetAttribute.
-func (s *Stream) AccessPolicyWindow() (AccessPolicyWindow, error) {
-	v, err := s.attribute("Stream.AccessPolicyWindow", driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
-	w := v.AccessPolicyWindow()
-	address := *(*driver.CUdeviceptr)(unsafe.Pointer(&w.Base_ptr)) // a device address: Go must not see it as a pointer
-	return AccessPolicyWindow{Address: address, Size: w.Num_bytes, HitRatio: w.HitRatio, Hit: w.HitProp, Miss: w.MissProp}, err
-}
-
-// SetAccessPolicyWindow sets the stream's window; the zero value removes it. Persisting
-// lines need a part of the cache that [Context.SetLimit] with driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE has set aside. They
-// persist after the window is removed, until [Context.ResetPersistingL2].
-//
-// It returns [ErrRange] if the window is larger than MaxAccessPolicyWindow of
-// [Properties], if HitRatio is not between 0 and 1, or if lines shall persist and nothing
-// is set aside. Source: cuStreamSetAttribute.
-func (s *Stream) SetAccessPolicyWindow(w AccessPolicyWindow) error {
-	const op = "Stream.SetAccessPolicyWindow"
-	return s.with(op, func(c *streamCore) error {
-		if err := w.check(op, c.ctx.device); err != nil {
-			return err
-		}
-		var v driver.CUstreamAttrValue
-		raw := v.AccessPolicyWindow()
-		*(*driver.CUdeviceptr)(unsafe.Pointer(&raw.Base_ptr)) = w.Address
-		raw.Num_bytes, raw.HitRatio, raw.HitProp, raw.MissProp = w.Size, w.HitRatio, w.Hit, w.Miss
-		return c.put(op, driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, v)
-	})
-}
-
-// check returns an error if the device cannot have the window. The context must be
-// current.
-func (w *AccessPolicyWindow) check(op string, d Device) error {
-	if w.Size == 0 {
-		return nil
-	}
-	n, err := d.needs(op, driver.CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE)
-	if err != nil {
-		return err
-	}
-	if w.Size > uint64(n) {
-		return refuse(op, ErrRange, "a window of %d bytes is larger than %v allows: %d", w.Size, d, n)
-	}
-	if !(w.HitRatio >= 0 && w.HitRatio <= 1) {
-		return refuse(op, ErrRange, "HitRatio %v is not between 0 and 1", w.HitRatio)
-	}
-	if w.Miss == driver.CU_ACCESS_PROPERTY_PERSISTING {
-		return refuse(op, ErrInvalidArgument, "Miss must not be CU_ACCESS_PROPERTY_PERSISTING")
-	}
-	if most := driver.CU_ACCESS_PROPERTY_PERSISTING; w.Hit > most || w.Miss > most { // CUDA does not check
-		return refuse(op, ErrInvalidArgument, "Hit %d or Miss %d is not an access property: the largest is %d", w.Hit, w.Miss, most)
-	}
-	if w.Hit != driver.CU_ACCESS_PROPERTY_PERSISTING {
-		return nil
-	}
-	var aside uint64
-	if err := driver.CuCtxGetLimit(&aside, driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE); err != nil {
-		return err
-	}
-	if aside == 0 {
-		return refuse(op, ErrRange, "no part of the L2 cache is set aside for persisting lines: call Context.SetLimit with CU_LIMIT_PERSISTING_L2_CACHE_SIZE first")
-	}
-	return nil
-}
-
-// ResetPersistingL2 resets all persisting lines of the L2 cache to normal at once.
-// Running kernels can make more, so wait for them first. Source:
-// cuCtxResetPersistingL2Cache.
-func (x *Context) ResetPersistingL2() error {
-	return x.do("Context.ResetPersistingL2", driver.CuCtxResetPersistingL2Cache)
 }

@@ -7,10 +7,10 @@ package safe_test
 import (
 	"context"
 	"errors"
-	"math"
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -30,16 +30,13 @@ func newer(t *testing.T, err error) {
 func TestStreamPriority(t *testing.T) {
 	x := open(t, 0)
 	s := stream(t, x)
-	least, greatest, err := x.StreamPriorityRange()
-	require.NoError(t, err)
+	least, greatest := priorities(t, x)
 	assert.Equal(t, least, s.Priority())
-	assert.ErrorIs(t, s.SetPriority(greatest-1), safe.ErrRange)
-	assert.ErrorIs(t, s.SetPriority(least+1), safe.ErrRange)
-	newer(t, s.SetPriority(greatest))
+	newer(t, prioritize(s, greatest))
 	assert.Equal(t, greatest, s.Priority())
 	same, err := s.Borrow()
 	require.NoError(t, err)
-	require.NoError(t, same.SetPriority(least))
+	require.NoError(t, prioritize(same, least))
 	assert.Equal(t, least, s.Priority(), "it is the same stream")
 	require.NoError(t, same.Close())
 }
@@ -94,76 +91,25 @@ func TestMemSyncDomains(t *testing.T) {
 	assert.Equal(t, driver.CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, *v.MemSyncDomain())
 }
 
-// persisting is how many bytes of the L2 cache are set aside for lines that persist.
-const persisting = driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
-
-// windows sets a part of the L2 cache aside until the test ends, and returns the size of
-// the largest window.
-func windows(t *testing.T, x *safe.Context) (largest uint64) {
-	t.Helper()
-	p, err := x.Device().Properties()
-	require.NoError(t, err)
-	if p.MaxPersistingL2 == 0 || p.MaxAccessPolicyWindow == 0 {
-		t.Skip("the device has no lines that persist")
-	}
-	before, err := x.Limit(persisting)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, x.SetLimit(persisting, before)) })
-	return uint64(p.MaxAccessPolicyWindow)
-}
-
+// TestAccessPolicyWindow: a stream's window in the L2 cache is an attribute of the driver's.
 func TestAccessPolicyWindow(t *testing.T) {
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[float32](t, x, 1<<16)
-	largest := windows(t, x)
-	w := safe.AccessPolicyWindow{
-		Address: b.Raw(), Size: b.Size(), HitRatio: 0.5,
-		Hit: driver.CU_ACCESS_PROPERTY_PERSISTING, Miss: driver.CU_ACCESS_PROPERTY_STREAMING,
+	p, err := x.Device().Properties()
+	require.NoError(t, err)
+	if p.MaxAccessPolicyWindow == 0 {
+		t.Skip("the device has no windows")
 	}
-	require.NoError(t, x.SetLimit(persisting, 0))
-	err := s.SetAccessPolicyWindow(w)
-	assert.ErrorIs(t, err, safe.ErrRange)
-	assert.ErrorContains(t, err, "Context.SetLimit")
-	got, err := s.AccessPolicyWindow()
+	var v driver.CUstreamAttrValue
+	*v.AccessPolicyWindow() = driver.CUaccessPolicyWindow{
+		Base_ptr: ffi.Pointer(b.Raw()), Num_bytes: b.Size(), HitRatio: 0.5, MissProp: driver.CU_ACCESS_PROPERTY_STREAMING,
+	}
+	require.NoError(t, s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, v))
+	got, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
 	require.NoError(t, err)
-	assert.Zero(t, got.Size)
-
-	require.NoError(t, x.SetLimit(persisting, 1<<20))
-	aside, err := x.Limit(persisting)
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, aside, uint64(1<<20))
-	require.NoError(t, s.SetAccessPolicyWindow(w))
-	got, err = s.AccessPolicyWindow()
-	require.NoError(t, err)
-	assert.Equal(t, w, got)
+	assert.Equal(t, b.Size(), got.AccessPolicyWindow().Num_bytes)
 	require.NoError(t, b.FillAsync(s, 1))
-
-	for name, c := range map[string]struct {
-		change func(w *safe.AccessPolicyWindow)
-		want   error
-	}{
-		"too large":        {func(w *safe.AccessPolicyWindow) { w.Size = largest + 1 }, safe.ErrRange},
-		"ratio above 1":    {func(w *safe.AccessPolicyWindow) { w.HitRatio = 1.5 }, safe.ErrRange},
-		"ratio below 0":    {func(w *safe.AccessPolicyWindow) { w.HitRatio = -0.5 }, safe.ErrRange},
-		"ratio no number":  {func(w *safe.AccessPolicyWindow) { w.HitRatio = float32(math.NaN()) }, safe.ErrRange},
-		"misses persist":   {func(w *safe.AccessPolicyWindow) { w.Miss = driver.CU_ACCESS_PROPERTY_PERSISTING }, safe.ErrInvalidArgument},
-		"unknown property": {func(w *safe.AccessPolicyWindow) { w.Hit = 9 }, safe.ErrInvalidArgument},
-	} {
-		t.Run(name, func(t *testing.T) {
-			wrong := w
-			c.change(&wrong)
-			assert.ErrorIs(t, s.SetAccessPolicyWindow(wrong), c.want)
-			got, err := s.AccessPolicyWindow()
-			require.NoError(t, err)
-			assert.Equal(t, w, got, "as it was")
-		})
-	}
-	require.NoError(t, s.SetAccessPolicyWindow(safe.AccessPolicyWindow{}))
-	got, err = s.AccessPolicyWindow()
-	require.NoError(t, err)
-	assert.Zero(t, got.Size)
 	require.NoError(t, s.Synchronize())
-	assert.NoError(t, x.ResetPersistingL2())
 }
 
 func TestCopyAttributes(t *testing.T) {
@@ -174,9 +120,8 @@ func TestCopyAttributes(t *testing.T) {
 	p, err := policyOf(to)
 	require.NoError(t, err)
 	assert.Equal(t, driver.CU_SYNC_POLICY_YIELD, p)
-	_, greatest, err := x.StreamPriorityRange()
-	require.NoError(t, err)
-	if err := s.SetPriority(greatest); err == nil {
+	_, greatest := priorities(t, x)
+	if err := prioritize(s, greatest); err == nil {
 		require.NoError(t, to.CopyAttributes(s))
 		assert.Equal(t, greatest, to.Priority())
 	}

@@ -16,14 +16,6 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// HostFuncOptions are the options of [Stream.LaunchHostFuncWith], [Batch.LaunchHostFuncWith] and [HostFuncNodeWith].
-type HostFuncOptions struct {
-	// Spin makes the driver's thread spin while it waits for the stream, so that the
-	// function starts sooner. With a driver before CUDA 13.2, calls return
-	// [ErrNotSupported].
-	Spin bool
-}
-
 // PanicError is a panic of a function of the program that runs on a CUDA thread or on a goroutine
 // of this package: a host function, a stream callback, or a function of [NewResource],
 // [Graph.OnRelease] or [OnError]. The function of OnError receives the PanicError, and the
@@ -185,28 +177,19 @@ func caughtApart(f func()) (err error) {
 //
 // Source: cuLaunchHostFunc.
 func (s *Stream) LaunchHostFunc(f func()) (*Future[struct{}], error) {
-	return s.LaunchHostFuncWith(f, HostFuncOptions{})
-}
-
-// LaunchHostFuncWith is [Stream.LaunchHostFunc] with options. Source: cuLaunchHostFunc, with Spin cuLaunchHostFunc_v2.
-func (s *Stream) LaunchHostFuncWith(f func(), o HostFuncOptions) (*Future[struct{}], error) {
 	const op = "Stream.LaunchHostFunc"
 	c, err := s.acquire(op)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Release()
-	return c.launchHostFunc(op, f, o)
+	return c.launchHostFunc(op, f)
 }
 
 // launchHostFunc is LaunchHostFunc on an acquired stream.
-func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Future[struct{}], error) {
+func (s *streamCore) launchHostFunc(op string, f func()) (*Future[struct{}], error) {
 	if f == nil {
 		return nil, noFunction(op)
-	}
-	mode, err := o.mode(op)
-	if err != nil {
-		return nil, err
 	}
 	a := admission{op: op, stream: s, flags: enqueues}
 	if err := a.admit(); err != nil {
@@ -220,7 +203,7 @@ func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Fu
 		future.complete(struct{}{}, &Error{Op: op, Err: ErrCapturing})
 	}
 	token := call.keep()
-	if code := rt.HostFunc(s.callContext, s.raw, token, mode); code != 0 {
+	if code := rt.HostFunc(s.callContext, s.raw, token); code != 0 {
 		forget(token)
 		return nil, check(op, code)
 	}
@@ -228,15 +211,6 @@ func (s *streamCore) launchHostFunc(op string, f func(), o HostFuncOptions) (*Fu
 		a.capture.graph.kept.captured.token(token)
 	}
 	return future, nil
-}
-
-// mode returns the driver's number for the options, or -1 for the older function, which
-// has no options.
-func (o HostFuncOptions) mode(op string) (int, error) {
-	if !o.Spin {
-		return -1, nil
-	}
-	return int(driver.CU_HOST_TASK_SPINWAIT), wrap(op, driver.Find("cuLaunchHostFunc_v2"))
 }
 
 // AddCallback enqueues a call of f, which receives the error of earlier work, or nil.

@@ -22,8 +22,8 @@ import (
 func TestClosedStreamInCallback(t *testing.T) {
 	watch(t)
 	for name, call := range map[string]func(*safe.Buffer[uint32], *safe.Stream) error{
-		"ZeroAsync":  func(b *safe.Buffer[uint32], s *safe.Stream) error { return b.ZeroAsync(s) },
-		"CopyToHost": func(b *safe.Buffer[uint32], s *safe.Stream) error { return b.CopyToHost(make([]uint32, b.Len())) },
+		"FillAsync of 0": func(b *safe.Buffer[uint32], s *safe.Stream) error { return b.FillAsync(s, 0) },
+		"CopyToHost":     func(b *safe.Buffer[uint32], s *safe.Stream) error { return b.CopyToHost(make([]uint32, b.Len())) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := open(t, 0)
@@ -34,7 +34,7 @@ func TestClosedStreamInCallback(t *testing.T) {
 			b, err := safe.NewBuffer[uint32](x, 1024)
 			require.NoError(t, err)
 			g.shut(t, s)
-			require.NoError(t, b.ZeroAsync(s))
+			require.NoError(t, b.FillAsync(s, 0))
 			require.NoError(t, s.Close())
 			for range 5 {
 				f, err := other.LaunchHostFunc(func() { assert.ErrorIs(t, call(b, other), safe.ErrInCallback) })
@@ -148,7 +148,7 @@ func TestRecordInCallback(t *testing.T) {
 		watch(t)
 		x := open(t, 0)
 		s, other, e, m := stream(t, x), stream(t, x), event(t, x), plainBuffer[uint32](t, x, 1)
-		require.NoError(t, errors.Join(m.ZeroAsync(s), s.Record(e), s.Synchronize()))
+		require.NoError(t, errors.Join(m.FillAsync(s, 0), s.Record(e), s.Synchronize()))
 		c, err := other.BeginCaptureWith(context.Background(), safe.CaptureOptions{Mode: safe.CaptureRelaxed})
 		require.NoError(t, err)
 		full, told := make(chan struct{}), make(chan error, 1)

@@ -74,10 +74,6 @@ func TestLaunchHostFunc(t *testing.T) {
 	require.NoError(t, b.CopyToHost(got))
 	assert.EqualValues(t, 5, got[9])
 
-	_, err = s.LaunchHostFuncWith(func() {}, safe.HostFuncOptions{Spin: true})
-	if !errors.Is(err, safe.ErrNotSupported) {
-		require.NoError(t, err)
-	}
 	require.NoError(t, s.Synchronize())
 }
 

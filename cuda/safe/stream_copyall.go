@@ -3,7 +3,6 @@ package safe
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -35,17 +34,6 @@ func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 	return c
 }
 
-// CopyAllOptions are the options of [Stream.CopyAllWith]. With the zero value, copies
-// behave like single ones.
-type CopyAllOptions struct {
-	// ReadEarly allows CUDA to read the sources before earlier work of the stream has
-	// completed. Set it only if no pending work writes to them.
-	ReadEarly bool
-	// PreferOverlap asks CUDA to copy without using multiprocessors, which kernels then
-	// can use. It is a hint.
-	PreferOverlap bool
-}
-
 // CopyAll enqueues many copies, up to 240 in each call of the driver. They run after the
 // earlier work of the stream, in any order among themselves. If one copy is invalid, no copy of
 // the same driver call is enqueued, and the error's Detail has its index if the driver tells it.
@@ -57,13 +45,7 @@ type CopyAllOptions struct {
 // it enqueues the copies one by one.
 //
 // Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
-func (s *Stream) CopyAll(copies []CopyOp) error { return s.CopyAllWith(copies, CopyAllOptions{}) }
-
-// CopyAllWith enqueues many copies, as [Stream.CopyAll] does, with options. Where the copies are
-// enqueued one by one, the options are ignored.
-//
-// Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
-func (s *Stream) CopyAllWith(copies []CopyOp, o CopyAllOptions) error {
+func (s *Stream) CopyAll(copies []CopyOp) error {
 	const op = "Stream.CopyAll"
 	c, err := s.acquire(op)
 	if err != nil {
@@ -93,7 +75,7 @@ func (s *Stream) CopyAllWith(copies []CopyOp, o CopyAllOptions) error {
 			if c.onGreen { // CUDA 13.0 crashes in a batch with memory of a pool there
 				failed, err = part.enqueueSingly(c.raw)
 			} else {
-				failed, err = part.enqueue(c.raw, o)
+				failed, err = part.enqueue(c.raw)
 			}
 			return err
 		})
@@ -163,14 +145,8 @@ func (b *copyList) overlap() int {
 
 // enqueue calls the newest function that the driver has. failed is the index of the copy
 // that caused the error, or more than any index if that is unknown.
-func (b *copyList) enqueue(s driver.CUstream, o CopyAllOptions) (failed uint64, err error) {
+func (b *copyList) enqueue(s driver.CUstream) (failed uint64, err error) {
 	a := driver.CUmemcpyAttributes{SrcAccessOrder: driver.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}
-	if o.ReadEarly {
-		a.SrcAccessOrder = driver.CU_MEMCPY_SRC_ACCESS_ORDER_ANY
-	}
-	if o.PreferOverlap {
-		a.Flags = driver.CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE
-	}
 	failed = math.MaxUint64
 	var first uint64 // the attributes apply from this copy on: to all
 	n := uint64(len(b.sizes))
@@ -192,15 +168,4 @@ func (b *copyList) enqueueSingly(s driver.CUstream) (failed uint64, err error) {
 		}
 	}
 	return math.MaxUint64, nil
-}
-
-// String describes the copy for messages.
-func (c CopyOp) String() string {
-	switch {
-	case c.err != nil:
-		return "CopyOp (invalid)"
-	case c.dst.memory == nil || c.src.memory == nil:
-		return neverOpened("CopyOp")
-	}
-	return fmt.Sprintf("CopyOp: %d bytes", c.src.size)
 }

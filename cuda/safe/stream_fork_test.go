@@ -96,7 +96,7 @@ func TestWaitStreamRefused(t *testing.T) {
 		assert.ErrorIs(t, stream.WaitStream(s), safe.ErrClosed, name)
 	}
 	g, err := s.Capture(func() error {
-		require.NoError(t, b.ZeroAsync(s))
+		require.NoError(t, b.FillAsync(s, 0))
 		err := s.WaitStream(other)
 		assert.ErrorIs(t, err, safe.ErrCapturing)
 		assert.ErrorContains(t, err, "takes no part in the capture")
@@ -238,7 +238,7 @@ func TestForkEnds(t *testing.T) {
 				}
 				if captured {
 					g, err := s.Capture(func() error {
-						require.NoError(t, b.ZeroAsync(s))
+						require.NoError(t, b.FillAsync(s, 0))
 						fork()
 						return nil
 					})
@@ -248,7 +248,7 @@ func TestForkEnds(t *testing.T) {
 					assert.ErrorIs(t, err, failed)
 				}
 				for _, branch := range kept {
-					assert.ErrorIs(t, b.ZeroAsync(branch), safe.ErrClosed)
+					assert.ErrorIs(t, b.FillAsync(branch, 0), safe.ErrClosed)
 					assert.Zero(t, branch.Raw())
 				}
 				require.NoError(t, s.Synchronize())
@@ -269,7 +269,7 @@ func TestForkRefused(t *testing.T) {
 
 	var c *safe.Capture
 	err := s.Fork(1, func(branches []*safe.Stream) (err error) {
-		require.NoError(t, b.ZeroAsync(branches[0]))
+		require.NoError(t, b.FillAsync(branches[0], 0))
 		c, err = branches[0].BeginCapture() // and no End
 		return err
 	})
@@ -331,8 +331,7 @@ func TestForkOfKinds(t *testing.T) {
 	legacy, err := safe.LegacyStream(x)
 	require.NoError(t, err)
 	closing(t, legacy)
-	_, greatest, err := x.StreamPriorityRange()
-	require.NoError(t, err)
+	_, greatest := priorities(t, x)
 	urgent, err := safe.NewStreamWith(x, safe.StreamOptions{Priority: greatest})
 	require.NoError(t, err)
 	closing(t, urgent)
@@ -382,8 +381,7 @@ func TestForkAgain(t *testing.T) {
 	}
 	x := open(t, 0)
 	g, b := newGate(t, x), buffer[int32](t, x, 10)
-	least, greatest, err := x.StreamPriorityRange()
-	require.NoError(t, err)
+	least, greatest := priorities(t, x)
 	s, err := safe.NewStreamWith(x, safe.StreamOptions{Priority: (least + greatest) / 2}) // no other test has left such streams
 	require.NoError(t, err)
 	closing(t, s)
@@ -392,7 +390,7 @@ func TestForkAgain(t *testing.T) {
 		require.NoError(t, s.Fork(3, f))
 		return simulated.Calls("cuStreamCreateWithPriority") - before
 	}
-	work := func(branches []*safe.Stream) error { return b.ZeroAsync(branches[0]) }
+	work := func(branches []*safe.Stream) error { return b.FillAsync(branches[0], 0) }
 	assert.Equal(t, 3, fork(work))
 	g.shut(t, s)
 	for range 10 {
@@ -415,7 +413,7 @@ func TestTime(t *testing.T) {
 	x := open(t, 0)
 	g, s, b := newGate(t, x), stream(t, x), buffer[int32](t, x, 10)
 	ctx := context.Background()
-	took, err := s.Time(ctx, func() error { return b.ZeroAsync(s) })
+	took, err := s.Time(ctx, func() error { return b.FillAsync(s, 0) })
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, took, time.Duration(0))
 	assert.Less(t, took, time.Minute)

@@ -132,7 +132,7 @@ func TestBorrowedBesideTrim(t *testing.T) {
 			closing(t, p)
 			s, raw := loose(t, x)
 			b := buffer[uint32](t, x, 16)
-			require.NoError(t, b.ZeroAsync(s)) // so that Close has something to mark
+			require.NoError(t, b.FillAsync(s, 0)) // so that Close has something to mark
 			require.NoError(t, synchronized(s))
 			simulated.Delay(test.slow, 8*time.Millisecond)
 			defer simulated.Reset()

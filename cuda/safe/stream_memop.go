@@ -288,26 +288,3 @@ func (o *MemOp) fill(p *driver.CUstreamBatchMemOpParams) {
 	w.Operation, w.Address, w.Flags = o.kind, o.address, o.until
 	*w.Value64() = o.value
 }
-
-// String describes the value for messages.
-func (e Element[T]) String() string {
-	kind := generic[T]("Element")
-	switch {
-	case e.err != nil:
-		return kind + " (invalid)"
-	case e.memory == nil:
-		return neverOpened(kind)
-	}
-	return fmt.Sprintf("%s at %#x%s", kind, uint64(e.address), closedText(e.memory.Closed()))
-}
-
-// String describes the operation for messages.
-func (o MemOp) String() string {
-	switch {
-	case o.err != nil:
-		return "MemOp (invalid)"
-	case o.memory == nil:
-		return neverOpened("MemOp")
-	}
-	return fmt.Sprintf("MemOp: %v at %#x, value %d", o.kind, uint64(o.address), o.value)
-}

@@ -78,8 +78,8 @@ func writeEndsWait[T safe.MemOpValue](t *testing.T, x *safe.Context, v T) {
 	a, b := stream(t, x), stream(t, x)
 	flags, data := plainBuffer[T](t, x, 3), buffer[float32](t, x, 100)
 	h := host[float32](t, x, 100)
-	require.NoError(t, flags.Zero())
-	require.NoError(t, data.Zero())
+	require.NoError(t, flags.Fill(0))
+	require.NoError(t, data.Fill(0))
 
 	g.shut(t, a) // last, so that its cleanup opens it first
 	require.NoError(t, data.FillAsync(a, 4))
@@ -128,7 +128,7 @@ func TestMemOps(t *testing.T) {
 	h, d := host[uint32](t, x, 300), plainBuffer[int64](t, x, 300)
 	clear(h.Data())
 	t.Cleanup(func() { atomic.StoreUint32(&h.Data()[0], 1) }) // even if the test fails
-	require.NoError(t, d.Zero())
+	require.NoError(t, d.Fill(0))
 	require.NoError(t, a.MemOps(nil))
 
 	ops := []safe.MemOp{safe.NewWaitOp(h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_EQ)}
@@ -167,7 +167,7 @@ func TestMemOpsRefused(t *testing.T) {
 	part, err := d.Slice(4, 6)
 	require.NoError(t, err)
 	assert.ErrorIs(t, safe.WriteValue(s, part.At(2), 1), safe.ErrRange)
-	require.NoError(t, d.Zero())
+	require.NoError(t, d.Fill(0))
 	require.NoError(t, safe.WriteValue(s, part.At(1), 3))
 	got := make([]uint32, 8)
 	require.NoError(t, d.CopyToHost(got))
@@ -235,7 +235,7 @@ func TestMemOpsCaptured(t *testing.T) {
 	func() {
 		b, err := safe.NewBufferWith[uint32](x, 1, safe.BufferOptions{Plain: true})
 		require.NoError(t, err)
-		require.NoError(t, b.Zero())
+		require.NoError(t, b.Fill(0))
 		exec, err = s.CaptureExecutable(func() error {
 			return first(
 				func() error { return safe.WaitValue(s, h.At(0), 1, driver.CU_STREAM_WAIT_VALUE_GEQ) },

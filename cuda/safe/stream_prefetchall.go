@@ -2,7 +2,6 @@ package safe
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 )
@@ -148,12 +147,4 @@ func (b *ranges) release() {
 	for _, m := range b.blocks {
 		m.Release()
 	}
-}
-
-// String describes the operation for messages.
-func (o PrefetchOp) String() string {
-	if o.of.memory == nil {
-		return neverOpened("PrefetchOp")
-	}
-	return fmt.Sprintf("PrefetchOp: %d bytes at %#x", o.of.size, uint64(o.of.at))
 }

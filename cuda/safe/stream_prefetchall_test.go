@@ -45,8 +45,9 @@ func TestPrefetchAll(t *testing.T) {
 		safe.NewPrefetchOp(all[3], device),
 	}))
 	require.NoError(t, s.Synchronize())
-	for i, want := range []safe.Location{device, device, safe.HostLocation, device} {
-		assert.Equal(t, want, attributes(t, all[i]).LastPrefetch, "%d", i)
+	on := x.Device().Raw()
+	for i, want := range []driver.CUdevice{on, on, driver.CU_DEVICE_CPU, on} {
+		assert.Equal(t, want, lastPrefetch(t, all[i]), "%d", i)
 		assert.EqualValues(t, pages/4-1, all[i].Data()[pages/4-1])
 	}
 	assert.EqualValues(t, -1, all[3].Data()[9])
@@ -72,7 +73,7 @@ func TestDiscardAll(t *testing.T) {
 	require.NoError(t, s.Synchronize())
 	assert.EqualValues(t, 2, b.Data()[pages/4-1])
 	assert.EqualValues(t, pages/4-1, kept.Data()[pages/4-1])
-	assert.Equal(t, device, attributes(t, b).LastPrefetch)
+	assert.Equal(t, x.Device().Raw(), lastPrefetch(t, b))
 	require.NoError(t, s.DiscardAll([]safe.PrefetchOp{safe.NewPrefetchOp(b, safe.Location{})}))
 }
 

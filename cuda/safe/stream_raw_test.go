@@ -7,6 +7,7 @@ package safe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -91,7 +92,7 @@ func TestEnqueueRawKeepsMemory(t *testing.T) {
 	go func() { closed <- in.Close() }()
 	time.Sleep(20 * time.Millisecond)
 	other := buffer[float32](t, x, 50) // which would get the same address
-	require.NoError(t, other.Zero())
+	require.NoError(t, other.Fill(0))
 	busy.open()
 	require.NoError(t, errors.Join(<-closed, s.Synchronize()))
 	got := make([]float32, 50)
@@ -106,7 +107,7 @@ func TestEnqueueRawCaptured(t *testing.T) {
 	x := open(t, 0)
 	k, s, out := kernel(t, x, "fill"), stream(t, x), buffer[float32](t, x, 50)
 	for _, mode := range []safe.CaptureMode{safe.CaptureThreadLocal, safe.CaptureGlobal, safe.CaptureRelaxed} {
-		t.Run(mode.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint("mode ", mode), func(t *testing.T) {
 			watch(t)
 			in, err := safe.NewBuffer[float32](x, 50)
 			require.NoError(t, err)
@@ -126,7 +127,7 @@ func TestEnqueueRawCaptured(t *testing.T) {
 			require.NoError(t, g.Close())
 			for range 3 {
 				other := buffer[float32](t, x, 50)
-				require.NoError(t, errors.Join(other.Zero(), out.Zero(), e.Launch(s)))
+				require.NoError(t, errors.Join(other.Fill(0), out.Fill(0), e.Launch(s)))
 				got := make([]float32, 50)
 				require.NoError(t, out.CopyToHost(got))
 				assert.Equal(t, float32(5), got[49])
@@ -241,7 +242,7 @@ func nothingRaw(s *safe.Stream) error {
 func TestRawFunctionCallsBack(t *testing.T) {
 	x := open(t, 0)
 	s, other, b, e := stream(t, x), stream(t, x), buffer[float32](t, x, 10), event(t, x)
-	require.NoError(t, errors.Join(b.ZeroAsync(s), b.ZeroAsync(other)))
+	require.NoError(t, errors.Join(b.FillAsync(s, 0), b.FillAsync(other, 0)))
 	for op, call := range rawCalls(x, s, other) {
 		t.Run(op, func(t *testing.T) {
 			watch(t)
@@ -251,8 +252,8 @@ func TestRawFunctionCallsBack(t *testing.T) {
 				"Wait":          func() error { return s.Wait(context.Background()) },
 				"Blocking":      s.SynchronizeBlocking,
 				"Record":        func() error { return s.Record(e) },
-				"Launch":        func() error { return b.ZeroAsync(s) },
-				"Launch, other": func() error { return b.ZeroAsync(other) },
+				"Launch":        func() error { return b.FillAsync(s, 0) },
+				"Launch, other": func() error { return b.FillAsync(other, 0) },
 				"Copy":          func() error { return b.CopyToHost(make([]float32, 10)) },
 				"BeginCapture":  func() error { _, err := s.BeginCapture(); return err },
 				"Synchronize":   x.Synchronize,
@@ -264,7 +265,7 @@ func TestRawFunctionCallsBack(t *testing.T) {
 			}
 			closed, err := safe.NewBuffer[float32](x, 10)
 			require.NoError(t, err)
-			require.NoError(t, closed.ZeroAsync(s))
+			require.NoError(t, closed.FillAsync(s, 0))
 			require.NoError(t, call(func() error {
 				for name, f := range calls {
 					assert.ErrorIs(t, f(), safe.ErrInCallback, name)
@@ -273,7 +274,7 @@ func TestRawFunctionCallsBack(t *testing.T) {
 				assert.Zero(t, s.Release())
 				return nil
 			}))
-			require.NoError(t, errors.Join(b.ZeroAsync(s), s.Synchronize(), other.Synchronize()))
+			require.NoError(t, errors.Join(b.FillAsync(s, 0), s.Synchronize(), other.Synchronize()))
 		})
 	}
 }
@@ -317,7 +318,7 @@ func TestEnqueueRawExcludes(t *testing.T) {
 			_, err = s.BeginCaptureWith(ctx, safe.CaptureOptions{})
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			enqueued := make(chan error, 1)
-			go func() { enqueued <- b.ZeroAsync(s) }()
+			go func() { enqueued <- b.FillAsync(s, 0) }()
 			select {
 			case <-enqueued:
 				t.Error("work is enqueued while f runs")

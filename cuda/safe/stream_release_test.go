@@ -33,7 +33,7 @@ func TestReleaseInRawCapture(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[uint32](t, x, 4)
-	require.NoError(t, errors.Join(b.ZeroAsync(s), s.Synchronize()))
+	require.NoError(t, errors.Join(b.FillAsync(s, 0), s.Synchronize()))
 	require.NoError(t, x.WithCurrent(func() error {
 		var g driver.CUgraph
 		require.NoError(t, driver.CuStreamBeginCapture(s.Raw(), driver.CU_STREAM_CAPTURE_MODE_RELAXED))

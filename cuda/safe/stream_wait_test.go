@@ -382,7 +382,7 @@ func TestWaitBesideLaterWait(t *testing.T) {
 	first, second, later := newGate(t, x), newGate(t, x), newGate(t, x)
 	first.shut(t, r)
 	second.shut(t, s)
-	require.NoError(t, errors.Join(b.ZeroAsync(r), b.ZeroAsync(s)))
+	require.NoError(t, errors.Join(b.FillAsync(r, 0), b.FillAsync(s, 0)))
 	copied := background(func() { assert.NoError(t, b.CopyToHost(make([]uint32, 4))) }) // waits for r first
 	later.shut(t, s)
 	end := s.Completion()

@@ -41,14 +41,14 @@ func inFullQueue(t *testing.T, s *safe.Stream, k *safe.Kernel, f func() error) e
 var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.Stream) func() error{
 	"CopyToHost": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 		b := buffer[uint32](t, x, 16)
-		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 16)), b.ZeroAsync(s), s.Synchronize()))
+		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 16)), b.FillAsync(s, 0), s.Synchronize()))
 		return func() error { return b.CopyToHost(make([]uint32, 16)) }
 	},
 	"Pitched.CopyToHost": func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 		b, err := safe.NewPitched[uint32](x, safe.Extent{Width: 16, Height: 4})
 		require.NoError(t, err)
 		closing(t, b)
-		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 64)), b.ZeroAsync(s), s.Synchronize()))
+		require.NoError(t, errors.Join(b.CopyToHost(make([]uint32, 64)), b.FillAsync(s, 0), s.Synchronize()))
 		return func() error { return b.CopyToHost(make([]uint32, 64)) }
 	},
 	"BeginCapture": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
@@ -88,9 +88,6 @@ var callsOfHostFuncs = map[string]func(t *testing.T, x *safe.Context, s *safe.St
 	"NewBufferAsync": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
 		return func() error { _, err := safe.NewBufferAsync[byte](s, 1); return err }
 	},
-	"SetPriority": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
-		return func() error { return s.SetPriority(0) }
-	},
 	"Query": func(_ *testing.T, _ *safe.Context, s *safe.Stream) func() error {
 		return func() error { _, err := s.Query(); return err }
 	},
@@ -126,7 +123,7 @@ func TestHostFuncMayClose(t *testing.T) {
 		require.NoError(t, k.Launch(s, one))
 		b, err := safe.NewBuffer[uint32](x, 16)
 		require.NoError(t, err)
-		require.NoError(t, b.ZeroAsync(s))
+		require.NoError(t, b.FillAsync(s, 0))
 		lent, err := s.Borrow()
 		require.NoError(t, err)
 		e, err := safe.NewEvent(x)

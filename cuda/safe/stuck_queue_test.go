@@ -170,7 +170,7 @@ func TestNewStreamsBesideStuck(t *testing.T) {
 				}
 				require.NoError(t, errors.Join(work(warm), warm.Synchronize()))
 				unstick := stick(t, x, stuck)
-				require.NoError(t, b.ZeroAsync(stuck))
+				require.NoError(t, b.FillAsync(stuck, 0))
 				made := make(chan struct{})
 				lifetime.Reaper.Add(func() (again bool) {
 					time.Sleep(test.busy)
@@ -241,7 +241,7 @@ func TestSpareStreams(t *testing.T) {
 		{"unknown", func(*safe.Stream) error { return nil }, nonBlocking, true},
 		{"handle", func(s *safe.Stream) error { s.Raw(); return nil }, nonBlocking, false},
 		{"ID", func(s *safe.Stream) error { _, err := s.ID(); return err }, nonBlocking, false},
-		{"attribute", func(s *safe.Stream) error { return s.SetPriority(-1) }, nonBlocking, false},
+		{"attribute", func(s *safe.Stream) error { return setPolicy(s, driver.CU_SYNC_POLICY_YIELD) }, nonBlocking, false},
 		{"handle of a borrowed one", func(s *safe.Stream) error {
 			b, err := s.Borrow()
 			b.Raw()
@@ -390,14 +390,6 @@ func TestMuchWorkOnStuckStream(t *testing.T) {
 		name string
 		work func(t *testing.T, x *safe.Context, s *safe.Stream) func() error
 	}{
-		{"Pitched.ZeroAsync", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
-			all, err := safe.NewPitched[byte](x, safe.Extent{Width: 4, Height: 2, Depth: queued})
-			require.NoError(t, err)
-			closing(t, all)
-			part, err := all.Sub(safe.Position{}, safe.Extent{Width: 4, Height: 1, Depth: queued})
-			require.NoError(t, err)
-			return func() error { return part.ZeroAsync(s) }
-		}},
 		{"CopyAll", func(t *testing.T, x *safe.Context, s *safe.Stream) func() error {
 			copies := copyOps(t, x, queued)
 			return func() error { return s.CopyAll(copies) }

@@ -139,7 +139,7 @@ func TestThreadsOfCopies(t *testing.T) {
 		s, b := stream(t, x), buffer[uint32](t, x, 16)
 		require.NoError(t, b.CopyToHost(make([]uint32, 16)))
 		unstick := stick(t, x, s)
-		require.NoError(t, b.ZeroAsync(s))
+		require.NoError(t, b.FillAsync(s, 0))
 		before, done := threads(t), make(chan error, many)
 		for range many {
 			go func() { done <- b.CopyToHost(make([]uint32, 16)) }()
@@ -179,7 +179,7 @@ func TestReaperBesideFullQueue(t *testing.T) {
 		unstick := stick(t, x, s)
 		b, err := safe.NewBuffer[uint32](x, 16)
 		require.NoError(t, err)
-		require.NoError(t, b.ZeroAsync(s))
+		require.NoError(t, b.FillAsync(s, 0))
 		over := fillQueue(t, s, k, queued)
 		b = nil // dropped
 		_ = b
@@ -242,14 +242,14 @@ func TestReleaseBehindStuck(t *testing.T) {
 		unstick := stick(t, x, s1)
 		stuck, err := safe.NewBufferAsync[byte](s1, 1<<20)
 		require.NoError(t, err)
-		require.NoError(t, errors.Join(s1.Record(e), s2.WaitEvent(e), stuck.ZeroAsync(s2), stuck.Close()))
+		require.NoError(t, errors.Join(s1.Record(e), s2.WaitEvent(e), stuck.FillAsync(s2, 0), stuck.Close()))
 		for n := range 16 { // each takes an eighth of all memory
 			b, err := safe.NewBufferAsync[byte](s3, int(total/8))
 			require.NoError(t, err, "buffer %d, on streams that have nothing to do", n)
 			require.NoError(t, errors.Join(s3.Record(e), s4.WaitEvent(e)))
 			part, err := b.Slice(0, 1000)
 			require.NoError(t, err)
-			require.NoError(t, part.ZeroAsync(s4))
+			require.NoError(t, part.FillAsync(s4, 0))
 			require.NoError(t, errors.Join(s3.Synchronize(), s4.Synchronize(), b.Close()))
 		}
 		unstick()
@@ -265,7 +265,7 @@ func TestClosedBesideStuck(t *testing.T) {
 	require.NoError(t, err)
 	k, b := kernel(t, x, "spin"), buffer[uint32](t, x, 16)
 	t.Cleanup(stickOn(t, host[uint32](t, x, 1), stuck))
-	require.NoError(t, errors.Join(b.ZeroAsync(stuck), stuck.Close()))
+	require.NoError(t, errors.Join(b.FillAsync(stuck, 0), stuck.Close()))
 	for range 500 {
 		s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
 		require.NoError(t, err)

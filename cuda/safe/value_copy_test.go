@@ -22,7 +22,7 @@ import (
 func TestScopeCopied(t *testing.T) {
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[byte](t, x, 1<<16)
-	require.NoError(t, b.Zero())
+	require.NoError(t, b.Fill(0))
 	var kept safe.Scope
 	require.NoError(t, s.Scope(func(c *safe.Scope) error {
 		kept = *c
@@ -75,7 +75,7 @@ func TestArenaCopied(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, second.Raw(), third.Raw(), "two buffers have the same memory")
 	require.NoError(t, copied.Reset())
-	assert.ErrorIs(t, first.Zero(), safe.ErrClosed)
+	assert.ErrorIs(t, first.Fill(0), safe.ErrClosed)
 	require.NoError(t, copied.Close())
 	_, err = safe.NewBufferIn[byte](a, 1)
 	assert.ErrorIs(t, err, safe.ErrClosed)

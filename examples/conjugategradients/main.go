@@ -73,7 +73,7 @@ func newSolver(x *safe.Context, kernels *Kernels, a matrix, b []float64) *solver
 // reset makes x the zero vector. The residual is then b, and so is the first direction.
 func (s *solver) reset(b []float64) {
 	bb := dot(b, b)
-	check(s.x.Zero())
+	check(s.x.Fill(0))
 	check(s.r.CopyFromHost(b))
 	check(s.p.CopyFromHost(b))
 	check(s.state.CopyFromHost([]State{{Rr: bb, Goal: tolerance * tolerance * bb, Limit: uint32(10 * s.n)}}))

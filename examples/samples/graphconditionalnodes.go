@@ -100,7 +100,7 @@ func addIfElse(g *safe.Graph, d *decision) error {
 	if _, err := then.Add(d.double()); err != nil {
 		return err
 	}
-	_, err = otherwise.Add(safe.ZeroNode(d.value))
+	_, err = otherwise.Add(safe.FillNode(d.value, 0))
 	return err
 }
 

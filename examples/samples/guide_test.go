@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
@@ -47,10 +48,12 @@ func keepInCache(x *safe.Context, s *safe.Stream, table *safe.Buffer[float32]) e
 	if err := x.SetLimit(driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, table.Size()); err != nil {
 		return err // CUDA_ERROR_UNSUPPORTED_LIMIT if the device cannot: go on without
 	}
-	return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{
-		Address: table.Raw(), Size: table.Size(), HitRatio: 1,
-		Hit: driver.CU_ACCESS_PROPERTY_PERSISTING, Miss: driver.CU_ACCESS_PROPERTY_STREAMING,
-	})
+	var v driver.CUstreamAttrValue
+	*v.AccessPolicyWindow() = driver.CUaccessPolicyWindow{
+		Base_ptr: ffi.Pointer(table.Raw()), Num_bytes: table.Size(), HitRatio: 1,
+		HitProp: driver.CU_ACCESS_PROPERTY_PERSISTING, MissProp: driver.CU_ACCESS_PROPERTY_STREAMING,
+	}
+	return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, v)
 }
 
 // passOn fills memory of one device and then copies it to another device.
@@ -109,7 +112,7 @@ func TestGuide(t *testing.T) {
 	step, err := safe.NewBufferWith[uint32](x, 1, safe.BufferOptions{Plain: true})
 	require.NoError(t, err)
 	defer step.Close()
-	require.NoError(t, step.Zero())
+	require.NoError(t, step.Fill(0))
 	values, err := safe.NewBuffer[float32](x, n)
 	require.NoError(t, err)
 	defer values.Close()
@@ -127,9 +130,9 @@ func TestGuide(t *testing.T) {
 
 	if err := keepInCache(x, streams[0], values); !errors.Is(err, driver.CUDA_ERROR_UNSUPPORTED_LIMIT) {
 		require.NoError(t, err)
-		window, err := streams[0].AccessPolicyWindow()
+		v, err := streams[0].Attribute(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
 		require.NoError(t, err)
-		assert.Equal(t, values.Size(), window.Size)
+		assert.Equal(t, values.Size(), v.AccessPolicyWindow().Num_bytes)
 		require.NoError(t, x.SetLimit(driver.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0))
 	}
 

@@ -134,7 +134,7 @@ func (q *equations) stepWork(from, to *safe.Buffer[float32]) safe.NodeParams {
 // executable that next returns.
 func (q *equations) solve(next func(from, to *safe.Buffer[float32]) (*safe.GraphExec, error)) (*safe.Buffer[float32], int, error) {
 	from, to := q.guesses[0], q.guesses[1]
-	if err := from.ZeroAsync(q.stream); err != nil {
+	if err := from.FillAsync(q.stream, 0); err != nil {
 		return nil, 0, err
 	}
 	const most = 1000

@@ -93,7 +93,7 @@ func again(s *safe.Stream, add *safe.Kernel, rounds int) (total float32, places 
 		return 0, 0, err
 	}
 	defer result.Close()
-	if err := result.ZeroAsync(s); err != nil {
+	if err := result.FillAsync(s, 0); err != nil {
 		return 0, 0, err
 	}
 	seen := map[driver.CUdeviceptr]bool{}

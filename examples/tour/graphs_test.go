@@ -260,7 +260,7 @@ func TestGraphs(t *testing.T) {
 			assert.ErrorIs(t, err, safe.ErrCapturing)
 			assert.ErrorIs(t, s.AddCallback(func(error) {}), safe.ErrCapturing)
 			assert.ErrorIs(t, s.Scope(func(*safe.Scope) error { return nil }), safe.ErrCapturing)
-			require.NoError(t, other.Zero(), "no stream of the capture has used it")
+			require.NoError(t, other.Fill(0), "no stream of the capture has used it")
 			require.NoError(t, b.FillAsync(s, 1))
 			err = b.CopyToHost(make([]float32, n))
 			assert.EqualError(t, err, "cuda: Buffer.CopyToHost: a stream is capturing, and this call would invalidate the capture: a stream that uses the memory is capturing, so its work cannot be waited for")
@@ -274,7 +274,7 @@ func TestGraphs(t *testing.T) {
 			require.NoError(t, b.FillAsync(s, 1))
 			require.NoError(t, s.Record(fork))
 			require.NoError(t, side.WaitEvent(fork))
-			return other.ZeroAsync(side) // and never joined
+			return other.FillAsync(side, 0) // and never joined
 		})
 		assert.ErrorIs(t, err, driver.CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
 	})

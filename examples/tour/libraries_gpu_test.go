@@ -123,7 +123,7 @@ func TestGEMM(t *testing.T) {
 		}
 	}
 	check()
-	require.NoError(t, c.Zero())
+	require.NoError(t, c.Fill(0))
 	replayed(t, s, enqueue)
 	check()
 	require.NoError(t, x.WithoutCaptures(func() error { return cublas.CublasDestroy(blas) }))
@@ -178,7 +178,7 @@ func TestMatmulBF16(t *testing.T) {
 		want += (float32((5+k*n)%7) - 3) * (float32((k+9*n)%5) - 2)
 	}
 	assert.Equal(t, want, contents(t, c)[5+9*n])
-	require.NoError(t, c.Zero())
+	require.NoError(t, c.Fill(0))
 	replayed(t, s, enqueue)
 	assert.Equal(t, want, contents(t, c)[5+9*n])
 	require.NoError(t, x.WithoutCaptures(func() error {
@@ -247,7 +247,7 @@ func TestNormal(t *testing.T) {
 	}
 	require.NoError(t, errors.Join(generate(), s.Synchronize()))
 	check()
-	require.NoError(t, out.Zero())
+	require.NoError(t, out.Fill(0))
 	replayed(t, s, generate)
 	check()
 	require.NoError(t, x.WithoutCaptures(func() error { return curand.CurandDestroyGenerator(g) }))
@@ -324,7 +324,7 @@ func TestAllReduce(t *testing.T) {
 	require.NoError(t, errors.Join(sum(ranks, streams, buffers), synchronize()))
 	check()
 	for _, b := range buffers {
-		require.NoError(t, b.Zero())
+		require.NoError(t, b.Fill(0))
 	}
 	start := time.Now()
 	for range 10 {

@@ -145,7 +145,7 @@ func TestMemory(t *testing.T) {
 		particles, err := safe.NewBuffer[particle](x, n)
 		require.NoError(t, err)
 		closing(t, particles)
-		require.NoError(t, particles.Zero())
+		require.NoError(t, particles.Fill(particle{}))
 		c, err := safe.Cast[float32](particles)
 		require.NoError(t, err)
 		assert.Equal(t, 4*n, c.Len())
@@ -220,6 +220,6 @@ func TestMemory(t *testing.T) {
 		closed, err := safe.NewBuffer[float32](x, 1)
 		require.NoError(t, err)
 		require.NoError(t, closed.Close())
-		assert.EqualError(t, closed.Zero(), "cuda: Buffer.Zero: already closed, or never opened")
+		assert.EqualError(t, closed.Fill(0), "cuda: Buffer.Fill: already closed, or never opened")
 	})
 }

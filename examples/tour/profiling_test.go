@@ -41,7 +41,7 @@ func recorded(w io.Writer, file string, f func() error) error {
 // step is a part of a program that has a name on timelines.
 func step(ctx context.Context, s *safe.Stream, b *safe.Buffer[float32]) error {
 	defer profile.Begin(ctx, "step").End()
-	if err := b.ZeroAsync(s); err != nil {
+	if err := b.FillAsync(s, 0); err != nil {
 		return err
 	}
 	return s.Wait(ctx)

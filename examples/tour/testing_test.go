@@ -46,7 +46,7 @@ func zeros(n int) (values []float32, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	if err := b.Zero(); err != nil {
+	if err := b.Fill(0); err != nil {
 		return nil, err
 	}
 	values = make([]float32, n)
@@ -92,7 +92,7 @@ func TestSlow(t *testing.T) {
 	x := open(t)
 	s, b := newStream(t, x), newBuffer(t, x, 1000)
 	control.Hold(true)
-	require.NoError(t, b.ZeroAsync(s))
+	require.NoError(t, b.FillAsync(s, 0))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)

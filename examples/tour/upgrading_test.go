@@ -15,7 +15,9 @@ import (
 // hurry raises the priority of work enqueued from now on, which needs CUDA 12.0. The
 // program works without it, too.
 func hurry(s *safe.Stream) error {
-	err := s.SetPriority(-1)
+	var v driver.CUstreamAttrValue
+	*v.Priority() = -1
+	err := s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, v)
 	if errors.Is(err, safe.ErrNotSupported) {
 		return nil
 	}
@@ -59,8 +61,8 @@ func TestUpgrading(t *testing.T) {
 	switch version {
 	case "11.8":
 		assert.Zero(t, s.Priority())
-		_, err := x.ID()
-		assert.EqualError(t, err, "cuda: Context.ID: "+file+" (CUDA 11.8) has no cuCtxGetId: it needs CUDA 12.0")
+		_, err := s.ID()
+		assert.EqualError(t, err, "cuda: Stream.ID: "+file+" (CUDA 11.8) has no cuStreamGetId: it needs CUDA 12.0")
 		assert.ErrorIs(t, err, safe.ErrNotSupported)
 		assert.ErrorIs(t, check(), errors.ErrUnsupported)
 	case "13.0":

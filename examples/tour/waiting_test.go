@@ -131,10 +131,10 @@ func TestWaiting(t *testing.T) {
 	})
 	t.Run("in a callback", func(t *testing.T) {
 		said := make(chan error, 1)
-		require.NoError(t, s.AddCallback(func(error) { said <- c.ZeroAsync(s) }))
+		require.NoError(t, s.AddCallback(func(error) { said <- c.FillAsync(s, 0) }))
 		err := <-said
 		assert.ErrorIs(t, err, safe.ErrInCallback)
-		assert.EqualError(t, err, "cuda: Buffer.ZeroAsync: not allowed in a host function, a callback or a function that makes raw calls")
+		assert.EqualError(t, err, "cuda: Buffer.FillAsync: not allowed in a host function, a callback or a function that makes raw calls")
 		require.NoError(t, s.Synchronize())
 	})
 	t.Run("a capture", func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestWaiting(t *testing.T) {
 			err := s.Wait(background)
 			assert.EqualError(t, err, "cuda: Stream.Wait: a stream is capturing, and this call would invalidate the capture")
 			assert.Equal(t, "the stream is capturing: nothing runs", outcome(err))
-			return c.ZeroAsync(s)
+			return c.FillAsync(s, 0)
 		})
 		require.NoError(t, err)
 		require.NoError(t, g.Close())
@@ -165,7 +165,7 @@ func TestWaitingDead(t *testing.T) {
 	x := open(t)
 	s := newStream(t, x)
 	control.Hold(true)
-	require.NoError(t, newBuffer(t, x, 1).ZeroAsync(s))
+	require.NoError(t, newBuffer(t, x, 1).FillAsync(s, 0))
 	done := s.Completion()
 	control.Fault(uint32(driver.CUDA_ERROR_ILLEGAL_ADDRESS))
 	<-done.Done()

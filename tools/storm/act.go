@@ -153,7 +153,7 @@ func (a *act) enqueue(o *own, s *safe.Stream) error {
 	case "fill":
 		return to.FillAsync(s, a.v)
 	case "zero":
-		return to.ZeroAsync(s)
+		return to.FillAsync(s, 0)
 	case "upload":
 		from, err := o.pattern.host.Slice(a.lo, a.hi)
 		if err != nil {
@@ -195,7 +195,7 @@ func (a *act) work(o *own) (safe.NodeParams, error) {
 	case "fill":
 		return safe.FillNode(to, a.v), nil
 	case "zero":
-		return safe.ZeroNode(to), nil
+		return safe.FillNode(to, 0), nil
 	case "upload":
 		from, err := o.pattern.host.Slice(a.lo, a.hi)
 		return safe.CopyNode[float32](to, from), err

@@ -46,7 +46,7 @@ func recordShared(t *task, b *safe.Batch) error {
 	case 2:
 		return safe.BatchFill(b, m, 2)
 	case 3:
-		return safe.BatchZero(b, m)
+		return safe.BatchFill(b, m, 0)
 	case 4:
 		return b.Record(t.events.get(t.rng))
 	case 5:
@@ -132,7 +132,7 @@ func (a *act) record(o *own, b *safe.Batch) error {
 	case "fill":
 		return safe.BatchFill(b, to, a.v)
 	case "zero":
-		return safe.BatchZero(b, to)
+		return safe.BatchFill(b, to, 0)
 	case "upload":
 		from, err := o.pattern.host.Slice(a.lo, a.hi)
 		return errors.Join(err, safe.BatchCopy[float32](b, to, from))

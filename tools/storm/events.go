@@ -290,12 +290,12 @@ func conditionShared(t *task) error {
 		return err
 	}
 	if t.yes(50) {
-		_, err = body.Add(safe.ZeroNode(t.buffers.get(t.rng)))
+		_, err = body.Add(safe.FillNode(t.buffers.get(t.rng), 0))
 		return err
 	}
 	other := t.stream()
 	return other.CaptureTo(body, safe.CaptureToOptions{Mode: modes[t.n(3)]}, func() error {
-		return t.buffers.get(t.rng).ZeroAsync(other)
+		return t.buffers.get(t.rng).FillAsync(other, 0)
 	})
 }
 
@@ -304,7 +304,7 @@ func captureMode(t *task) error {
 	return safe.WithCaptureMode(modes[t.n(3)], func() error {
 		_, err := s.Query()
 		if err == nil && b != nil {
-			err = b.Zero()
+			err = b.Fill(0)
 		}
 		return err
 	})

@@ -71,7 +71,7 @@ func (o *own) across() error {
 		func() error { return b.CopyFromAsync(s, v.buffer) },
 		func() error { return s.Record(e) },
 		func() error { return o.streams[0].WaitEvent(e) },
-		func() error { return v.buffer.ZeroAsync(o.streams[0]) },
+		func() error { return v.buffer.FillAsync(o.streams[0], 0) },
 		func() error { return v.buffer.CopyFromAsync(o.streams[0], b) },
 	} {
 		if err := f(); err != nil {

@@ -55,12 +55,6 @@ func init() {
 		{name: "exec.set", weight: 4, run: setExec, allow: graphy},
 		{name: "exec.setall", weight: 4, run: func(t *task) error { return t.execs.get(t.rng).SetAll(changes(t)...) }, allow: graphy},
 		{name: "exec.enable", weight: 3, run: enableShared, allow: graphy},
-		{name: "exec.ask", weight: 2, run: func(t *task) error {
-			e := t.execs.get(t.rng)
-			_, err := e.Flags()
-			_, also := e.ID()
-			return errors.Join(err, also)
-		}},
 		{name: "exec.loop", weight: 2, run: loopShared, allow: graphy},
 		{name: "exec.launchloop", weight: 4, run: func(t *task) error { return t.loops.get(t.rng).Launch(t.stream()) }, allow: contexts},
 		{name: "exec.close", weight: 3, run: func(t *task) error { return t.execs.get(t.rng).Close() }},
@@ -95,7 +89,7 @@ func (t *task) work() safe.NodeParams {
 	case 3:
 		return safe.CopyNode[float32](a, t.hosts.get(t.rng))
 	case 4:
-		return safe.ZeroNode(a)
+		return safe.FillNode(a, 0)
 	case 5:
 		return safe.RecordNode(t.events.get(t.rng))
 	case 6:
@@ -192,13 +186,9 @@ func edges(t *task) error {
 func askGraph(t *task) error {
 	g := t.graphs.get(t.rng)
 	var err error
-	switch t.n(4) {
+	switch t.n(2) {
 	case 0:
-		_, err = g.Roots()
-	case 1:
 		_, err = g.Edges()
-	case 2:
-		_, err = g.ID()
 	default:
 		_, err = g.DOT(0)
 	}
@@ -219,17 +209,11 @@ func askNodes(t *task) error {
 	if err != nil {
 		return err
 	}
-	switch t.n(5) {
+	switch t.n(2) {
 	case 0:
 		_, err = n.Dependencies()
-	case 1:
-		_, err = n.Dependents()
-	case 2:
-		_, err = n.Params()
-	case 3:
-		_, err = n.LocalID()
 	default:
-		_, err = n.ToolsID()
+		_, err = n.Params()
 	}
 	return err
 }
@@ -251,9 +235,7 @@ func destroyNode(t *task) error {
 }
 
 func graphMemory(t *task) error {
-	x := t.device().x
-	_, err := x.GraphMemory()
-	return errors.Join(err, x.ResetGraphMemoryPeaks(), x.TrimGraphMemory())
+	return t.device().x.TrimGraphMemory()
 }
 
 func setExec(t *task) error {

@@ -175,9 +175,9 @@ func useHost(t *task) error {
 	case 1:
 		return h.FillAsync(s, 3)
 	case 2:
-		return h.Zero()
+		return h.Fill(0)
 	case 3:
-		return h.ZeroAsync(s)
+		return h.FillAsync(s, 0)
 	case 4:
 		return h.CopyFrom(t.hosts.get(t.rng))
 	}
@@ -194,14 +194,9 @@ func useBatch(t *task) error {
 }
 
 func askMemory(t *task) error {
-	b := t.buffers.get(t.rng)
 	var err error
-	switch t.n(4) {
+	switch t.n(2) {
 	case 0:
-		_, err = t.device().x.PointerInfo(b.Raw())
-	case 1:
-		_, err = b.RangeAttributes()
-	case 2:
 		_, _, err = t.device().x.MemoryInfo()
 	default:
 		_, err = t.hosts.get(t.rng).Slice(0, size/2)
@@ -226,10 +221,10 @@ func usePool(t *task) error {
 	case 0:
 		return p.Trim(0)
 	case 1:
-		_, err := p.Usage()
+		_, err := p.Attribute(driver.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 		return err
 	case 2:
-		return p.SetReleaseThreshold(uint64(t.n(1 << 20)))
+		return p.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, uint64(t.n(1<<20)))
 	case 3:
 		d, err := safe.DefaultPool(t.device().x)
 		return errors.Join(err, d.Trim(0), d.Close())

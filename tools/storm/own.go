@@ -56,7 +56,7 @@ func newOwn(t *task) (*own, error) {
 	for i := range o.buffers {
 		b, err := safe.NewBuffer[float32](o.dev.x, length)
 		note(err)
-		note(b.Zero())
+		note(b.Fill(0))
 		o.buffers[i] = &values{buffer: b, want: make([]float32, length)}
 	}
 	for _, v := range []**values{&o.pattern, &o.back} {

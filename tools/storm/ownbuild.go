@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -137,9 +138,12 @@ func (o *own) enable() error {
 		return o.strict(err)
 	}
 	g.off[i] = off
-	on, err := g.exec.Enabled(g.nodes[i])
-	if err == nil && on == off {
-		return failf(mismatch, "Enabled is %v", on)
+	var on uint32
+	err := g.exec.Context().WithCurrent(func() error {
+		return driver.CuGraphNodeGetEnabled(g.exec.Raw(), g.nodes[i].Raw(), &on)
+	})
+	if err == nil && (on != 0) == off {
+		return failf(mismatch, "the node's state is %d", on)
 	}
 	return o.strict(err)
 }

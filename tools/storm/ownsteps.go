@@ -234,10 +234,10 @@ func (o *own) arena() error {
 			}
 			from = b
 		}
-		if err := errors.Join(v.buffer.ZeroAsync(s), v.buffer.CopyFromAsync(s, from), a.Reset()); err != nil {
+		if err := errors.Join(v.buffer.FillAsync(s, 0), v.buffer.CopyFromAsync(s, from), a.Reset()); err != nil {
 			return o.strict(err)
 		}
-		if err := from.ZeroAsync(s); !errors.Is(err, safe.ErrClosed) {
+		if err := from.FillAsync(s, 0); !errors.Is(err, safe.ErrClosed) {
 			return failf(wrong, "a buffer of an arena after its reset: %v", err)
 		}
 	}

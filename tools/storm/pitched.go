@@ -32,7 +32,7 @@ func init() {
 		{name: "pitched.host", weight: 4, run: pitchedAndHost, allow: placed},
 		{name: "pitched.fill", weight: 5, run: func(t *task) error {
 			if t.yes(40) {
-				return t.pitched.get(t.rng).Zero()
+				return t.pitched.get(t.rng).Fill(0)
 			}
 			return t.pitched.get(t.rng).FillAsync(t.stream(), 1)
 		}, allow: placed},

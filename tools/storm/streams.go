@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -140,7 +141,7 @@ func memOps(t *task) error {
 func askStream(t *task) error {
 	s := t.stream()
 	var err error
-	switch t.n(9) {
+	switch t.n(8) {
 	case 0:
 		_, err = s.ID()
 	case 1:
@@ -152,10 +153,8 @@ func askStream(t *task) error {
 	case 4:
 		_, err = s.SMResource()
 	case 5:
-		_, err = s.AccessPolicyWindow()
-	case 6:
 		_, err = s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
-	case 7:
+	case 6:
 		_, err = s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
 	default:
 		s.Priority()
@@ -170,7 +169,8 @@ func attributes(t *task) error {
 	var v driver.CUstreamAttrValue
 	switch t.n(6) {
 	case 0:
-		return s.SetPriority(-t.n(6))
+		*v.Priority() = int32(-t.n(6))
+		return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_PRIORITY, v)
 	case 1:
 		*v.SyncPolicy() = driver.CU_SYNC_POLICY_AUTO
 		return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, v)
@@ -181,7 +181,8 @@ func attributes(t *task) error {
 		return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, v)
 	case 4:
 		b := t.buffers.get(t.rng)
-		return s.SetAccessPolicyWindow(safe.AccessPolicyWindow{Address: b.Raw(), Size: b.Size(), HitRatio: 0.5, Hit: driver.CU_ACCESS_PROPERTY_NORMAL, Miss: driver.CU_ACCESS_PROPERTY_STREAMING})
+		*v.AccessPolicyWindow() = driver.CUaccessPolicyWindow{Base_ptr: ffi.Pointer(b.Raw()), Num_bytes: b.Size(), HitRatio: 0.5, MissProp: driver.CU_ACCESS_PROPERTY_STREAMING}
+		return s.SetAttribute(driver.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, v)
 	}
 	v, err := s.Attribute(driver.CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP)
 	if err != nil {

@@ -290,13 +290,10 @@ func CudaDeviceGetCacheConfig(pCacheConfig *CudaFuncCache) error {
 // See also [CudaStreamCreateWithPriority], [CudaStreamGetPriority]; in the driver API
 // [cuCtxGetStreamPriorityRange].
 //
-// Safe counterpart: [safe.Context.StreamPriorityRange].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuCtxGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuCtxGetStreamPriorityRange
-// [safe.Context.StreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StreamPriorityRange
 func CudaDeviceGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) error {
 	args := &struct {
 		leastPriority    *int32
@@ -1175,13 +1172,10 @@ func CudaDeviceGetNvSciSyncAttributes(nvSciSyncAttrList unsafe.Pointer, device i
 // See also [CudaDeviceEnablePeerAccess], [CudaDeviceDisablePeerAccess], [CudaDeviceCanAccessPeer];
 // in the driver API [cuDeviceGetP2PAttribute].
 //
-// Safe counterpart: [safe.Device.PeerAttribute].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html.
 //
 // [cuDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuDeviceGetP2PAttribute
-// [safe.Device.PeerAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PeerAttribute
 func CudaDeviceGetP2PAttribute(value *int32, attr CudaDeviceP2PAttr, srcDevice int32, dstDevice int32) error {
 	args := &struct {
 		value     *int32

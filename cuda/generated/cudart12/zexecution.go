@@ -211,13 +211,13 @@ func CudaFuncSetCacheConfig(func_ unsafe.Pointer, cacheConfig CudaFuncCache) err
 //
 // See also [CudaFuncSetCacheConfig], [CudaLaunchKernel]; in the driver API [cuFuncGetAttribute].
 //
-// Safe counterpart: [safe.Kernel.Attributes].
+// Safe counterpart: [safe.Kernel.Attribute].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EXECUTION.html.
 //
 // [cuFuncGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuFuncGetAttribute
-// [safe.Kernel.Attributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attributes
+// [safe.Kernel.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attribute
 func CudaFuncGetAttributes(attr *CudaFuncAttributes, func_ unsafe.Pointer) error {
 	args := &struct {
 		attr  *CudaFuncAttributes

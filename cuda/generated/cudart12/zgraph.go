@@ -147,12 +147,12 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 //
 // See also [CudaLaunchKernel], [CudaGraphAddKernelNode], [CudaGraphKernelNodeSetParams].
 //
-// Safe counterpart: [safe.Node.KernelParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
 //
-// [safe.Node.KernelParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.KernelParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -2025,12 +2025,8 @@ func CudaDeviceGraphMemTrim(device int32) error {
 // See also [CudaDeviceSetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
-// Safe counterpart: [safe.Context.GraphMemory].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Context.GraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.GraphMemory
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -2076,12 +2072,8 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // See also [CudaDeviceGetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
-// Safe counterpart: [safe.Context.ResetGraphMemoryPeaks].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Context.ResetGraphMemoryPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetGraphMemoryPeaks
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -2309,12 +2301,8 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 // See also [CudaGraphCreate], [CudaGraphGetNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
 //
-// Safe counterpart: [safe.Graph.Roots].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Graph.Roots]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Roots
 func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumRootNodes *uint64) error {
 	args := &struct {
 		graph         CudaGraph_t
@@ -2508,12 +2496,8 @@ func CudaGraphNodeGetDependencies_v2(node CudaGraphNode_t, pDependencies *CudaGr
 // See also [CudaGraphNodeGetDependencies], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
 //
-// Safe counterpart: [safe.Node.Dependents].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Node.Dependents]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependents
 func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaGraphNode_t, pNumDependentNodes *uint64) error {
 	args := &struct {
 		node               CudaGraphNode_t
@@ -2983,12 +2967,8 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 // See also [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphInstantiateWithParams].
 //
-// Safe counterpart: [safe.GraphExec.Flags].
-//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.GraphExec.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Flags
 func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -3736,12 +3716,8 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // See also [CudaGraphNodeSetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
 //
-// Safe counterpart: [safe.GraphExec.Enabled].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.GraphExec.Enabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Enabled
 func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t

@@ -2245,13 +2245,10 @@ func CudaMemAdvise_v2(devPtr unsafe.Pointer, count uint64, advice CudaMemoryAdvi
 // See also [CudaMemRangeGetAttributes], [CudaMemPrefetchAsync], [CudaMemAdvise]; in the driver API
 // [cuMemRangeGetAttribute].
 //
-// Safe counterpart: [safe.Buffer.RangeAttributes].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
 //
 // [cuMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemRangeGetAttribute
-// [safe.Buffer.RangeAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.RangeAttributes
 func CudaMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CudaMemRangeAttribute, devPtr unsafe.Pointer, count uint64) error {
 	args := &struct {
 		data      unsafe.Pointer
@@ -2979,7 +2976,7 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 //
 // See also, in the driver API, [cuMemsetD8], [cuMemsetD16], [cuMemsetD32].
 //
-// Safe counterpart: [safe.Buffer.Fill], [safe.Buffer.Zero].
+// Safe counterpart: [safe.Buffer.Fill].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -2988,7 +2985,6 @@ func CudaMemcpy3DBatchAsync(numOps uint64, opList *CudaMemcpy3DBatchOp, failIdx 
 // [cuMemsetD32]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32
 // [cuMemsetD8]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8
 // [safe.Buffer.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Fill
-// [safe.Buffer.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Zero
 func CudaMemset(devPtr unsafe.Pointer, value int32, count uint64) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -3602,7 +3598,7 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemset2DAsync], [CudaMemset3DAsync];
 // in the driver API [cuMemsetD8Async], [cuMemsetD16Async], [cuMemsetD32Async].
 //
-// Safe counterpart: [safe.Buffer.FillAsync], [safe.Buffer.ZeroAsync].
+// Safe counterpart: [safe.Buffer.FillAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -3611,7 +3607,6 @@ func CudaMemcpy3DPeerAsync(p *CudaMemcpy3DPeerParms, stream CudaStream_t) error 
 // [cuMemsetD32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD32Async
 // [cuMemsetD8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD8Async
 // [safe.Buffer.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.FillAsync
-// [safe.Buffer.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.ZeroAsync
 func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream CudaStream_t) error {
 	args := &struct {
 		devPtr unsafe.Pointer
@@ -3658,7 +3653,7 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 // See also [CudaMemset], [CudaMemset2D], [CudaMemset3D], [CudaMemsetAsync], [CudaMemset3DAsync]; in
 // the driver API [cuMemsetD2D8Async], [cuMemsetD2D16Async], [cuMemsetD2D32Async].
 //
-// Safe counterpart: [safe.Pitched.FillAsync], [safe.Pitched.ZeroAsync].
+// Safe counterpart: [safe.Pitched.FillAsync].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html.
@@ -3667,7 +3662,6 @@ func CudaMemsetAsync(devPtr unsafe.Pointer, value int32, count uint64, stream Cu
 // [cuMemsetD2D32Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D32Async
 // [cuMemsetD2D8Async]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemsetD2D8Async
 // [safe.Pitched.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.FillAsync
-// [safe.Pitched.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.ZeroAsync
 func CudaMemset2DAsync(devPtr unsafe.Pointer, pitch uint64, value int32, width uint64, height uint64, stream CudaStream_t) error {
 	args := &struct {
 		devPtr unsafe.Pointer

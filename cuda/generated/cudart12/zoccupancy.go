@@ -81,12 +81,8 @@ func CudaOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks *int32, func_ unsaf
 //
 // See also [CudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags].
 //
-// Safe counterpart: [safe.Kernel.AvailableDynamicShared].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__OCCUPANCY.html.
-//
-// [safe.Kernel.AvailableDynamicShared]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.AvailableDynamicShared
 func CudaOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ unsafe.Pointer, numBlocks int32, blockSize int32) error {
 	args := &struct {
 		dynamicSmemSize *uint64

@@ -151,7 +151,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // See also [CudaGraphNodeGetParams], [CudaLaunchKernel], [CudaGraphAddKernelNode],
 // [CudaGraphKernelNodeSetParams].
 //
-// Safe counterpart: [safe.Node.KernelParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
@@ -159,7 +159,7 @@ func CudaGraphAddKernelNode(pGraphNode *CudaGraphNode_t, graph CudaGraph_t, pDep
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CudaGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.KernelParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.KernelParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CudaGraphKernelNodeGetParams(node CudaGraphNode_t, pNodeParams *CudaKernelNodeParams) error {
 	args := &struct {
 		node        CudaGraphNode_t
@@ -2123,12 +2123,8 @@ func CudaDeviceGraphMemTrim(device int32) error {
 // See also [CudaDeviceSetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
-// Safe counterpart: [safe.Context.GraphMemory].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Context.GraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.GraphMemory
 func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -2174,12 +2170,8 @@ func CudaDeviceGetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType
 // See also [CudaDeviceGetGraphMemAttribute], [CudaGraphAddMemAllocNode], [CudaGraphAddMemFreeNode],
 // [CudaDeviceGraphMemTrim], [CudaMallocAsync], [CudaFreeAsync].
 //
-// Safe counterpart: [safe.Context.ResetGraphMemoryPeaks].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Context.ResetGraphMemoryPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetGraphMemoryPeaks
 func CudaDeviceSetGraphMemAttribute(device int32, attr CudaGraphMemAttributeType, value unsafe.Pointer) error {
 	args := &struct {
 		device int32
@@ -2390,12 +2382,8 @@ func CudaGraphNodeGetContainingGraph(hNode CudaGraphNode_t, phGraph *CudaGraph_t
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetToolsId], [CudaGraphGetId], [CudaGraphExecGetId].
 //
-// Safe counterpart: [safe.Node.LocalID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Node.LocalID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.LocalID
 func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 	args := &struct {
 		hNode  CudaGraphNode_t
@@ -2428,12 +2416,8 @@ func CudaGraphNodeGetLocalId(hNode CudaGraphNode_t, nodeId *uint32) error {
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphGetId], [CudaGraphExecGetId].
 //
-// Safe counterpart: [safe.Node.ToolsID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Node.ToolsID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ToolsID
 func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CudaGraphNode_t
@@ -2463,12 +2447,8 @@ func CudaGraphNodeGetToolsId(hNode CudaGraphNode_t, toolsNodeId *uint64) error {
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphNodeGetToolsId], [CudaGraphExecGetId].
 //
-// Safe counterpart: [safe.Graph.ID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Graph.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.ID
 func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 	args := &struct {
 		hGraph  CudaGraph_t
@@ -2499,12 +2479,8 @@ func CudaGraphGetId(hGraph CudaGraph_t, graphID *uint32) error {
 // See also [CudaGraphGetNodes], [CudaGraphDebugDotPrint], [CudaGraphNodeGetContainingGraph],
 // [CudaGraphNodeGetLocalId], [CudaGraphNodeGetToolsId], [CudaGraphGetId].
 //
-// Safe counterpart: [safe.GraphExec.ID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.GraphExec.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.ID
 func CudaGraphExecGetId(hGraphExec CudaGraphExec_t, graphID *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t
@@ -2588,12 +2564,8 @@ func CudaGraphGetNodes(graph CudaGraph_t, nodes *CudaGraphNode_t, numNodes *uint
 // See also [CudaGraphCreate], [CudaGraphGetNodes], [CudaGraphGetEdges], [CudaGraphNodeGetType],
 // [CudaGraphNodeGetDependencies], [CudaGraphNodeGetDependentNodes].
 //
-// Safe counterpart: [safe.Graph.Roots].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Graph.Roots]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Roots
 func CudaGraphGetRootNodes(graph CudaGraph_t, pRootNodes *CudaGraphNode_t, pNumRootNodes *uint64) error {
 	args := &struct {
 		graph         CudaGraph_t
@@ -2737,12 +2709,8 @@ func CudaGraphNodeGetDependencies(node CudaGraphNode_t, pDependencies *CudaGraph
 // See also [CudaGraphNodeGetDependencies], [CudaGraphGetNodes], [CudaGraphGetRootNodes],
 // [CudaGraphGetEdges], [CudaGraphAddDependencies], [CudaGraphRemoveDependencies].
 //
-// Safe counterpart: [safe.Node.Dependents].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.Node.Dependents]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependents
 func CudaGraphNodeGetDependentNodes(node CudaGraphNode_t, pDependentNodes *CudaGraphNode_t, edgeData *CudaGraphEdgeData, pNumDependentNodes *uint64) error {
 	args := &struct {
 		node               CudaGraphNode_t
@@ -3134,12 +3102,8 @@ func CudaGraphInstantiateWithParams_ptsz(pGraphExec *CudaGraphExec_t, graph Cuda
 // See also [CudaGraphInstantiate], [CudaGraphInstantiateWithFlags],
 // [CudaGraphInstantiateWithParams].
 //
-// Safe counterpart: [safe.GraphExec.Flags].
-//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.GraphExec.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Flags
 func CudaGraphExecGetFlags(graphExec CudaGraphExec_t, flags *uint64) error {
 	args := &struct {
 		graphExec CudaGraphExec_t
@@ -3914,12 +3878,8 @@ func CudaGraphNodeSetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, 
 // See also [CudaGraphNodeSetEnabled], [CudaGraphExecUpdate], [CudaGraphInstantiate],
 // [CudaGraphLaunch].
 //
-// Safe counterpart: [safe.GraphExec.Enabled].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__GRAPH.html.
-//
-// [safe.GraphExec.Enabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Enabled
 func CudaGraphNodeGetEnabled(hGraphExec CudaGraphExec_t, hNode CudaGraphNode_t, isEnabled *uint32) error {
 	args := &struct {
 		hGraphExec CudaGraphExec_t

@@ -122,16 +122,13 @@ func CudaMemPoolTrimTo(memPool CudaMemPool_t, minBytesToKeep uint64) error {
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolSetAttribute].
 //
-// Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
-// [safe.Pool.ResetPeaks].
+// Safe counterpart: [safe.Pool.SetAttribute].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolSetAttribute
-// [safe.Pool.ResetPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetPeaks
 // [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
-// [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
 func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
 	args := &struct {
 		memPool CudaMemPool_t
@@ -171,15 +168,13 @@ func CudaMemPoolSetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value 
 // See also [CudaMallocAsync], [CudaFreeAsync], [CudaDeviceGetDefaultMemPool],
 // [CudaDeviceGetMemPool], [CudaMemPoolCreate]; in the driver API [cuMemPoolGetAttribute].
 //
-// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.Usage], [safe.Pool.Properties].
+// Safe counterpart: [safe.Pool.Attribute].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolGetAttribute
 // [safe.Pool.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Attribute
-// [safe.Pool.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Properties
-// [safe.Pool.Usage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Usage
 func CudaMemPoolGetAttribute(memPool CudaMemPool_t, attr CudaMemPoolAttr, value unsafe.Pointer) error {
 	args := &struct {
 		memPool CudaMemPool_t
@@ -266,13 +261,10 @@ func CudaMemPoolSetAccess(memPool CudaMemPool_t, descList *CudaMemAccessDesc, co
 //
 // See also [CudaMemPoolSetAccess]; in the driver API [cuMemPoolGetAccess].
 //
-// Safe counterpart: [safe.Pool.Access].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY__POOLS.html.
 //
 // [cuMemPoolGetAccess]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuMemPoolGetAccess
-// [safe.Pool.Access]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Access
 func CudaMemPoolGetAccess(flags *CudaMemAccessFlags, memPool CudaMemPool_t, location *CudaMemLocation) error {
 	args := &struct {
 		flags    *CudaMemAccessFlags

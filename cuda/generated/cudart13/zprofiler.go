@@ -24,13 +24,10 @@ import "unsafe"
 //
 // See also [CudaProfilerStop]; in the driver API [cuProfilerStart].
 //
-// Safe counterpart: [safe.Context.StartProfiler].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PROFILER.html.
 //
 // [cuProfilerStart]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuProfilerStart
-// [safe.Context.StartProfiler]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StartProfiler
 func CudaProfilerStart() error {
 	args := &struct {
 		_   [8]uint64
@@ -60,13 +57,10 @@ func CudaProfilerStart() error {
 //
 // See also [CudaProfilerStart]; in the driver API [cuProfilerStop].
 //
-// Safe counterpart: [safe.Context.StopProfiler].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PROFILER.html.
 //
 // [cuProfilerStop]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/driver#CuProfilerStop
-// [safe.Context.StopProfiler]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StopProfiler
 func CudaProfilerStop() error {
 	args := &struct {
 		_   [8]uint64

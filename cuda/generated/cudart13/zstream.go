@@ -306,12 +306,8 @@ func CudaStreamGetDevice_ptsz(hStream CudaStream_t, device *int32) error {
 //
 // See also [CudaAccessPolicyWindow].
 //
-// Safe counterpart: [safe.Context.ResetPersistingL2].
-//
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
-//
-// [safe.Context.ResetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetPersistingL2
 func CudaCtxResetPersistingL2Cache() error {
 	args := &struct {
 		_   [8]uint64
@@ -1888,12 +1884,11 @@ func CudaStreamCopyAttributes(dst CudaStream_t, src CudaStream_t) error {
 //
 // See also [CudaAccessPolicyWindow].
 //
-// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow].
+// Safe counterpart: [safe.Stream.Attribute].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
-// [safe.Stream.AccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AccessPolicyWindow
 // [safe.Stream.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Attribute
 func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value_out *CudaLaunchAttributeValue) error {
 	args := &struct {
@@ -1947,15 +1942,12 @@ func CudaStreamGetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, va
 //
 // See also [CudaAccessPolicyWindow].
 //
-// Safe counterpart: [safe.Stream.SetAttribute], [safe.Stream.SetAccessPolicyWindow],
-// [safe.Stream.SetPriority].
+// Safe counterpart: [safe.Stream.SetAttribute].
 //
 // Since CUDA 11.8 or earlier. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html.
 //
-// [safe.Stream.SetAccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAccessPolicyWindow
 // [safe.Stream.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAttribute
-// [safe.Stream.SetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetPriority
 func CudaStreamSetAttribute(hStream CudaStream_t, attr CudaLaunchAttributeID, value *CudaLaunchAttributeValue) error {
 	args := &struct {
 		hStream CudaStream_t

@@ -412,13 +412,10 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 // [CuCtxGetDevice], [CuCtxGetLimit], [CuCtxGetSharedMemConfig], [CuCtxGetStreamPriorityRange],
 // [CuCtxSetFlags]; in the runtime API [cudaGetDeviceFlags].
 //
-// Safe counterpart: [safe.Context.Flags].
-//
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
-// [safe.Context.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Flags
 func CuCtxGetFlags(flags *CUctx_flags) error {
 	args := &struct {
 		flags *CUctx_flags
@@ -485,12 +482,8 @@ func CuCtxSetFlags(flags CUctx_flags) error {
 // See also [CuCtxCreate], [CuCtxDestroy], [CuCtxGetApiVersion], [CuCtxGetCacheConfig],
 // [CuCtxGetDevice], [CuCtxGetFlags], [CuCtxGetLimit], [CuCtxPushCurrent].
 //
-// Safe counterpart: [safe.Context.ID].
-//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
-//
-// [safe.Context.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ID
 func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	args := &struct {
 		ctx   CUcontext
@@ -840,13 +833,10 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 // See also [CuStreamCreateWithPriority], [CuStreamGetPriority], [CuCtxGetDevice], [CuCtxGetFlags],
 // [CuCtxSetLimit], [CuCtxSynchronize]; in the runtime API [cudaDeviceGetStreamPriorityRange].
 //
-// Safe counterpart: [safe.Context.StreamPriorityRange].
-//
 // Since CUDA 5.5. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 //
 // [cudaDeviceGetStreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetStreamPriorityRange
-// [safe.Context.StreamPriorityRange]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StreamPriorityRange
 func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) error {
 	args := &struct {
 		leastPriority    *int32
@@ -881,12 +871,8 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 //
 // See also [CUaccessPolicyWindow].
 //
-// Safe counterpart: [safe.Context.ResetPersistingL2].
-//
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
-//
-// [safe.Context.ResetPersistingL2]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetPersistingL2
 func CuCtxResetPersistingL2Cache() error {
 	args := &struct {
 		_   [8]uint64

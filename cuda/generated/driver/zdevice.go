@@ -243,13 +243,13 @@ func CuDeviceGetLuid(luid *byte, deviceNodeMask *uint32, dev CUdevice) error {
 // See also [CuDeviceGetAttribute], [CuDeviceGetCount], [CuDeviceGetName], [CuDeviceGetUuid],
 // [CuDeviceGet], [CuDeviceGetExecAffinitySupport]; in the runtime API [cudaMemGetInfo].
 //
-// Safe counterpart: [safe.Device.TotalMemory].
+// Safe counterpart: [safe.Device.Properties].
 //
 // The name means [CuDeviceTotalMem_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html.
 //
 // [cudaMemGetInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemGetInfo
-// [safe.Device.TotalMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.TotalMemory
+// [safe.Device.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.Properties
 func CuDeviceTotalMem(bytes *uint64, dev CUdevice) error {
 	return CuDeviceTotalMem_v2(bytes, dev)
 }

@@ -31,7 +31,7 @@ import "unsafe"
 // [CuFuncIsLoaded], [CuFuncLoad], [CuKernelGetAttribute]; in the runtime API
 // [cudaFuncGetAttributes], [cudaFuncSetAttribute].
 //
-// Safe counterpart: [safe.Kernel.Attribute], [safe.Kernel.Attributes].
+// Safe counterpart: [safe.Kernel.Attribute].
 //
 // Since CUDA 2.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
@@ -39,7 +39,6 @@ import "unsafe"
 // [cudaFuncGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncGetAttributes
 // [cudaFuncSetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaFuncSetAttribute
 // [safe.Kernel.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attribute
-// [safe.Kernel.Attributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Attributes
 func CuFuncGetAttribute(pi *int32, attrib CUfunction_attribute, hfunc CUfunction) error {
 	args := &struct {
 		pi     *int32
@@ -309,12 +308,8 @@ func CuFuncGetParamCount(func_ CUfunction, paramCount *uint64) error {
 //
 // See also [CuFuncLoad], [CuModuleEnumerateFunctions].
 //
-// Safe counterpart: [safe.Kernel.Loaded].
-//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
-//
-// [safe.Kernel.Loaded]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Loaded
 func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 	args := &struct {
 		state    *CUfunctionLoadingState
@@ -346,12 +341,8 @@ func CuFuncIsLoaded(state *CUfunctionLoadingState, function CUfunction) error {
 //
 // See also [CuModuleEnumerateFunctions], [CuFuncIsLoaded].
 //
-// Safe counterpart: [safe.Kernel.Load].
-//
 // Since CUDA 12.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html.
-//
-// [safe.Kernel.Load]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.Load
 func CuFuncLoad(function CUfunction) error {
 	args := &struct {
 		function CUfunction

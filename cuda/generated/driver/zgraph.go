@@ -158,7 +158,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // See also [CuGraphNodeGetParams], [CuLaunchKernel], [CuGraphAddKernelNode],
 // [CuGraphKernelNodeSetParams].
 //
-// Safe counterpart: [safe.Node.KernelParams].
+// Safe counterpart: [safe.Node.Params].
 //
 // The name means [CuGraphKernelNodeGetParams_v2]. Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -166,7 +166,7 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it. Use
 // [CuGraphNodeGetParams], which needs CUDA 13.2.
 //
-// [safe.Node.KernelParams]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.KernelParams
+// [safe.Node.Params]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Params
 func CuGraphKernelNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NODE_PARAMS) error {
 	return CuGraphKernelNodeGetParams_v2(hNode, nodeParams)
 }
@@ -438,7 +438,7 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 // [CuGraphMemsetNodeSetParams], [CuGraphCreate], [CuGraphDestroyNode], [CuGraphAddChildGraphNode],
 // [CuGraphAddEmptyNode], [CuGraphAddKernelNode], [CuGraphAddHostNode], [CuGraphAddMemcpyNode].
 //
-// Safe counterpart: [safe.Graph.Add], [safe.FillNode], [safe.ZeroNode].
+// Safe counterpart: [safe.Graph.Add], [safe.FillNode].
 //
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
@@ -448,7 +448,6 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 //
 // [safe.FillNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#FillNode
 // [safe.Graph.Add]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Add
-// [safe.ZeroNode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ZeroNode
 func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *CUgraphNode, numDependencies uint64, memsetParams *CUDA_MEMSET_NODE_PARAMS, ctx CUcontext) error {
 	args := &struct {
 		phGraphNode     *CUgraphNode
@@ -1896,12 +1895,8 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 //
 // See also [CuDeviceSetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
-// Safe counterpart: [safe.Context.GraphMemory].
-//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.Context.GraphMemory]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.GraphMemory
 func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
@@ -1943,12 +1938,8 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 //
 // See also [CuDeviceGetGraphMemAttribute], [CuGraphAddMemAllocNode], [CuGraphAddMemFreeNode].
 //
-// Safe counterpart: [safe.Context.ResetGraphMemoryPeaks].
-//
 // Since CUDA 11.4. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.Context.ResetGraphMemoryPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.ResetGraphMemoryPeaks
 func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
@@ -2152,12 +2143,8 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetToolsId], [CuGraphGetId], [CuGraphExecGetId].
 //
-// Safe counterpart: [safe.Node.LocalID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.Node.LocalID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.LocalID
 func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	args := &struct {
 		hNode  CUgraphNode
@@ -2190,12 +2177,8 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphGetId], [CuGraphExecGetId].
 //
-// Safe counterpart: [safe.Node.ToolsID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.Node.ToolsID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.ToolsID
 func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CUgraphNode
@@ -2225,12 +2208,8 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphExecGetId].
 //
-// Safe counterpart: [safe.Graph.ID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.Graph.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.ID
 func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	args := &struct {
 		hGraph  CUgraph
@@ -2261,12 +2240,8 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 // See also [CuGraphGetNodes], [CuGraphDebugDotPrint], [CuGraphNodeGetContainingGraph],
 // [CuGraphNodeGetLocalId], [CuGraphNodeGetToolsId], [CuGraphGetId].
 //
-// Safe counterpart: [safe.GraphExec.ID].
-//
 // Since CUDA 13.1. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.GraphExec.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.ID
 func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -2348,12 +2323,8 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 // See also [CuGraphCreate], [CuGraphGetNodes], [CuGraphGetEdges], [CuGraphNodeGetType],
 // [CuGraphNodeGetDependencies], [CuGraphNodeGetDependentNodes].
 //
-// Safe counterpart: [safe.Graph.Roots].
-//
 // Since CUDA 10.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.Graph.Roots]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Graph.Roots
 func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *uint64) error {
 	args := &struct {
 		hGraph       CUgraph
@@ -2520,12 +2491,8 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 // See also [CuGraphNodeGetDependencies], [CuGraphGetNodes], [CuGraphGetRootNodes],
 // [CuGraphGetEdges], [CuGraphAddDependencies], [CuGraphRemoveDependencies].
 //
-// Safe counterpart: [safe.Node.Dependents].
-//
 // The name means [CuGraphNodeGetDependentNodes_v2]. Since CUDA 12.3. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.Node.Dependents]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Node.Dependents
 func CuGraphNodeGetDependentNodes(hNode CUgraphNode, dependentNodes *CUgraphNode, edgeData *CUgraphEdgeData, numDependentNodes *uint64) error {
 	return CuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes)
 }
@@ -2906,12 +2873,8 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 //
 // See also [CuGraphInstantiate], [CuGraphInstantiateWithParams].
 //
-// Safe counterpart: [safe.GraphExec.Flags].
-//
 // Since CUDA 12.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.GraphExec.Flags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Flags
 func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	args := &struct {
 		hGraphExec CUgraphExec
@@ -3498,12 +3461,8 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 //
 // See also [CuGraphNodeSetEnabled], [CuGraphExecUpdate], [CuGraphInstantiate], [CuGraphLaunch].
 //
-// Safe counterpart: [safe.GraphExec.Enabled].
-//
 // Since CUDA 11.6. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
-//
-// [safe.GraphExec.Enabled]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GraphExec.Enabled
 func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled *uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec

@@ -725,12 +725,8 @@ func CuGreenCtxStreamCreate(phStream *CUstream, greenCtx CUgreenCtx, flags CUstr
 //
 // See also [CuGreenCtxCreate], [CuGreenCtxDestroy], [CuCtxGetId].
 //
-// Safe counterpart: [safe.GreenContext.ID].
-//
 // Since CUDA 13.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GREEN__CONTEXTS.html.
-//
-// [safe.GreenContext.ID]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#GreenContext.ID
 func CuGreenCtxGetId(greenCtx CUgreenCtx, greenCtxId *uint64) error {
 	args := &struct {
 		greenCtx   CUgreenCtx

@@ -123,15 +123,12 @@ func CuMemPoolTrimTo(pool CUmemoryPool, minBytesToKeep uint64) error {
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Safe counterpart: [safe.Pool.SetAttribute], [safe.Pool.SetReleaseThreshold],
-// [safe.Pool.ResetPeaks].
+// Safe counterpart: [safe.Pool.SetAttribute].
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 //
-// [safe.Pool.ResetPeaks]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.ResetPeaks
 // [safe.Pool.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetAttribute
-// [safe.Pool.SetReleaseThreshold]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.SetReleaseThreshold
 func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		pool  CUmemoryPool
@@ -173,14 +170,12 @@ func CuMemPoolSetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value un
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Safe counterpart: [safe.Pool.Attribute], [safe.Pool.Usage], [safe.Pool.Properties].
+// Safe counterpart: [safe.Pool.Attribute].
 //
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
 //
 // [safe.Pool.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Attribute
-// [safe.Pool.Properties]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Properties
-// [safe.Pool.Usage]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Usage
 func CuMemPoolGetAttribute(pool CUmemoryPool, attr CUmemPool_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		pool  CUmemoryPool
@@ -267,12 +262,8 @@ func CuMemPoolSetAccess(pool CUmemoryPool, map_ *CUmemAccessDesc, count uint64) 
 // See also [CuMemAllocAsync], [CuMemFreeAsync], [CuDeviceGetDefaultMemPool], [CuDeviceGetMemPool],
 // [CuMemPoolCreate].
 //
-// Safe counterpart: [safe.Pool.Access].
-//
 // Since CUDA 11.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MALLOC__ASYNC.html.
-//
-// [safe.Pool.Access]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pool.Access
 func CuMemPoolGetAccess(flags *CUmemAccess_flags, memPool CUmemoryPool, location *CUmemLocation) error {
 	args := &struct {
 		flags    *CUmemAccess_flags

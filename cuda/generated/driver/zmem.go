@@ -5136,14 +5136,13 @@ func CuMemcpy3DAsync_v2(pCopy *CUDA_MEMCPY3D, hStream CUstream) error {
 // [CuMemsetD2D32Async], [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
 // [CuMemsetD32Async]; in the runtime API [cudaMemset].
 //
-// Safe counterpart: [safe.Buffer.Fill], [safe.Buffer.Zero].
+// Safe counterpart: [safe.Buffer.Fill].
 //
 // The name means [CuMemsetD8_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset
 // [safe.Buffer.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Fill
-// [safe.Buffer.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.Zero
 func CuMemsetD8(dstDevice CUdeviceptr, uc uint8, N uint64) error {
 	return CuMemsetD8_v2(dstDevice, uc, N)
 }
@@ -5347,14 +5346,13 @@ func CuMemsetD32_v2(dstDevice CUdeviceptr, ui uint32, N uint64) error {
 // [CuMemsetD8Async], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the
 // runtime API [cudaMemset2D].
 //
-// Safe counterpart: [safe.Pitched.Fill], [safe.Pitched.Zero].
+// Safe counterpart: [safe.Pitched.Fill].
 //
 // The name means [CuMemsetD2D8_v2]. Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2D]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2D
 // [safe.Pitched.Fill]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.Fill
-// [safe.Pitched.Zero]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.Zero
 func CuMemsetD2D8(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64) error {
 	return CuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height)
 }
@@ -6255,14 +6253,13 @@ func CuMemcpy3DWithAttributesAsync(op *CUDA_MEMCPY3D_BATCH_OP, flags uint64, hSt
 // [CuMemsetD2D32Async], [CuMemsetD8], [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32],
 // [CuMemsetD32Async]; in the runtime API [cudaMemsetAsync].
 //
-// Safe counterpart: [safe.Buffer.FillAsync], [safe.Buffer.ZeroAsync].
+// Safe counterpart: [safe.Buffer.FillAsync].
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemsetAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemsetAsync
 // [safe.Buffer.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.FillAsync
-// [safe.Buffer.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.ZeroAsync
 func CuMemsetD8Async(dstDevice CUdeviceptr, uc uint8, N uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr
@@ -6435,14 +6432,13 @@ func CuMemsetD32Async(dstDevice CUdeviceptr, ui uint32, N uint64, hStream CUstre
 // [CuMemsetD16], [CuMemsetD16Async], [CuMemsetD32], [CuMemsetD32Async]; in the runtime API
 // [cudaMemset2DAsync].
 //
-// Safe counterpart: [safe.Pitched.FillAsync], [safe.Pitched.ZeroAsync].
+// Safe counterpart: [safe.Pitched.FillAsync].
 //
 // Since CUDA 3.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html.
 //
 // [cudaMemset2DAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemset2DAsync
 // [safe.Pitched.FillAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.FillAsync
-// [safe.Pitched.ZeroAsync]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Pitched.ZeroAsync
 func CuMemsetD2D8Async(dstDevice CUdeviceptr, dstPitch uint64, uc uint8, Width uint64, Height uint64, hStream CUstream) error {
 	args := &struct {
 		dstDevice CUdeviceptr

@@ -268,12 +268,8 @@ func CuModuleUnload(hmod CUmodule) error {
 //
 // See also [CuModuleLoad].
 //
-// Safe counterpart: [safe.ModuleLoadingMode].
-//
 // Since CUDA 11.7. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html.
-//
-// [safe.ModuleLoadingMode]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#ModuleLoadingMode
 func CuModuleGetLoadingMode(mode *CUmoduleLoadingMode) error {
 	args := &struct {
 		mode *CUmoduleLoadingMode

@@ -222,12 +222,8 @@ func CuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize *int32, blockSize *in
 // [CUDA_ERROR_INVALID_CONTEXT], [CUDA_ERROR_INVALID_VALUE], [CUDA_ERROR_UNKNOWN], or the error of
 // earlier work.
 //
-// Safe counterpart: [safe.Kernel.AvailableDynamicShared].
-//
 // Since CUDA 10.2. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html.
-//
-// [safe.Kernel.AvailableDynamicShared]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Kernel.AvailableDynamicShared
 func CuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize *uint64, func_ CUfunction, numBlocks int32, blockSize int32) error {
 	args := &struct {
 		dynamicSmemSize *uint64

@@ -162,13 +162,10 @@ func CuCtxDisablePeerAccess(peerContext CUcontext) error {
 // See also [CuCtxEnablePeerAccess], [CuCtxDisablePeerAccess], [CuDeviceCanAccessPeer],
 // [CuDeviceGetP2PAtomicCapabilities]; in the runtime API [cudaDeviceGetP2PAttribute].
 //
-// Safe counterpart: [safe.Device.PeerAttribute].
-//
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PEER__ACCESS.html.
 //
 // [cudaDeviceGetP2PAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaDeviceGetP2PAttribute
-// [safe.Device.PeerAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PeerAttribute
 func CuDeviceGetP2PAttribute(value *int32, attrib CUdevice_P2PAttribute, srcDevice CUdevice, dstDevice CUdevice) error {
 	args := &struct {
 		value     *int32

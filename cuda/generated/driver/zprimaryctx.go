@@ -133,13 +133,10 @@ func CuDevicePrimaryCtxRelease_v2(dev CUdevice) error {
 // See also [CuDevicePrimaryCtxRetain], [CuDevicePrimaryCtxGetState], [CuCtxCreate],
 // [CuCtxGetFlags], [CuCtxSetFlags]; in the runtime API [cudaSetDeviceFlags].
 //
-// Safe counterpart: [safe.Device.SetPrimaryFlags].
-//
 // The name means [CuDevicePrimaryCtxSetFlags_v2]. Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 //
 // [cudaSetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaSetDeviceFlags
-// [safe.Device.SetPrimaryFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.SetPrimaryFlags
 func CuDevicePrimaryCtxSetFlags(dev CUdevice, flags CUctx_flags) error {
 	return CuDevicePrimaryCtxSetFlags_v2(dev, flags)
 }
@@ -188,13 +185,10 @@ func CuDevicePrimaryCtxSetFlags_v2(dev CUdevice, flags CUctx_flags) error {
 // See also [CuDevicePrimaryCtxSetFlags], [CuCtxGetFlags], [CuCtxSetFlags]; in the runtime API
 // [cudaGetDeviceFlags].
 //
-// Safe counterpart: [safe.Device.PrimaryState].
-//
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html.
 //
 // [cudaGetDeviceFlags]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaGetDeviceFlags
-// [safe.Device.PrimaryState]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Device.PrimaryState
 func CuDevicePrimaryCtxGetState(dev CUdevice, flags *CUctx_flags, active *int32) error {
 	args := &struct {
 		dev    CUdevice

@@ -24,13 +24,10 @@ import "unsafe"
 //
 // See also [CuProfilerInitialize], [CuProfilerStop]; in the runtime API [cudaProfilerStart].
 //
-// Safe counterpart: [safe.Context.StartProfiler].
-//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PROFILER.html.
 //
 // [cudaProfilerStart]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaProfilerStart
-// [safe.Context.StartProfiler]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StartProfiler
 func CuProfilerStart() error {
 	args := &struct {
 		_   [8]uint64
@@ -59,13 +56,10 @@ func CuProfilerStart() error {
 //
 // See also [CuProfilerInitialize], [CuProfilerStart]; in the runtime API [cudaProfilerStop].
 //
-// Safe counterpart: [safe.Context.StopProfiler].
-//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PROFILER.html.
 //
 // [cudaProfilerStop]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaProfilerStop
-// [safe.Context.StopProfiler]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.StopProfiler
 func CuProfilerStop() error {
 	args := &struct {
 		_   [8]uint64

@@ -2122,12 +2122,11 @@ func CuStreamCopyAttributes(dst CUstream, src CUstream) error {
 //
 // See also [CUaccessPolicyWindow].
 //
-// Safe counterpart: [safe.Stream.Attribute], [safe.Stream.AccessPolicyWindow].
+// Safe counterpart: [safe.Stream.Attribute].
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
-// [safe.Stream.AccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.AccessPolicyWindow
 // [safe.Stream.Attribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.Attribute
 func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUstreamAttrValue) error {
 	args := &struct {
@@ -2181,15 +2180,12 @@ func CuStreamGetAttribute(hStream CUstream, attr CUstreamAttrID, value_out *CUst
 //
 // See also [CUaccessPolicyWindow].
 //
-// Safe counterpart: [safe.Stream.SetAttribute], [safe.Stream.SetAccessPolicyWindow],
-// [safe.Stream.SetPriority].
+// Safe counterpart: [safe.Stream.SetAttribute].
 //
 // Since CUDA 11.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html.
 //
-// [safe.Stream.SetAccessPolicyWindow]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAccessPolicyWindow
 // [safe.Stream.SetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetAttribute
-// [safe.Stream.SetPriority]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Stream.SetPriority
 func CuStreamSetAttribute(hStream CUstream, attr CUstreamAttrID, value *CUstreamAttrValue) error {
 	args := &struct {
 		hStream CUstream

@@ -34,13 +34,10 @@ import "unsafe"
 // [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister]; in the runtime API
 // [cudaPointerGetAttributes].
 //
-// Safe counterpart: [safe.Context.PointerInfo].
-//
 // Since CUDA 4.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
-// [safe.Context.PointerInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PointerInfo
 func CuPointerGetAttribute(data unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
 	args := &struct {
 		data      unsafe.Pointer
@@ -319,13 +316,10 @@ func CuMemGetLocationInfo(ptr CUdeviceptr, size uint64, summaryGranularity uint6
 // See also [CuMemRangeGetAttributes], [CuMemPrefetchAsync], [CuMemAdvise]; in the runtime API
 // [cudaMemRangeGetAttribute].
 //
-// Safe counterpart: [safe.Buffer.RangeAttributes].
-//
 // Since CUDA 8.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaMemRangeGetAttribute]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaMemRangeGetAttribute
-// [safe.Buffer.RangeAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.RangeAttributes
 func CuMemRangeGetAttribute(data unsafe.Pointer, dataSize uint64, attribute CUmem_range_attribute, devPtr CUdeviceptr, count uint64) error {
 	args := &struct {
 		data      unsafe.Pointer
@@ -412,12 +406,8 @@ func CuMemRangeGetAttributes(data *unsafe.Pointer, dataSizes *uint64, attributes
 // See also [CuPointerGetAttribute], [CuPointerGetAttributes], [CuMemAlloc], [CuMemFree],
 // [CuMemAllocHost], [CuMemFreeHost], [CuMemHostAlloc], [CuMemHostRegister], [CuMemHostUnregister].
 //
-// Safe counterpart: [safe.Buffer.SetSyncMemops].
-//
 // Since CUDA 6.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
-//
-// [safe.Buffer.SetSyncMemops]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Buffer.SetSyncMemops
 func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, ptr CUdeviceptr) error {
 	args := &struct {
 		value     unsafe.Pointer
@@ -458,13 +448,10 @@ func CuPointerSetAttribute(value unsafe.Pointer, attribute CUpointer_attribute, 
 // See also [CuPointerGetAttribute], [CuPointerSetAttribute]; in the runtime API
 // [cudaPointerGetAttributes].
 //
-// Safe counterpart: [safe.Context.PointerInfo].
-//
 // Since CUDA 7.0. NVIDIA describes it at
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__UNIFIED.html.
 //
 // [cudaPointerGetAttributes]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/generated/cudart13#CudaPointerGetAttributes
-// [safe.Context.PointerInfo]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.PointerInfo
 func CuPointerGetAttributes(numAttributes uint32, attributes *CUpointer_attribute, data *unsafe.Pointer, ptr CUdeviceptr) error {
 	args := &struct {
 		numAttributes uint32

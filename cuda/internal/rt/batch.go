@@ -51,10 +51,8 @@ func AppendGraph(list []uint64, e driver.CUgraphExec) []uint64 {
 }
 
 // AppendHost appends a host function: see [HostFunc].
-func AppendHost(list []uint64, token uintptr, mode int) []uint64 {
-	var args [6]uint64
-	fn, n := hostFunc(&args, token, mode)
-	return appendCall(list, fn, 0, args[:n]...)
+func AppendHost(list []uint64, token uintptr) []uint64 {
+	return appendCall(list, fnLaunchHostFunc, 0, 0, uint64(HostFunction()), uint64(token))
 }
 
 // Append appends the launch of l.Function with l.Config and its attributes. args points to

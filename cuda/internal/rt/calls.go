@@ -304,25 +304,13 @@ func (h Home) Free(address driver.CUdeviceptr, stream driver.CUstream) driver.CU
 	return c.do()
 }
 
-// HostFunc is cuLaunchHostFunc, or cuLaunchHostFunc_v2 if mode is 0 or more, which
-// requires that the driver has it. The driver's thread will call OnHostFunc with the
-// token.
-func HostFunc(context driver.CUcontext, stream driver.CUstream, token uintptr, mode int) driver.CUresult {
+// HostFunc is cuLaunchHostFunc. The driver's thread will call OnHostFunc with the token.
+func HostFunc(context driver.CUcontext, stream driver.CUstream, token uintptr) driver.CUresult {
 	var c call
 	c.CallContext, c.flags, c.stream, c.check = context, relaxed, stream, notLegacy
-	c.fn, c.words = hostFunc(&c.args, token, mode)
-	c.args[0] = uint64(stream)
+	c.fn, c.words = fnLaunchHostFunc, 3
+	c.args[0], c.args[1], c.args[2] = uint64(stream), uint64(HostFunction()), uint64(token)
 	return c.do()
-}
-
-// hostFunc returns the function that enqueues a host function, and the number of its arguments,
-// which it sets but for the stream. A negative mode selects cuLaunchHostFunc, which has no modes.
-func hostFunc(a *[6]uint64, token uintptr, mode int) (fn function, n uint32) {
-	a[1], a[2], a[3] = uint64(HostFunction()), uint64(token), uint64(uint32(mode))
-	if mode < 0 {
-		return fnLaunchHostFunc, 3
-	}
-	return fnLaunchHostFuncMode, 4
 }
 
 // AddCallback is cuStreamAddCallback, unless the stream is capturing. The driver's thread

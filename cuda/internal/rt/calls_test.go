@@ -53,7 +53,7 @@ int cuMemcpyDtoDAsync_v2(ARGUMENTS) { NOTE("dtod", 0, 4); return c == 13 ? 14 : 
 	text = strings.Replace(text, "ARGUMENTS_OF(m)", `note("mode", 0, 1, m, 0, 0, 0, 0, 0, 0, 0, 0);`, 1)
 	for name, n := range map[string]int{
 		"CtxSetCurrent": 1, "StreamSynchronize": 1, "StreamWaitEvent": 3, "StreamBeginCapture_v2": 2, "StreamEndCapture": 1,
-		"EventRecord": 2, "EventRecordWithFlags": 3, "LaunchKernel": 9, "LaunchKernelEx": 2, "LaunchHostFunc": 3, "LaunchHostFunc_v2": 4,
+		"EventRecord": 2, "EventRecordWithFlags": 3, "LaunchKernel": 9, "LaunchKernelEx": 2, "LaunchHostFunc": 3,
 		"StreamAddCallback": 4, "MemcpyHtoDAsync_v2": 4, "MemcpyDtoHAsync_v2": 4, "MemcpyAsync": 4, "MemcpyPeerAsync": 6,
 		"MemsetD8Async": 4, "MemsetD16Async": 4, "MemsetD32Async": 4, "MemsetD2D8Async": 6, "MemsetD2D16Async": 6, "MemsetD2D32Async": 6,
 		"Memcpy3DAsync_v2": 2, "Memcpy3DPeerAsync": 2, "MemFreeAsync": 2, "GraphDestroy": 1, "GraphGetNodes": 1,
@@ -164,9 +164,8 @@ func TestCalls(t *testing.T) {
 			{"WaitEvent beside a capture", func() driver.CUresult { return WaitEvent(context, legacy, 23, 1, false) }, CodeCapturing, false, "set, capturing 1, back"},
 			{"GraphLaunch", func() driver.CUresult { return GraphLaunch(context, 24, stream) }, 0, false, "in, capturing 5, GraphLaunch 24 5, out"},
 			{"GraphUpload", func() driver.CUresult { return GraphUpload(context, 24, capturing) }, CodeCapturing, false, "in, capturing 6, out"},
-			{"HostFunc", func() driver.CUresult { return HostFunc(context, capturing, 25, -1) }, 0, false, "in, LaunchHostFunc 6 p 25, out"},
-			{"HostFunc with a mode", func() driver.CUresult { return HostFunc(context, stream, 25, 1) }, 0, false, "in, LaunchHostFunc 5 p 25 1, out"},
-			{"HostFunc beside a capture", func() driver.CUresult { return HostFunc(context, legacy, 25, 1) }, CodeCapturing, false, "in, capturing 1, out"},
+			{"HostFunc", func() driver.CUresult { return HostFunc(context, capturing, 25) }, 0, false, "in, LaunchHostFunc 6 p 25, out"},
+			{"HostFunc beside a capture", func() driver.CUresult { return HostFunc(context, legacy, 25) }, CodeCapturing, false, "in, capturing 1, out"},
 			{"AddCallback", func() driver.CUresult { return AddCallback(context, stream, 25) }, 0, false, "in, capturing 5, StreamAddCallback 5 p 25 0, out"},
 
 			{"Copy to the device", copying(HostToDevice, stream, 8, 0, unsafe.Pointer(&value)), 0, false, "id 8, in, MemcpyHtoDAsync 31 p 8 5, out"},
@@ -229,14 +228,14 @@ func TestCalls(t *testing.T) {
 			list = (&Copy{Kind: FillLaunch}).Append(list, unsafe.Pointer(&launch[0]))
 			list = AppendRecord(AppendNothing(list), 23)
 			list = AppendGraph(AppendWait(list, 23), 24)
-			list = AppendHost(AppendHost(list, 25, -1), 25, 1)
+			list = AppendHost(list, 25)
 			list = AppendRecord(AppendRecord(list, broken), 23)
 			code, done := Batch(context, capturing, list, 13, false)
 			assert.EqualValues(t, broken, code)
-			assert.Equal(t, 11, done)
+			assert.Equal(t, 10, done)
 			assert.Equal(t, "in, MemcpyHtoDAsync 31 32 8 6, MemcpyDtoHAsync 32 31 8 6, MemcpyPeerAsync 31 33 32 34 8 6, MemsetD32Async 31 32 8 6, "+
 				"LaunchKernel 21 1 2 3 4 5 6 7 6, EventRecord 23 6, StreamWaitEvent 6 23 0, GraphLaunch 24 6, LaunchHostFunc 6 p 25, "+
-				"LaunchHostFunc 6 p 25 1, EventRecord 13 6, out", calls())
+				"EventRecord 13 6, out", calls())
 			code, done = Batch(context, capturing, list, 13, true)
 			assert.Equal(t, CodeCapturing, code)
 			assert.Zero(t, done)

@@ -55,7 +55,6 @@ const (
 	fnSetExecKernelNode
 	fnCtxGetID              // from CUDA 12.0 on, else 0
 	fnInstantiateWithParams // from CUDA 12.0 on, else 0
-	fnLaunchHostFuncMode    // from CUDA 13.2 on, else 0
 	functions
 )
 
@@ -107,7 +106,6 @@ var names = [functions]string{
 	fnSetExecKernelNode:     "cuGraphExecKernelNodeSetParams_v2",
 	fnCtxGetID:              "cuCtxGetId",
 	fnInstantiateWithParams: "cuGraphInstantiateWithParams",
-	fnLaunchHostFuncMode:    "cuLaunchHostFunc_v2",
 }
 
 // bind finds the functions in the loaded driver, and returns the name of one that is missing.

@@ -51,8 +51,7 @@
 	F(cuGraphKernelNodeSetParams_v2) \
 	F(cuGraphExecKernelNodeSetParams_v2) \
 	F(cuCtxGetId) \
-	F(cuGraphInstantiateWithParams) \
-	F(cuLaunchHostFunc_v2)
+	F(cuGraphInstantiateWithParams)
 
 #define RT_FN(name) number_##name
 #define NUMBER(name) RT_FN(name),

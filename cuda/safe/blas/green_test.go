@@ -31,7 +31,7 @@ func TestGreenContext(t *testing.T) {
 	square := func() error { return blas.Gemm(h, s, 1, blas.Rows(a, 2, 2), blas.Rows(a, 2, 2), 0, blas.Rows(c, 2, 2)) }
 	require.NoError(t, square())
 	assert.Equal(t, []float32{7, 10, 15, 22}, download(t, c))
-	require.NoError(t, c.Zero())
+	require.NoError(t, c.Fill(0))
 	e, err := s.CaptureExecutable(square)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })

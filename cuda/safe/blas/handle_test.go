@@ -73,8 +73,8 @@ func TestCaptured(t *testing.T) {
 	m := square(t, x, 8)
 	norm := buffer(t, x, []float32{0})
 	clear := func() {
-		require.NoError(t, m[2].Buffer.Zero())
-		require.NoError(t, norm.Zero())
+		require.NoError(t, m[2].Buffer.Fill(0))
+		require.NoError(t, norm.Fill(0))
 	}
 	all := func() error {
 		return errors.Join(multiply(h, s, m),
@@ -134,7 +134,7 @@ func TestGraphWorkspaces(t *testing.T) {
 	assert.Equal(t, 4096, size)
 	assert.LessOrEqual(t, n, 4, "those of captures that are over are closed by later ones")
 	require.NoError(t, s.Synchronize())
-	require.NoError(t, m[2].Buffer.Zero())
+	require.NoError(t, m[2].Buffer.Fill(0))
 	require.NoError(t, h.Close())
 	launch(t, graphs[0], s) // its workspaces and handles' work are there still
 	assert.EqualValues(t, 4, download(t, m[2].Buffer)[0])
@@ -312,7 +312,7 @@ func TestCloseInCapture(t *testing.T) {
 		return err
 	})
 	assert.Eventually(t, func() bool { return destroyed(lines(t)[before:]) == 3 }, time.Minute, time.Millisecond)
-	require.NoError(t, m[2].Buffer.Zero())
+	require.NoError(t, m[2].Buffer.Fill(0))
 	launch(t, g, s)
 	assert.EqualValues(t, 4, download(t, m[2].Buffer)[0])
 }

@@ -48,7 +48,7 @@ func (w *workspaces) open(x *safe.Context, size, limit int) error {
 		return err
 	}
 	w.pool = pool
-	return pool.SetReleaseThreshold(everything)
+	return pool.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, everything)
 }
 
 func (w *workspaces) close() (err error) {

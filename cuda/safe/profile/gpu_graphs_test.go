@@ -200,7 +200,7 @@ func (g *gpu) step(i int, s *safe.Stream, old *safe.GraphExec) {
 	case 5:
 		b, err := safe.NewBufferAsync[float32](s, 1000)
 		require.NoError(g, err)
-		require.NoError(g, b.ZeroAsync(s))
+		require.NoError(g, b.FillAsync(s, 0))
 		require.NoError(g, b.Close())
 	case 6:
 		e := g.graph()

@@ -106,7 +106,7 @@ func TestGPURecording(t *testing.T) {
 				g.wait(s)
 				in.End()
 			}
-			require.NoError(t, b.ZeroAsync(s))
+			require.NoError(t, b.FillAsync(s, 0))
 			g.wait(s)
 		})
 	}

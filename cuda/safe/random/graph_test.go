@@ -248,7 +248,7 @@ func TestBesideCapture(t *testing.T) {
 			g := generator(t, x, k, random.Options{})
 			for _, mode := range []safe.CaptureMode{safe.CaptureGlobal, safe.CaptureThreadLocal} {
 				graph, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: mode}, func() error {
-					return errors.Join(b.ZeroAsync(s), f(g))
+					return errors.Join(b.FillAsync(s, 0), f(g))
 				})
 				if assert.NoError(t, err, "%v: %s, %v", k, name, mode) {
 					require.NoError(t, graph.Close())

@@ -44,7 +44,7 @@ func openSafe() *safely {
 	for i := range floats {
 		floats[i] = 1
 	}
-	check(must(safe.DefaultPool(p.ctx)).SetReleaseThreshold(math.MaxUint64))
+	check(must(safe.DefaultPool(p.ctx)).SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, math.MaxUint64))
 	return p
 }
 
