@@ -82,7 +82,8 @@ func TestCloseBesideNode(t *testing.T) {
 	x := open(t, 0)
 	store, b := kernel(t, x, "store"), buffer[uint64](t, x, 4)
 	kernelNode := func() safe.NodeParams { return safe.KernelNode(store, one, b.Arg(), safe.Val(uint64(1))) }
-	fillNode := func() safe.NodeParams { return safe.FillNode(b, 0) }
+	words := buffer[uint32](t, x, 4) // whose fills are memsets
+	fillNode := func() safe.NodeParams { return safe.FillNode(words, 0) }
 	add := func(g *safe.Graph, _ *safe.GraphExec, _ safe.Node, w safe.NodeParams) error {
 		_, err := g.Add(w)
 		return err

@@ -52,7 +52,7 @@ func onPlace(do func(w *world, l place) error) func(w *world) error {
 
 // placing are the operations that those on a place begin with.
 var placing = []string{
-	"ReserveAddress", "NewPhysicalMemory", "AddressRange.Map", "AddressRange.SetAccess", "NewMappedBuffer", "Buffer.FillAsync",
+	"ReserveAddress", "NewPhysicalMemory", "AddressRange.Map", "AddressRange.SetAccess", "NewMappedBuffer", "Buffer.FillAsync", "Buffer.Fill",
 	"PhysicalMemory.Export",
 }
 

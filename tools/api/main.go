@@ -44,6 +44,8 @@ var public = []string{
 	"cuda/safe/collective",
 	"cuda/safe/compile",
 	"cuda/safe/dtype",
+	"cuda/safe/fft",
+	"cuda/safe/library",
 	"cuda/safe/profile",
 	"cuda/safe/random",
 	"cuda/vector",

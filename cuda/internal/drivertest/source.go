@@ -75,7 +75,10 @@ func typesWithMethods(t *testing.T, folder string) map[string]bool {
 		if p, ok := of.(*ast.StarExpr); ok {
 			of = p.X
 		}
-		if i, ok := of.(*ast.IndexExpr); ok { // of a generic type
+		switch i := of.(type) { // a generic type
+		case *ast.IndexExpr:
+			of = i.X
+		case *ast.IndexListExpr:
 			of = i.X
 		}
 		if name := of.(*ast.Ident); name.IsExported() {

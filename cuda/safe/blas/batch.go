@@ -71,7 +71,7 @@ func NewBatch[T Element](h *Handle, a, b, c []Matrix[T]) (*Batch[T], error) {
 		return nil, fail(op, err)
 	}
 	p.remember(a, b, c)
-	if p.addresses, err = safe.NewBuffer[uint64](core.x, len(addresses)); err != nil {
+	if p.addresses, err = safe.NewBuffer[uint64](core.Context(), len(addresses)); err != nil {
 		return nil, fail(op, err)
 	}
 	if err := p.addresses.CopyFromHost(addresses); err != nil {

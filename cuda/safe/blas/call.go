@@ -4,23 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/ffi"
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
 )
 
 // call is one call of cuBLAS, as cuBLAS takes it: matrices are x, y and the result z, stored
 // by column. Calls are pooled, so that none allocates.
 type call struct {
+	library.Call
 	core     *core
-	stream   *safe.Stream
 	do       func(*call, cublas.CublasHandle_t) error
-	doLt     func(*call, driver.CUstream) error // of Matmul, instead of do
-	toDevice bool                               // the result goes to device memory
-	waits    bool                               // the caller will wait for the result
+	doLt     func(*call, library.Place) error // of Matmul, instead of do
+	toDevice bool                             // the result goes to device memory
+	waits    bool                             // the caller will wait for the result
 
 	opX, opY            cublas.CublasOperation_t
 	m, n, k, count      int64
@@ -32,17 +32,12 @@ type call struct {
 	compute             cublas.CublasComputeType_t
 	lt                  matmulCall // of Matmul
 
-	views   [3]view // the operands, where functions get them by pointer
-	uses    []safe.Arg
-	space   *workspace
-	capture uint64 // in which space may be used
-	moved   bool   // the stream is in another capture, or in none
-	enqueue func(driver.CUstream) error
+	views [3]view // the operands, where functions get them by pointer
 }
 
 var calls = sync.Pool{New: func() any {
 	c := new(call)
-	c.enqueue = c.run
+	c.Do = c.run
 	return c
 }}
 
@@ -53,98 +48,40 @@ func newCall(h *Handle, s *safe.Stream) (*call, error) {
 		return nil, err
 	}
 	c := calls.Get().(*call)
-	c.core, c.stream = core, s
+	c.core, c.Object, c.Stream, c.Memory = core, core.Object, s, core.size
 	return c, nil
 }
 
 // free ends the use of a call.
 func (c *call) free() {
 	c.core.Release()
-	enqueue, uses := c.enqueue, c.uses
-	clear(uses)
-	*c = call{enqueue: enqueue, uses: uses[:0]}
+	c.Reset()
+	*c = call{Call: c.Call}
 	calls.Put(c)
 }
 
 // use lists memory that the call uses.
-func (c *call) use(a safe.Arg) { c.uses = append(c.uses, a) }
+func (c *call) use(a safe.Arg) { c.Uses = append(c.Uses, a) }
 
 // use3 lists the memory of three operands.
-func (c *call) use3(a, b, d safe.Arg) { c.uses = append(c.uses, a, b, d) }
+func (c *call) use3(a, b, d safe.Arg) { c.Uses = append(c.Uses, a, b, d) }
 
 // submit enqueues the call with a workspace of its stream, or of its capture.
 func (c *call) submit() error {
-	own := len(c.uses)
-	c.space = c.core.workspaces.last(c.stream)
-	if c.space == nil {
-		if err := c.matches(); err != nil {
-			return err
-		}
-	} else {
-		c.capture = c.space.capture
-	}
-	for {
-		c.moved = false
-		c.uses = c.uses[:own]
-		if c.space != nil {
-			c.uses = append(c.uses, c.space.memory.Arg())
-		}
-		err := c.stream.EnqueueRaw(c.enqueue, c.uses...)
-		if space := c.space; space != nil {
-			c.space = nil
-			if done := c.core.workspaces.put(space); !c.moved && err == nil {
-				err = done
-			}
-		}
-		if !c.moved {
-			return err
-		}
-		if err := c.move(); err != nil {
-			return err
-		}
-	}
+	c.NoHandle = c.doLt != nil
+	return c.Submit()
 }
-
-// move takes a workspace for the capture that the stream is in.
-func (c *call) move() (err error) {
-	c.space, err = c.core.workspaces.take(c.stream, c.capture)
-	if errors.Is(err, safe.ErrCapturing) && c.capture == 0 {
-		c.space, err = nil, nil // it has begun meanwhile: ask again
-	}
-	return err
-}
-
-// matches checks that the stream belongs to the context.
-func (c *call) matches() error {
-	x := c.stream.Context()
-	if x == nil {
-		return fmt.Errorf("%w: the stream", safe.ErrClosed)
-	}
-	if x.Raw() != c.core.x.Raw() {
-		return detail(safe.ErrContextMismatch, "the handle belongs to a context of %v, the stream to one of %v", c.core.x.Device(), c.stream.Device())
-	}
-	return nil
-}
-
-var errMoved = errors.New("the stream is in another capture")
 
 // run is called while the stream's captures neither begin nor end.
-func (c *call) run(raw driver.CUstream) error {
-	capture, err := captureOf(raw)
+func (c *call) run(p library.Place) error {
 	switch {
-	case err != nil:
-		return err
-	case capture != 0 && c.waits:
+	case p.Capture != 0 && c.waits:
 		return errWaits
-	case c.space == nil || capture != c.capture:
-		c.capture, c.moved = capture, true
-		return errMoved
 	case c.doLt != nil:
-		return c.doLt(c, raw)
+		return c.doLt(c, p)
 	}
-	h := c.core.lock(c.space)
-	defer h.Unlock()
-	if err := h.set(c.space, raw, c.toDevice); err != nil {
+	h := &c.core.handles[p.Handle]
+	if err := h.set(p, c.toDevice); err != nil {
 		return err
 	}
 	return c.do(c, h.raw)
@@ -152,31 +89,18 @@ func (c *call) run(raw driver.CUstream) error {
 
 var errWaits = errors.New("cannot wait for a result in a capture")
 
-// lock locks a handle, if possible the one that worked in space last. Whoever has one is
-// inside cuBLAS and waits for nothing of this process.
-func (c *core) lock(space *workspace) *handle {
-	first := int(uintptr(unsafe.Pointer(space)) / unsafe.Sizeof(*space) % uintptr(len(c.handles)))
-	for i := range c.handles {
-		if h := &c.handles[(first+i)%len(c.handles)]; h.TryLock() {
-			return h
-		}
-	}
-	c.handles[first].Lock()
-	return &c.handles[first]
-}
-
 // set sets what has changed since the handle's last call.
-func (h *handle) set(space *workspace, raw driver.CUstream, toDevice bool) error {
-	if h.space != space {
-		h.space = nil
-		if err := cublas.CublasSetStream(h.raw, raw); err != nil {
+func (h *handle) set(p library.Place, toDevice bool) error {
+	if h.space != p.Space {
+		h.space = 0
+		if err := cublas.CublasSetStream(h.raw, p.Stream); err != nil {
 			return err
 		}
 		// After SetStream, which takes it away.
-		if err := cublas.CublasSetWorkspace(h.raw, ffi.Pointer(space.memory.Raw()), space.memory.Size()); err != nil {
+		if err := cublas.CublasSetWorkspace(h.raw, ffi.Pointer(p.Memory), p.Size); err != nil {
 			return err
 		}
-		h.space = space
+		h.space = p.Space
 	}
 	if h.device != toDevice {
 		mode := cublas.CUBLAS_POINTER_MODE_HOST

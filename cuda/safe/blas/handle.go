@@ -1,15 +1,12 @@
 package blas
 
 import (
-	"context"
 	"errors"
-	"math"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
-	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
 )
 
 // Math is the arithmetic that matrices of float32 and complex64 are multiplied in. Pedantic
@@ -69,33 +66,34 @@ type Handle struct {
 	core *core
 	math Math
 	view bool // of With: Close does nothing
-	root *Handle
-	stop lifetime.Cleanup
 }
 
 // mostHandles bounds Options.Handles, so that a mistyped number costs no memory.
 const mostHandles = 1024
 
+// core is what a Handle and its views share.
 type core struct {
-	lifetime.Handle
-	leave      func()         // releases what keeps x usable
-	destroys   lifetime.Queue // of this core: its destruction waits for the context
-	x          *safe.Context
+	*library.Object
+	*libraries
+}
+
+// libraries is what cuBLAS and cuBLASLt have created. It knows nothing of the Handle, which
+// the garbage collector would never find dropped.
+type libraries struct {
 	capability int // 90 for 9.0
+	size       int // of a workspace
 	full       bool
 	handles    []handle
 	lt         cublaslt.CublasLtHandle_t
 	ltError    error // why there is no lt
 	plans      plans
-	workspaces workspaces
 }
 
 // handle is a handle of cuBLAS and the settings that it has now.
 type handle struct {
-	sync.Mutex // a leaf: cuBLAS allows one call at a time
-	raw        cublas.CublasHandle_t
-	space      *workspace // and its stream
-	device     bool       // results go to device memory
+	raw    cublas.CublasHandle_t
+	space  uint64 // the number of its workspace, which has a stream
+	device bool   // results go to device memory
 }
 
 // Open creates handles of cuBLAS in a context. That is slow, and may wait for all work of the
@@ -116,59 +114,44 @@ func Open(x *safe.Context, o Options) (*Handle, error) {
 	if o.Handles > mostHandles {
 		return nil, refuse(op, safe.ErrRange, "Options.Handles is %d, more than %d", o.Handles, mostHandles)
 	}
-	if err := cublas.Open(""); err != nil {
-		if _, _, loaded := cublas.Library(); loaded != nil { // else the program has opened another file
-			return nil, fail(op, err)
-		}
+	if err := library.Load(cublas.Open, cublas.Library); err != nil {
+		return nil, fail(op, err)
 	}
-	c, err := newCore(x, o)
+	l := &libraries{full: o.FullReduction, handles: make([]handle, or(o.Handles, 2))}
+	l.plans.limit = or(o.Plans, 1024)
+	var err error
+	if l.capability, l.size, err = properties(x, o.Workspace); err != nil {
+		return nil, fail(op, err)
+	}
+	object, err := library.New(x, library.Options{
+		Name:        "blas handle",
+		Create:      func() error { return l.create(o) },
+		Destroy:     l.destroy,
+		OutOfMemory: cublas.CUBLAS_STATUS_ALLOC_FAILED,
+		Handles:     len(l.handles),
+		CallsOnly:   true,
+		Streams:     or(o.Workspaces, 16),
+		Workspace:   l.size,
+	})
 	if err != nil {
 		return nil, fail(op, err)
 	}
-	if err := c.create(o); err != nil {
-		return nil, fail(op, errors.Join(err, c.Close()))
-	}
-	h := &Handle{core: c, math: o.Math}
-	h.stop.Watch(&c.Handle)
-	return h, nil
+	return &Handle{core: &core{object, l}, math: o.Math}, nil
 }
 
-func newCore(x *safe.Context, o Options) (*core, error) {
-	c := &core{full: o.FullReduction}
-	var err error
-	if c.x, c.leave, err = hold(x); err != nil {
-		return nil, err
+// properties returns the compute capability, 90 for 9.0, and the size of workspaces.
+func properties(x *safe.Context, size int) (capability, workspace int, err error) {
+	if x.Raw() == 0 {
+		return 0, 0, safe.ErrClosed
 	}
-	if err := c.Handle.Open(c, nil); err != nil {
-		c.leave()
-		return nil, err
+	major, minor, err := x.Device().ComputeCapability()
+	if size == 0 {
+		size = 4 << 20
+		if major >= 9 {
+			size = 32 << 20
+		}
 	}
-	major, minor, err := c.x.Device().ComputeCapability()
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	c.capability = 10*major + minor
-	size := 4 << 20
-	if major >= 9 {
-		size = 32 << 20
-	}
-	c.plans.limit = or(o.Plans, 1024)
-	c.handles = make([]handle, or(o.Handles, 2))
-	if err := c.workspaces.open(c.x, or(o.Workspace, size), or(o.Workspaces, 16)); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
-
-// hold returns a context that is usable until leave, also after [safe.Context.CloseAll].
-func hold(x *safe.Context) (usable *safe.Context, leave func(), err error) {
-	r, err := safe.NewResource(x, func() {})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer r.Close()
-	leave, err = safe.Retain(r.Arg())
-	return r.Context(), leave, err
+	return 10*major + minor, size, err
 }
 
 func or(v, standard int) int {
@@ -178,52 +161,46 @@ func or(v, standard int) int {
 	return v
 }
 
-// create creates the handles. If the device has too little memory for them, it makes room and goes on.
-func (c *core) create(o Options) error {
-	for tries := 0; ; tries++ {
-		err := c.whole(func() error { return c.createMore(o) })
-		if !errors.Is(err, cublas.CUBLAS_STATUS_ALLOC_FAILED) || tries == 3 {
-			return err
-		}
-		lifetime.Collect()
-		if err := c.x.TrimMemory(); err != nil {
+// create creates the handles. If that fails, it destroys those that it has created.
+func (l *libraries) create(o Options) error {
+	for i := range l.handles {
+		if err := l.handles[i].create(o); err != nil {
+			l.destroy()
 			return err
 		}
 	}
-}
-
-// createMore creates the handles that are not there yet.
-func (c *core) createMore(o Options) error {
-	for i := range c.handles {
-		h := &c.handles[i]
-		if h.raw != 0 {
-			continue
-		}
-		if err := cublas.CublasCreate(&h.raw); err != nil {
-			return err
-		}
-		if o.FullReduction {
-			if err := cublas.CublasSetMathMode(h.raw, cublas.CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION); err != nil {
-				return err
-			}
-		}
-		if o.Atomics {
-			if err := cublas.CublasSetAtomicsMode(h.raw, cublas.CUBLAS_ATOMICS_ALLOWED); err != nil {
-				return err
-			}
-		}
-	}
-	c.ltError = cublaslt.CublasLtCreate(&c.lt) // only Matmul needs it
+	l.ltError = cublaslt.CublasLtCreate(&l.lt) // only Matmul needs it
 	return nil
 }
 
-// whole calls f, for which cuBLAS may wait for the context's work, while no stream captures. Captures, and
-// destructions on every device, wait for f. So whole waits before for the work that is there now.
-func (c *core) whole(f func() error) error {
-	if err := c.x.Wait(context.Background()); err != nil && !safe.IsFatal(err) {
+func (h *handle) create(o Options) error {
+	if err := cublas.CublasCreate(&h.raw); err != nil {
 		return err
 	}
-	return c.x.WithoutCaptures(f)
+	if o.FullReduction {
+		if err := cublas.CublasSetMathMode(h.raw, cublas.CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION); err != nil {
+			return err
+		}
+	}
+	if o.Atomics {
+		return cublas.CublasSetAtomicsMode(h.raw, cublas.CUBLAS_ATOMICS_ALLOWED)
+	}
+	return nil
+}
+
+func (l *libraries) destroy() (err error) {
+	err = l.plans.close()
+	for i := range l.handles {
+		h := &l.handles[i]
+		if h.raw != 0 {
+			err = errors.Join(err, cublas.CublasSetStream(h.raw, 0), cublas.CublasDestroy(h.raw)) // its last stream may be closed
+		}
+		*h = handle{}
+	}
+	if l.lt != 0 {
+		err = errors.Join(err, cublaslt.CublasLtDestroy(l.lt))
+	}
+	return err
 }
 
 // With returns the same Handle with another arithmetic. Its own Close does nothing. If m is no
@@ -232,11 +209,7 @@ func (h *Handle) With(m Math) *Handle {
 	if h == nil {
 		return nil
 	}
-	root := h
-	if h.view {
-		root = h.root // which the garbage collector must not find dropped
-	}
-	return &Handle{core: h.core, math: m, view: true, root: root}
+	return &Handle{core: h.core, math: m, view: true}
 }
 
 // Close destroys the handles of cuBLAS and releases the workspaces. Calls in flight, and work
@@ -250,7 +223,6 @@ func (h *Handle) Close() error {
 	if h == nil || h.core == nil || h.view {
 		return nil
 	}
-	h.stop.Stop()
 	return fail("blas.Handle.Close", h.core.Close())
 }
 
@@ -260,7 +232,7 @@ func (h *Handle) Context() *safe.Context {
 	if h == nil || h.core == nil {
 		return nil
 	}
-	return h.core.x
+	return h.core.Context()
 }
 
 // Workspaces returns how many workspaces the Handle has, and their size in bytes. Those that
@@ -269,52 +241,22 @@ func (h *Handle) Workspaces() (n, size int) {
 	if h == nil || h.core == nil {
 		return 0, 0
 	}
-	return h.core.workspaces.count(), h.core.workspaces.size
+	return h.core.Workspaces(), h.core.size
 }
 
 // acquire acquires the Handle for a call.
 func (h *Handle) acquire() (*core, error) {
-	if h == nil || h.core == nil || !h.core.Acquire() {
+	if h == nil || h.core == nil {
 		return nil, safe.ErrClosed
+	}
+	if err := h.core.Acquire(); err != nil {
+		return nil, err
 	}
 	if h.math < Float32 || h.math > Pedantic {
 		h.core.Release()
 		return nil, detail(safe.ErrInvalidArgument, "%d is no constant of Math", int(h.math))
 	}
 	return h.core, nil
-}
-
-// Kind implements lifetime.Object.
-func (c *core) Kind() string { return "blas handle" }
-
-// Destroy implements lifetime.Object.
-func (c *core) Destroy(wait bool) error {
-	if !wait {
-		return &lifetime.Elsewhere{Queue: &c.destroys}
-	}
-	err := c.whole(c.destroy)
-	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
-		return lifetime.ErrLater
-	}
-	if errors.Is(err, safe.ErrReset) {
-		err = nil // the reset has destroyed everything
-	}
-	err = errors.Join(err, c.workspaces.close())
-	c.leave()
-	return err
-}
-
-func (c *core) destroy() (err error) {
-	err = c.plans.close()
-	for i := range c.handles {
-		if raw := c.handles[i].raw; raw != 0 {
-			err = errors.Join(err, cublas.CublasSetStream(raw, 0), cublas.CublasDestroy(raw)) // its last stream may be closed
-		}
-	}
-	if c.lt != 0 {
-		err = errors.Join(err, cublaslt.CublasLtDestroy(c.lt))
-	}
-	return err
 }
 
 // compute returns the arithmetic for the products of a kind, but of 8-bit kinds.
@@ -337,6 +279,3 @@ func (m Math) compute(k *kind) cublas.CublasComputeType_t {
 	}
 	return cublas.CUBLAS_COMPUTE_32F
 }
-
-// everything is the release threshold of a pool that keeps its memory.
-const everything = math.MaxUint64

@@ -393,7 +393,7 @@ func TestOtherContext(t *testing.T) {
 	h := handle(t, x, blas.Options{})
 	err = multiply(h, stream(t, y), square(t, y, 4))
 	assert.ErrorIs(t, err, safe.ErrContextMismatch)
-	assert.ErrorContains(t, err, "the handle belongs to a context of device 0")
+	assert.ErrorContains(t, err, "the blas handle belongs to a context of device 0")
 	assert.ErrorIs(t, multiply(h, stream(t, x), square(t, y, 4)), safe.ErrContextMismatch)
 }
 

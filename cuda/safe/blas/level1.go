@@ -194,7 +194,7 @@ func waited[T any](op string, h *Handle, f func(out *safe.Buffer[T]) error) (res
 		return result, fail(op, err)
 	}
 	defer core.Release()
-	out, err := safe.NewBuffer[T](core.x, 1)
+	out, err := safe.NewBuffer[T](core.Context(), 1)
 	if err != nil {
 		return result, fail(op, err)
 	}

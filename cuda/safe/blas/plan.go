@@ -11,6 +11,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	lib "github.com/cudabind/cudabind/cuda/generated/librarytypes"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
 )
 
 // planKey is everything that the choice of an algorithm may depend on.
@@ -103,7 +104,7 @@ func (p *plans) close() (err error) {
 	return err
 }
 
-func enqueueMatmul(q *call, raw driver.CUstream) error {
+func enqueueMatmul(q *call, at library.Place) error {
 	plans, key := &q.core.plans, &q.lt.key
 	p := plans.lock(key)
 	if err := p.set(q.core, key, &q.lt.addresses); err != nil {
@@ -115,9 +116,8 @@ func enqueueMatmul(q *call, raw driver.CUstream) error {
 	if p.c != p.d {
 		c = nil // not read, as beta is 0
 	}
-	memory := q.space.memory
 	return lt.CublasLtMatmul(q.core.lt, p.op, q.alpha.pointer(), ffi.Pointer(q.x), p.x, ffi.Pointer(q.y), p.y, q.beta.pointer(), c, p.c,
-		ffi.Pointer(q.z), p.d, &p.algorithm, ffi.Pointer(memory.Raw()), memory.Size(), raw)
+		ffi.Pointer(q.z), p.d, &p.algorithm, ffi.Pointer(at.Memory), at.Size, at.Stream)
 }
 
 // set sets the addresses of a call, and makes the plan at the first call.
@@ -218,7 +218,7 @@ func (p *plan) choose(c *core, k *planKey) error {
 		return lt.CublasLtMatmulPreferenceSetAttribute(preference, a, unsafe.Pointer(&v), size)
 	}
 	err := errors.Join(
-		set(lt.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64(c.workspaces.size), 8),
+		set(lt.CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64(c.size), 8),
 		set(lt.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint64(k.alignX), 4),
 		set(lt.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint64(k.alignY), 4),
 		set(lt.CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint64(k.alignD), 4),

@@ -1,7 +1,8 @@
-package blas
+package library
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,23 +13,28 @@ import (
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
-// workspaces are what cuBLAS computes in. A workspace belongs to one stream, whose order keeps
+// workspaces are memory that libraries work in. A workspace belongs to one stream, whose order keeps
 // its calls apart; in a capture it belongs to one stream of that capture, and the graph
 // retains it, so that no other graph gets it. A limited number of streams have one at the
 // same time: a further stream gets the memory of the one that was used least recently, in the
 // order that CUDA's memory pool sees to.
 type workspaces struct {
 	x     *safe.Context
+	leave func()     // releases what keeps x usable
 	pool  *safe.Pool // nil if the device has no pools
 	size  int
 	limit int
 	clock atomic.Uint64
+
+	key   driver.CUcontext // of shared ones
+	users int              // shared.Mutex is held
 
 	mu  sync.Mutex // a leaf until close: guards all
 	all []*workspace
 }
 
 type workspace struct {
+	number  uint64 // unique in the process
 	memory  *safe.Buffer[byte]
 	stream  weak.Pointer[safe.Stream] // weak, so that dropped streams are collected
 	key     uintptr                   // its address, to compare first
@@ -38,19 +44,36 @@ type workspace struct {
 	kept    bool                      // in all; mu is held
 }
 
-func (w *workspaces) open(x *safe.Context, size, limit int) error {
-	w.x, w.size, w.limit = x, size, limit
-	pool, err := safe.NewPool(x)
+var numbers atomic.Uint64 // of workspaces
+
+// everything is the release threshold of a pool that keeps its memory.
+const everything = math.MaxUint64
+
+// mostKept is the largest workspace that a stream keeps after a call. Larger ones go back to
+// the pool, where other streams find them, so that 16 streams do not hold 16 of them.
+const mostKept = 64 << 20
+
+// newWorkspaces returns workspaces of at least size bytes for the last limit streams that had work.
+func newWorkspaces(x *safe.Context, size, limit int) (*workspaces, error) {
+	w := &workspaces{size: size, limit: limit}
+	var err error
+	if w.x, w.leave, err = hold(x); err != nil {
+		return nil, err
+	}
+	w.pool, err = safe.NewPool(w.x)
 	if errors.Is(err, safe.ErrNotSupported) {
-		return nil
+		return w, nil
+	}
+	if err == nil {
+		err = w.pool.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, everything)
 	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, w.close())
 	}
-	w.pool = pool
-	return pool.SetAttribute(driver.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, everything)
+	return w, nil
 }
 
+// close closes the memory. Work and graphs that use it keep it.
 func (w *workspaces) close() (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,6 +84,7 @@ func (w *workspaces) close() (err error) {
 	if w.pool != nil {
 		err = errors.Join(err, w.pool.Close())
 	}
+	w.leave()
 	return err
 }
 
@@ -70,13 +94,16 @@ func (w *workspaces) count() int {
 	return len(w.all)
 }
 
+// lost tells whether the program has closed all memory of the context.
+func (w *workspaces) lost() bool { return w.pool != nil && w.pool.Raw() == 0 }
+
 // of returns whether w belongs to s.
 func (w *workspace) of(s *safe.Stream) bool {
 	return w.key == uintptr(unsafe.Pointer(s)) && w.stream.Value() == s
 }
 
-// last returns the workspace that s used last, for one call, or nil.
-func (w *workspaces) last(s *safe.Stream) *workspace {
+// last returns the workspace that s used last, for one call, or nil. It has size bytes.
+func (w *workspaces) last(s *safe.Stream, size int) *workspace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var last *workspace
@@ -85,6 +112,9 @@ func (w *workspaces) last(s *safe.Stream) *workspace {
 			last = have
 		}
 	}
+	if last != nil && last.memory.Len() < size {
+		last = nil
+	}
 	if last != nil {
 		last.calls++
 		last.used.Store(w.clock.Add(1))
@@ -92,37 +122,41 @@ func (w *workspaces) last(s *safe.Stream) *workspace {
 	return last
 }
 
-// take returns a workspace for one call on s in a capture, or in none. It allocates if there
-// is none, and closes those of captures that are over.
-func (w *workspaces) take(s *safe.Stream, capture uint64) (*workspace, error) {
-	if have := w.find(s, capture); have != nil {
+// take returns a workspace of size bytes for one call on s in a capture, or in none. It
+// allocates if there is none, and closes those of captures that are over.
+func (w *workspaces) take(s *safe.Stream, capture uint64, size int) (*workspace, error) {
+	if have := w.find(s, capture, size); have != nil {
 		return have, nil
 	}
 	if err := w.prune(s, capture); err != nil {
 		return nil, err
 	}
-	space := &workspace{stream: weak.Make(s), key: uintptr(unsafe.Pointer(s)), capture: capture, calls: 1}
+	size = max(size, w.size)
+	space := &workspace{number: numbers.Add(1), stream: weak.Make(s), key: uintptr(unsafe.Pointer(s)), capture: capture, calls: 1}
 	var err error
 	if capture != 0 || w.pool == nil { // memory of a stream's order would become a node, which limits the graph
-		space.memory, err = safe.NewBuffer[byte](w.x, w.size)
+		space.memory, err = safe.NewBuffer[byte](w.x, size)
 	} else {
-		space.memory, err = safe.NewBufferFrom[byte](w.pool, s, w.size)
+		space.memory, err = safe.NewBufferFrom[byte](w.pool, s, size)
 	}
 	if err != nil {
 		return nil, err
 	}
 	space.used.Store(w.clock.Add(1))
+	if capture == 0 && size > max(mostKept, w.size) {
+		return space, nil
+	}
 	if err := w.keep(space); err != nil {
 		return nil, errors.Join(err, w.put(space))
 	}
 	return space, nil
 }
 
-func (w *workspaces) find(s *safe.Stream, capture uint64) *workspace {
+func (w *workspaces) find(s *safe.Stream, capture uint64, size int) *workspace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, have := range w.all {
-		if have.capture == capture && have.of(s) {
+		if have.capture == capture && have.memory.Len() >= size && have.of(s) {
 			have.calls++
 			have.used.Store(w.clock.Add(1))
 			return have
@@ -131,22 +165,31 @@ func (w *workspaces) find(s *safe.Stream, capture uint64) *workspace {
 	return nil
 }
 
-// keep adds a workspace in the place of an idle one if there are too many. If all are in
-// use, the new one serves a single call.
+// keep adds a workspace in the place of a smaller one of its stream, or of an idle one if there
+// are too many. If all are in use, the new one serves a single call.
 func (w *workspaces) keep(space *workspace) error {
 	w.mu.Lock()
-	var least *workspace
+	var least, smaller *workspace
 	n := 0
 	for _, have := range w.all {
 		if (have.capture != 0) != (space.capture != 0) {
 			continue
 		}
 		n++
-		if have.calls == 0 && (least == nil || have.used.Load() < least.used.Load()) {
+		if have.calls > 0 {
+			continue
+		}
+		if have.key == space.key && have.capture == space.capture {
+			smaller = have
+		}
+		if least == nil || have.used.Load() < least.used.Load() {
 			least = have
 		}
 	}
-	full := n >= w.limit
+	full := n >= w.limit || smaller != nil
+	if smaller != nil {
+		least = smaller
+	}
 	if !full || least != nil {
 		space.kept = true
 		w.all = append(w.all, space)

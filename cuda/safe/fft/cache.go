@@ -1,0 +1,177 @@
+package fft
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
+)
+
+// Cache makes plans when they are needed first and keeps those that were used last. Any number
+// of goroutines may use it at once.
+type Cache struct {
+	x *safe.Context
+	o CacheOptions
+
+	mu     sync.Mutex // a leaf: guards what follows
+	clock  uint64
+	plans  map[problem]*cached
+	closed bool
+}
+
+// CacheOptions are the options of [NewCache].
+type CacheOptions struct {
+	Options
+	// Plans is how many plans are kept, 0 for 64.
+	Plans int
+}
+
+type cached struct {
+	*plan
+	used uint64
+}
+
+// NewCache makes an empty Cache for a context.
+//
+// It returns [safe.ErrRange] if Plans is negative, and [safe.ErrClosed].
+func NewCache(x *safe.Context, o CacheOptions) (*Cache, error) {
+	const op = "fft.NewCache"
+	if o.Plans < 0 {
+		return nil, library.Refuse(op, safe.ErrRange, "CacheOptions.Plans is %d", o.Plans)
+	}
+	if x.Raw() == 0 {
+		return nil, library.Rename(op, safe.ErrClosed)
+	}
+	if o.Plans == 0 {
+		o.Plans = 64
+	}
+	return &Cache{x: x, o: o, plans: map[problem]*cached{}}, nil
+}
+
+// Forward is [Plan.Forward] with a plan of the Cache. If it has none for the shape and the
+// types, it makes one, with the errors of [New]. So enqueue a shape once before captures with
+// it.
+func Forward[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[I], out *safe.Buffer[O]) error {
+	const op = "fft.Forward"
+	p, err := find[I, O](c, s)
+	if err != nil {
+		return failed(op, err, s)
+	}
+	defer p.Release()
+	return library.Rename(op, (&Plan[I, O]{p}).Forward(stream, in, out))
+}
+
+// Inverse is [Plan.Inverse] with a plan of the Cache: see [Forward].
+func Inverse[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[O], out *safe.Buffer[I]) error {
+	const op = "fft.Inverse"
+	p, err := find[I, O](c, s)
+	if err != nil {
+		return failed(op, err, s)
+	}
+	defer p.Release()
+	return library.Rename(op, (&Plan[I, O]{p}).Inverse(stream, in, out))
+}
+
+// find returns a plan that stays open until its Release.
+func find[I Number, O Complex](c *Cache, s Shape) (*plan, error) {
+	if c == nil || c.x == nil {
+		return nil, safe.ErrClosed
+	}
+	key, err := newProblem[I, O](&s, c.o.Options)
+	if err != nil {
+		return nil, err
+	}
+	if p, err := c.get(&key); p != nil || err != nil {
+		return p, err
+	}
+	return c.add(key, s)
+}
+
+// add makes a plan and returns it, or that of another goroutine, acquired.
+func (c *Cache) add(key problem, s Shape) (*plan, error) {
+	made, err := newPlan(c.x, &key, s)
+	if err != nil {
+		return nil, err
+	}
+	p, over, err := c.put(&key, made)
+	if done := over.Close(); err == nil {
+		err = done
+	}
+	return p, err
+}
+
+// get returns a plan, acquired, or nil.
+func (c *Cache) get(key *problem) (*plan, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, safe.ErrClosed
+	}
+	found := c.plans[*key]
+	if found == nil {
+		return nil, nil
+	}
+	c.clock++
+	found.used = c.clock
+	return found.plan, found.Acquire()
+}
+
+// put keeps a plan, or finds that another goroutine was faster. It returns the plan to use,
+// acquired, and one to close or nil.
+func (c *Cache) put(key *problem, made *plan) (p *plan, over *library.Object, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, made.Object, safe.ErrClosed
+	}
+	c.clock++
+	if found := c.plans[*key]; found != nil {
+		found.used = c.clock
+		return found.plan, made.Object, found.Acquire()
+	}
+	if len(c.plans) >= c.o.Plans {
+		over = c.evict()
+	}
+	c.plans[*key] = &cached{made, c.clock}
+	return made, over, made.Acquire()
+}
+
+// evict removes the plan that was used least recently. mu is held.
+func (c *Cache) evict() *library.Object {
+	var least *cached
+	var at problem
+	for key, p := range c.plans {
+		if least == nil || p.used < least.used {
+			least, at = p, key
+		}
+	}
+	delete(c.plans, at)
+	return least.Object
+}
+
+// Plans returns how many plans there are.
+func (c *Cache) Plans() int {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.plans)
+}
+
+// Close closes the plans, as [Plan.Close] does, and refuses further calls. Closing again does
+// nothing.
+func (c *Cache) Close() (err error) {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	plans := c.plans
+	c.plans, c.closed = nil, true
+	c.mu.Unlock()
+	for _, p := range plans {
+		err = errors.Join(err, p.Object.Close())
+	}
+	return library.Rename("fft.Cache.Close", err)
+}

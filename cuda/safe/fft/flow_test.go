@@ -1,0 +1,293 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// Captures, goroutines, many plans and streams, caches.
+
+package fft_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/fft"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// odd is a shape that works in memory beside its buffers, with cuFFT and with its double.
+var odd = fft.Shape{N: []int{211}, Batch: 2}
+
+func init() {
+	if onGPU {
+		odd.N[0] = 10007
+	}
+}
+
+// job is a signal on its way.
+type job struct {
+	p       *fft.Plan[complex64, complex64]
+	signal  []complex64
+	in, out *safe.Buffer[complex64]
+}
+
+func newJob(t testing.TB, x *safe.Context, p *fft.Plan[complex64, complex64], seed uint64) *job {
+	n, _ := p.Lens()
+	j := &job{p: p, signal: noise[complex64](rand.New(rand.NewPCG(seed, 7)), n)}
+	j.in, j.out = buffer(t, x, j.signal), buffer(t, x, make([]complex64, n))
+	return j
+}
+
+// round enqueues transforms forth, back and forth again.
+func (j *job) round(s *safe.Stream) error {
+	return errors.Join(j.p.Forward(s, j.in, j.out), j.p.Inverse(s, j.out, j.in), j.p.Forward(s, j.in, j.out))
+}
+
+// check compares the spectra. It begins with a direct transform, which takes a while.
+func (j *job) check(t testing.TB) {
+	t.Helper()
+	_, to := sides(odd, false)
+	size := odd.N[0] * 2
+	got := download(t, j.out)
+	require.Len(t, got, size)
+	within(t, 1e-4, transformed(odd, j.signal), to, got) // after some rounds
+}
+
+func newOdd(t testing.TB, x *safe.Context) *fft.Plan[complex64, complex64] {
+	t.Helper()
+	p, err := fft.New[complex64, complex64](x, odd, fft.Options{Scale: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	require.Positive(t, p.WorkBytes())
+	return p
+}
+
+// TestManyAtOnce: one plan serves goroutines on streams of their own, in captures too, whose
+// graphs run side by side.
+func TestManyAtOnce(t *testing.T) {
+	x := open(t)
+	p := newOdd(t, x)
+	const workers, rounds = 8, 5
+	jobs, streams := make([]*job, workers), make([]*safe.Stream, workers)
+	for i := range jobs {
+		jobs[i], streams[i] = newJob(t, x, p, uint64(i)), stream(t, x)
+	}
+	var all sync.WaitGroup
+	failures := make(chan error, workers)
+	for i, j := range jobs {
+		all.Go(func() {
+			s := streams[i]
+			if i%2 == 0 {
+				failures <- j.replay(s, rounds)
+				return
+			}
+			for range rounds {
+				if err := j.round(s); err != nil {
+					failures <- err
+					return
+				}
+			}
+			failures <- s.Synchronize()
+		})
+	}
+	all.Wait()
+	for range jobs {
+		require.NoError(t, <-failures)
+	}
+	for _, j := range jobs {
+		j.check(t)
+	}
+}
+
+// replay captures a round and launches it some times.
+func (j *job) replay(s *safe.Stream, rounds int) error {
+	e, err := s.CaptureExecutable(func() error { return j.round(s) })
+	if err != nil {
+		return err
+	}
+	for range rounds {
+		if err := e.Launch(s); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.Synchronize(), e.Close())
+}
+
+// TestGraphKeepsPlan: a graph runs after its plan was closed, and its memory is its own.
+func TestGraphKeepsPlan(t *testing.T) {
+	x := open(t)
+	s, p := stream(t, x), newOdd(t, x)
+	one, two := newJob(t, x, p, 1), newJob(t, x, p, 2)
+	a, err := s.CaptureExecutable(func() error {
+		_, err := fft.New[complex64, complex64](x, odd, fft.Options{})
+		assert.ErrorIs(t, err, safe.ErrCapturing)
+		return one.round(s)
+	})
+	require.NoError(t, err)
+	b, err := s.CaptureExecutable(func() error { return two.round(s) })
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, one.round(s), safe.ErrClosed)
+	other := stream(t, x)
+	for range 3 {
+		require.NoError(t, errors.Join(a.Launch(s), b.Launch(other)))
+	}
+	require.NoError(t, errors.Join(s.Synchronize(), other.Synchronize()))
+	one.check(t)
+	two.check(t)
+	require.NoError(t, errors.Join(a.Close(), b.Close()))
+}
+
+// TestGraphMemory: each graph has memory of its own, one piece for each stream.
+func TestGraphMemory(t *testing.T) {
+	needsDouble(t)
+	require.NoError(t, leftOver(), "of other tests")
+	x := open(t)
+	s, p := stream(t, x), newOdd(t, x)
+	j := newJob(t, x, p, 8)
+	require.NoError(t, j.round(s))
+	require.NoError(t, s.Synchronize())
+	for range 3 {
+		before := simulated.Live("async")
+		g, err := s.Capture(func() error { return j.round(s) })
+		require.NoError(t, err)
+		defer g.Close()
+		assert.Equal(t, before+1, simulated.Live("async"))
+	}
+}
+
+// TestClosedAtOnce: work completes after Close of the plan.
+func TestClosedAtOnce(t *testing.T) {
+	x := open(t)
+	s, p := stream(t, x), newOdd(t, x)
+	j := newJob(t, x, p, 3)
+	require.NoError(t, errors.Join(j.round(s), p.Close(), p.Close()))
+	j.check(t)
+}
+
+// TestWorkMemory: plans and streams share a few pieces of memory to work in.
+func TestWorkMemory(t *testing.T) {
+	needsDouble(t)
+	require.NoError(t, leftOver(), "of other tests")
+	x := open(t)
+	first := newOdd(t, x)
+	j := newJob(t, x, first, 4)
+	require.NoError(t, j.round(stream(t, x)))
+	before := simulated.Live("async")
+	for range 100 {
+		p, s := newOdd(t, x), stream(t, x)
+		require.NoError(t, (&job{p, j.signal, j.in, j.out}).round(s))
+		require.NoError(t, s.Synchronize())
+	}
+	assert.LessOrEqual(t, simulated.Live("async")-before, 16)
+}
+
+// TestOtherContext: streams of another device are refused.
+func TestOtherContext(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	p := newOdd(t, x)
+	j := newJob(t, x, p, 5)
+	y, err := safe.Open(1)
+	require.NoError(t, err)
+	defer y.Close()
+	s := stream(t, y)
+	err = p.Forward(s, j.in, j.out)
+	require.ErrorIs(t, err, safe.ErrContextMismatch)
+	require.ErrorContains(t, err, "fft.Plan.Forward")
+}
+
+// TestNoAllocations: calls allocate nothing in Go, with a plan or with a cache.
+func TestNoAllocations(t *testing.T) {
+	x := open(t)
+	s, p := stream(t, x), newOdd(t, x)
+	j := newJob(t, x, p, 6)
+	c := cache(t, x, fft.CacheOptions{Options: fft.Options{Scale: true}})
+	for name, f := range map[string]func() error{
+		"Plan.Forward": func() error { return p.Forward(s, j.in, j.out) },
+		"Plan.Inverse": func() error { return p.Inverse(s, j.out, j.in) },
+		"Forward":      func() error { return fft.Forward(c, s, odd, j.in, j.out) },
+		"Inverse":      func() error { return fft.Inverse(c, s, odd, j.out, j.in) },
+	} {
+		require.NoError(t, f(), name)
+		require.NoError(t, s.Synchronize())
+		assert.Eventually(t, func() bool { // other goroutines may still destroy what tests have closed
+			got := testing.AllocsPerRun(20, func() {
+				if err := f(); err != nil {
+					t.Error(name, err)
+				}
+			})
+			return s.Synchronize() == nil && got == 0
+		}, 10*time.Second, time.Millisecond, name)
+	}
+}
+
+func cache(t testing.TB, x *safe.Context, o fft.CacheOptions) *fft.Cache {
+	t.Helper()
+	c, err := fft.NewCache(x, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// TestCache: a cache keeps the plans that were used last, one for each shape and types.
+func TestCache(t *testing.T) {
+	x := open(t)
+	s := stream(t, x)
+	c := cache(t, x, fft.CacheOptions{Plans: 2})
+	in, out := buffer(t, x, make([]complex64, 64)), buffer(t, x, make([]complex64, 64))
+	double := buffer(t, x, make([]complex128, 64))
+	transform := func(n int) error { return fft.Forward(c, s, fft.Shape{N: []int{n}}, in, out) }
+	require.NoError(t, transform(16))
+	require.NoError(t, s.Synchronize())
+	require.NoError(t, transform(16))
+	require.NoError(t, fft.Inverse(c, s, fft.Shape{N: []int{16}, Batch: 1}, out, in), "the same shape")
+	require.Equal(t, 1, c.Plans())
+	require.NoError(t, fft.Forward(c, s, fft.Shape{N: []int{16}}, double, double))
+	require.Equal(t, 2, c.Plans())
+	require.NoError(t, transform(16))
+	require.NoError(t, transform(32), "in the place of complex128")
+	require.Equal(t, 2, c.Plans())
+	g, err := s.Capture(func() error {
+		assert.NoError(t, transform(16), "it is there")
+		assert.ErrorIs(t, fft.Forward(c, s, fft.Shape{N: []int{16}}, double, double), safe.ErrCapturing, "it was evicted")
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	err = transform(0)
+	require.ErrorIs(t, err, safe.ErrRange)
+	require.ErrorContains(t, err, "fft.Forward")
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, transform(16), safe.ErrClosed)
+	_, err = fft.NewCache(x, fft.CacheOptions{Plans: -1})
+	require.ErrorIs(t, err, safe.ErrRange)
+}
+
+// TestCacheAtOnce: goroutines share a cache that is too small for them.
+func TestCacheAtOnce(t *testing.T) {
+	x := open(t)
+	c := cache(t, x, fft.CacheOptions{Plans: 2})
+	var all sync.WaitGroup
+	failures := make(chan error, 6)
+	for i := range 6 {
+		s, b := stream(t, x), buffer(t, x, make([]complex64, 64))
+		all.Go(func() {
+			for k := range 6 {
+				if err := fft.Forward(c, s, fft.Shape{N: []int{9 + (i+k)%4}}, b, b); err != nil {
+					failures <- fmt.Errorf("goroutine %d: %w", i, err)
+					return
+				}
+			}
+			failures <- nil
+		})
+	}
+	all.Wait()
+	for range 6 {
+		require.NoError(t, <-failures)
+	}
+	assert.Equal(t, 2, c.Plans())
+}

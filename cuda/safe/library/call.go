@@ -1,0 +1,180 @@
+package library
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Place is where a call of a library works.
+type Place struct {
+	// Stream is the stream. The library gets it before each call, as a handle may have had
+	// another one before.
+	Stream driver.CUstream
+	// Memory is Size bytes that belong to this call in the order of the stream. In a capture,
+	// they belong to the graph.
+	Memory driver.CUdeviceptr
+	Size   uint64
+	// Space is the number of the memory, 0 for none. A number stands for one address and one
+	// stream: a handle that has worked with it last need not be told them again.
+	Space uint64
+	// Handle is which of the Options.Handles this call has for itself.
+	Handle int
+	// Capture is the ID of the capture that the work becomes part of, 0 for none.
+	Capture uint64
+}
+
+// Call is one call of a library. Programs that reuse Calls, as those from a [sync.Pool],
+// allocate nothing; others use [Object.Enqueue].
+type Call struct {
+	Object *Object
+	Stream *safe.Stream
+	// Memory is how many bytes Do works in.
+	Memory int
+	// Uses lists what the work uses, as [safe.Stream.EnqueueRaw] takes it. Submit adds to it.
+	Uses []safe.Arg
+	// Do enqueues the work: see [safe.Stream.EnqueueRaw] for what it may do. The Object is
+	// locked.
+	Do func(Place) error
+	// NoHandle keeps the Object from being locked.
+	NoHandle bool
+
+	space   *workspace
+	capture uint64 // in which space may be used
+	moved   bool   // the stream is in another capture, or in none
+	enqueue func(driver.CUstream) error
+}
+
+// Enqueue calls f, which enqueues work on the stream that uses the Object, size bytes of
+// memory to work in, and uses.
+//
+// It returns f's error as the Err of a [safe.Error], [safe.ErrClosed] if the Object, the
+// stream or something in uses is closed, and [safe.ErrContextMismatch] if the stream belongs
+// to another context.
+func (o *Object) Enqueue(s *safe.Stream, size int, f func(Place) error, uses ...safe.Arg) error {
+	c := Call{Object: o, Stream: s, Memory: size, Uses: uses, Do: f}
+	return Rename("library.Object.Enqueue", c.Submit())
+}
+
+// Reset forgets everything but Do and the room in Uses.
+func (c *Call) Reset() {
+	clear(c.Uses)
+	*c = Call{Uses: c.Uses[:0], Do: c.Do, enqueue: c.enqueue}
+}
+
+// Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
+// right as long as they stay in order.
+func (c *Call) Submit() error {
+	if c.Do == nil || c.Memory < 0 {
+		return Refuse("", safe.ErrInvalidArgument, "Do is nil, or Memory is negative")
+	}
+	if err := c.Object.Acquire(); err != nil {
+		return err
+	}
+	defer c.Object.Release()
+	if c.enqueue == nil {
+		c.enqueue = c.run
+	}
+	core := c.Object.core
+	if err := c.first(core); err != nil {
+		return err
+	}
+	if core.resource != nil {
+		c.Uses = append(c.Uses, core.resource.Arg())
+	}
+	own := len(c.Uses)
+	for {
+		c.moved = false
+		c.Uses = c.Uses[:own]
+		if c.space != nil {
+			c.Uses = append(c.Uses, c.space.memory.Arg())
+		}
+		err := c.Stream.EnqueueRaw(c.enqueue, c.Uses...)
+		if space := c.space; space != nil {
+			c.space = nil
+			if done := core.spaces.put(space); !c.moved && err == nil {
+				err = done
+			}
+		}
+		if !c.moved {
+			return err
+		}
+		if err := c.move(core); err != nil {
+			return err
+		}
+	}
+}
+
+// first finds memory to try first: what the stream had last.
+func (c *Call) first(core *core) error {
+	c.space, c.capture = nil, 0
+	if c.Memory > 0 {
+		if c.space = core.spaces.last(c.Stream, c.Memory); c.space != nil {
+			c.capture = c.space.capture
+			return nil
+		}
+	}
+	return c.matches(core)
+}
+
+// move takes memory for the capture that the stream is in.
+func (c *Call) move(core *core) (err error) {
+	if c.Memory == 0 {
+		return nil
+	}
+	c.space, err = core.spaces.take(c.Stream, c.capture, c.Memory)
+	if errors.Is(err, safe.ErrCapturing) && c.capture == 0 {
+		c.space, err = nil, nil // it has begun meanwhile: ask again
+	}
+	return err
+}
+
+// matches checks that the stream belongs to the context.
+func (c *Call) matches(core *core) error {
+	x := c.Stream.Context()
+	if x == nil {
+		return fmt.Errorf("%w: the stream", safe.ErrClosed)
+	}
+	if x.Raw() != core.x.Raw() {
+		return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", core.o.Name, core.x.Device(), c.Stream.Device())
+	}
+	return nil
+}
+
+var errMoved = errors.New("the stream is in another capture")
+
+// run is called while the stream's captures neither begin nor end.
+func (c *Call) run(raw driver.CUstream) error {
+	capture, err := captureOf(raw)
+	if err != nil {
+		return err
+	}
+	if c.Memory > 0 && (c.space == nil || capture != c.capture) {
+		c.capture, c.moved = capture, true
+		return errMoved
+	}
+	p := Place{Stream: raw, Capture: capture}
+	if c.space != nil {
+		p.Memory, p.Size, p.Space = c.space.memory.Raw(), c.space.memory.Size(), c.space.number
+	}
+	if !c.NoHandle {
+		p.Handle = c.Object.core.lock(p.Space)
+		defer c.Object.core.handles[p.Handle].Unlock()
+	}
+	return c.Do(p)
+}
+
+// lock locks a handle, if possible the one that worked in a space last.
+func (c *core) lock(space uint64) int {
+	n := len(c.handles)
+	first := int(space % uint64(n))
+	for i := range n {
+		if at := (first + i) % n; c.handles[at].TryLock() {
+			return at
+		}
+	}
+	c.handles[first].Lock()
+	return first
+}

@@ -1,0 +1,42 @@
+package library
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Refuse returns an error for op that no library caused. Without op, [Rename] gives it one.
+func Refuse(op string, err error, format string, args ...any) error {
+	return &safe.Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Rename makes op the operation of err, which may be an error of package safe. It returns nil
+// for nil.
+func Rename(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var code driver.CUresult
+	e := &safe.Error{Op: op, Err: err}
+	if inner, ok := err.(*safe.Error); ok {
+		*e = *inner
+		e.Op = op
+	} else if errors.As(err, &code) {
+		e.Code = code
+	}
+	return e
+}
+
+// Load loads a library by the functions Open and Library of its generated package, unless the
+// program has loaded one already.
+func Load(open func(string) error, loaded func() (file, version string, err error)) error {
+	if err := open(""); err != nil {
+		if _, _, none := loaded(); none != nil { // else the program has opened another file
+			return err
+		}
+	}
+	return nil
+}

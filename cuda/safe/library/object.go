@@ -1,0 +1,257 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/safe"
+)
+
+// Options says what an [Object] is.
+type Options struct {
+	// Name is what reports of leaks call the Object, such as "FFT plan".
+	Name string
+	// Create creates what the library needs, while no stream of the context captures. The
+	// context is current, and the library may wait for all of its work. If Create fails, it
+	// leaves nothing behind, but for what the next call goes on with: see OutOfMemory.
+	Create func() error
+	// Destroy destroys it, as Create is called. Neither function may refer to the Object, nor
+	// to what holds it: the garbage collector would never find it dropped.
+	Destroy func() error
+	// OutOfMemory is the error by which the library says that the device has too little
+	// memory. New then makes room and calls Create again.
+	OutOfMemory error
+	// Handles is how many calls may be inside the library at once, 0 for 1: see [Place.Handle].
+	Handles int
+	// CallsOnly says that work needs the Object only while it is enqueued, as with cuBLAS: then
+	// graphs do not retain it, and Close destroys it at once.
+	CallsOnly bool
+	// Streams is how many streams have memory for [Object.Enqueue] at the same time, of at least
+	// Workspace bytes, which belongs to the Object. With 0 Streams, all such Objects of a
+	// context share the memory of 16 streams.
+	Streams, Workspace int
+}
+
+// Object is an object of a library in one context, such as a handle. Any number of goroutines
+// may use it at once, on any streams of the context.
+//
+// An Object keeps its context: [safe.Context.Close] before [Object.Close] is fine. Close it
+// before [safe.Context.CloseAll], which closes its memory.
+type Object struct {
+	core *core
+	stop lifetime.Cleanup
+}
+
+type core struct {
+	lifetime.Handle // of calls
+	o               Options
+	x               *safe.Context
+	leave           func()         // releases what keeps x usable
+	resource        *safe.Resource // that work retains, or nil
+	end             end
+	destroys        lifetime.Queue // of this core: its destruction waits for the context
+	handles         []sync.Mutex   // leaves: whoever has one is inside the library and waits for nothing of this process
+	spaces          *workspaces
+}
+
+// New creates an Object in a context. That may wait for all work of the context, and for
+// captures that begin meanwhile.
+//
+// It returns [safe.ErrCapturing] while a stream of the context is capturing, [safe.ErrClosed]
+// if the context is closed, and the error of Create.
+func New(x *safe.Context, o Options) (*Object, error) {
+	const op = "library.New"
+	if o.Create == nil || o.Destroy == nil {
+		return nil, Refuse(op, safe.ErrInvalidArgument, "Create or Destroy is nil")
+	}
+	if min(o.Handles, o.Streams, o.Workspace) < 0 {
+		return nil, Refuse(op, safe.ErrRange, "%d Handles, %d Streams, a Workspace of %d bytes", o.Handles, o.Streams, o.Workspace)
+	}
+	c, err := newCore(x, o)
+	if err != nil {
+		return nil, Rename(op, err)
+	}
+	if err := c.create(); err != nil {
+		c.abandon()
+		return nil, Rename(op, err)
+	}
+	if !o.CallsOnly {
+		c.end.core = c
+		err := c.end.Open(&c.end, nil)
+		if err == nil {
+			c.resource, err = safe.NewResource(c.x, c.end.CloseLater)
+		}
+		if err != nil {
+			err = errors.Join(err, c.whole(o.Destroy))
+			c.abandon()
+			return nil, Rename(op, err)
+		}
+	}
+	v := &Object{core: c}
+	v.stop.Watch(&c.Handle)
+	return v, nil
+}
+
+// newCore makes a core without what the library creates.
+func newCore(x *safe.Context, o Options) (*core, error) {
+	c := &core{o: o, handles: make([]sync.Mutex, max(o.Handles, 1))}
+	var err error
+	if c.x, c.leave, err = hold(x); err != nil {
+		return nil, err
+	}
+	if err = c.Handle.Open(c, nil); err == nil && o.Streams > 0 {
+		c.spaces, err = newWorkspaces(c.x, o.Workspace, o.Streams)
+	} else if err == nil {
+		c.spaces, err = share(c.x)
+	}
+	if err != nil {
+		c.leave()
+		return nil, err
+	}
+	return c, nil
+}
+
+// abandon releases what a core has that holds nothing of the library.
+func (c *core) abandon() error {
+	end := c.spaces.close
+	if c.o.Streams == 0 {
+		end = c.spaces.unshare
+	}
+	err := end()
+	c.leave()
+	return err
+}
+
+// hold returns a context that is usable until leave, also after [safe.Context.CloseAll].
+func hold(x *safe.Context) (usable *safe.Context, leave func(), err error) {
+	r, err := safe.NewResource(x, func() {})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer r.Close()
+	leave, err = safe.Retain(r.Arg())
+	return r.Context(), leave, err
+}
+
+// create calls Create. If the device has too little memory, it makes room and goes on.
+func (c *core) create() error {
+	for tries := 0; ; tries++ {
+		err := c.whole(c.o.Create)
+		if err == nil || c.o.OutOfMemory == nil || !errors.Is(err, c.o.OutOfMemory) || tries == 3 {
+			return err
+		}
+		lifetime.Collect()
+		if err := c.x.TrimMemory(); err != nil {
+			return err
+		}
+	}
+}
+
+// whole calls f, for which the library may wait for the context's work, while no stream
+// captures. Captures, and destructions on every device, wait for f. So whole waits before for
+// the work that is there now.
+func (c *core) whole(f func() error) error {
+	if err := c.x.Wait(context.Background()); err != nil && !safe.IsFatal(err) {
+		return err
+	}
+	return c.x.WithoutCaptures(f)
+}
+
+// Close refuses further calls. Calls in flight, and work that they have enqueued, complete. The
+// object is destroyed when no work, graph or executable uses it, while no stream of the
+// context captures; that waits for the context's work. Close does not wait for it, unless
+// Options.CallsOnly is set and no call is in flight. Closing again does nothing.
+func (o *Object) Close() error {
+	if o == nil || o.core == nil {
+		return nil
+	}
+	o.stop.Stop()
+	return Rename("library.Object.Close", o.core.Close())
+}
+
+// Context returns a context that is usable as long as the Object is open.
+func (o *Object) Context() *safe.Context {
+	if o == nil || o.core == nil {
+		return nil
+	}
+	return o.core.x
+}
+
+// Workspaces returns how many streams have memory now. Memory that only graphs use does not
+// count.
+func (o *Object) Workspaces() int {
+	if o == nil || o.core == nil {
+		return 0
+	}
+	return o.core.spaces.count()
+}
+
+// Acquire keeps the Object from being destroyed until [Object.Release]. It returns
+// [safe.ErrClosed] if the Object is closed. [Call.Submit] does it by itself.
+func (o *Object) Acquire() error {
+	if o == nil || o.core == nil || !o.core.Handle.Acquire() {
+		return safe.ErrClosed
+	}
+	return nil
+}
+
+// Release ends an [Object.Acquire].
+func (o *Object) Release() { o.core.Handle.Release() }
+
+// Whole calls f while no stream of the context captures, after a wait for the work that is
+// there: for calls of the library that may wait for the whole context. It returns
+// [safe.ErrCapturing] while a stream captures.
+func (o *Object) Whole(f func() error) error {
+	const op = "library.Object.Whole"
+	if err := o.Acquire(); err != nil {
+		return Rename(op, err)
+	}
+	defer o.Release()
+	return Rename(op, o.core.whole(f))
+}
+
+// Kind implements lifetime.Object.
+func (c *core) Kind() string { return c.o.Name }
+
+// Destroy implements lifetime.Object: no call is in flight.
+func (c *core) Destroy(wait bool) error {
+	if c.resource != nil {
+		return c.resource.Close() // its release ends the core
+	}
+	return c.destroy(wait)
+}
+
+// destroy destroys the library's object.
+func (c *core) destroy(wait bool) error {
+	if !wait {
+		return &lifetime.Elsewhere{Queue: &c.destroys}
+	}
+	err := c.whole(c.o.Destroy)
+	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
+		return lifetime.ErrLater
+	}
+	if errors.Is(err, safe.ErrReset) {
+		err = nil // the reset has destroyed everything
+	}
+	return errors.Join(err, c.abandon())
+}
+
+// end is the life of what the library has created, after that of calls.
+type end struct {
+	lifetime.Handle
+	core *core
+}
+
+// Kind implements lifetime.Object.
+func (e *end) Kind() string { return e.core.o.Name }
+
+// Destroy implements lifetime.Object: no work, graph or executable uses the object.
+func (e *end) Destroy(wait bool) error {
+	err := e.core.destroy(wait)
+	if lifetime.Postponed(err) {
+		return err
+	}
+	return Rename("library.Object.Close", err)
+}
