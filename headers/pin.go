@@ -53,7 +53,6 @@ var optional = []string{
 var libraries = []part{
 	{"cublas", "nvidia-cublas", []string{"cublas_v2.h", "cublasLt.h"}, "12.0", toolkit},
 	{"cufft", "nvidia-cufft", []string{"cufftXt.h"}, "12.0", toolkit},
-	{"cupti", "nvidia-cuda-cupti", []string{"cupti.h"}, "13.0", asCUDA},
 	{"curand", "nvidia-curand", []string{"curand.h"}, "12.0", toolkit},
 	{"nccl", "nvidia-nccl", []string{"nccl.h"}, "12.9", newest},
 	{"nvjitlink", "nvidia-nvjitlink", []string{"nvJitLink.h"}, "12.3", asCUDA}, // before, it exports no plain names and does not tell its version

@@ -292,7 +292,7 @@ var Rows = []*Row{
 			`CUpti_Activity(API|Kernel9|Memcpy6|MemcpyKind|MemcpyPtoP4|Memset4|GraphTrace2|Synchronization2|SynchronizationType|Overhead3|OverheadKind))$`),
 		Internal: "CUPTI_AS_PROGRAMS_SEE_IT",
 		Prefix:   "cupti", Status: "CUptiResult", Success: "CUPTI_SUCCESS", Example: "CUPTI_ERROR_NOT_INITIALIZED",
-		Manual: "https://docs.nvidia.com/cupti", Other: "driver", Package: "cupti", Versions: []string{"13.5"},
+		Manual: "https://docs.nvidia.com/cupti", Other: "driver", Package: "cupti", Versions: []string{"13.5"}, Fetch: "cupti",
 		Library: Library{
 			What:    "CUPTI",
 			Names:   []string{"libcupti.so.13", "libcupti.so.12"},

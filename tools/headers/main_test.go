@@ -175,7 +175,7 @@ func write(t *testing.T, name, text string) {
 func packedHeaders(t *testing.T, cudaVersion string) string {
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
-	for _, name := range []string{"cuda.h", "cuda_runtime_api.h", "cudaTypedefs.h", "nvrtc.h", "nvJitLink.h", "library_types.h", "cublas_v2.h", "cublasLt.h", "cufftXt.h", "cupti.h", "curand.h", "nccl.h", "nvml.h", "cudaProfiler.h", "cuda_profiler_api.h"} {
+	for _, name := range []string{"cuda.h", "cuda_runtime_api.h", "cudaTypedefs.h", "nvrtc.h", "nvJitLink.h", "library_types.h", "cublas_v2.h", "cublasLt.h", "cufftXt.h", "curand.h", "nccl.h", "nvml.h", "cudaProfiler.h", "cuda_profiler_api.h"} {
 		f, err := w.Create("nvidia/sample/include/" + name)
 		require.NoError(t, err)
 		_, err = f.Write([]byte("#define CUDA_VERSION " + cudaVersion + "\n"))

@@ -20,7 +20,7 @@ import (
 // Errors:
 //   - [CUPTI_ERROR_INVALID_PARAMETER]: the address is nil
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiGetTimestamp(timestamp *uint64) error {
@@ -49,7 +49,7 @@ func CuptiGetTimestamp(timestamp *uint64) error {
 //
 // Also [CUPTI_ERROR_INVALID_PARAMETER].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiGetContextId(context driver.CUcontext, contextId *uint32) error {
 	args := &struct {
 		context   driver.CUcontext
@@ -82,7 +82,7 @@ func CuptiGetContextId(context driver.CUcontext, contextId *uint32) error {
 //
 // Also [CUPTI_ERROR_NOT_INITIALIZED], [CUPTI_ERROR_INVALID_PARAMETER].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiGetStreamIdEx(context driver.CUcontext, stream driver.CUstream, perThreadStream uint8, streamId *uint32) error {
 	args := &struct {
 		context         driver.CUcontext
@@ -114,7 +114,7 @@ func CuptiGetStreamIdEx(context driver.CUcontext, stream driver.CUstream, perThr
 //   - [CUPTI_ERROR_NOT_COMPATIBLE]: another kind that is enabled excludes it
 //   - [CUPTI_ERROR_NOT_INITIALIZED]: the library could not be set up
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiActivityEnable(kind CUpti_ActivityKind) error {
@@ -142,7 +142,7 @@ func CuptiActivityEnable(kind CUpti_ActivityKind) error {
 //
 // Also [CUPTI_ERROR_NOT_INITIALIZED].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiActivityDisable(kind CUpti_ActivityKind) error {
@@ -173,7 +173,7 @@ func CuptiActivityDisable(kind CUpti_ActivityKind) error {
 //
 // Also [CUPTI_ERROR_NOT_INITIALIZED].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiActivityGetNumDroppedRecords(context driver.CUcontext, streamId uint32, dropped *uint64) error {
@@ -208,7 +208,7 @@ func CuptiActivityGetNumDroppedRecords(context driver.CUcontext, streamId uint32
 //
 // Also [CUPTI_ERROR_NOT_INITIALIZED], [CUPTI_ERROR_INVALID_KIND].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiActivityGetNextRecord(buffer *uint8, validBufferSizeBytes uint64, record **CUpti_Activity) error {
@@ -243,7 +243,7 @@ func CuptiActivityGetNextRecord(buffer *uint8, validBufferSizeBytes uint64, reco
 // Errors:
 //   - [CUPTI_ERROR_INVALID_PARAMETER]: one of them is nil
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiActivityRegisterCallbacks(funcBufferRequested CUpti_BuffersCallbackRequestFunc, funcBufferCompleted CUpti_BuffersCallbackCompleteFunc) error {
@@ -273,7 +273,7 @@ func CuptiActivityRegisterCallbacks(funcBufferRequested CUpti_BuffersCallbackReq
 //
 // Also [CUPTI_ERROR_NOT_INITIALIZED], [CUPTI_ERROR_UNKNOWN].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiActivityFlushAll(flag uint32) error {
 	args := &struct {
 		flag uint32
@@ -297,7 +297,7 @@ func CuptiActivityFlushAll(flag uint32) error {
 // Errors:
 //   - [CUPTI_ERROR_NOT_SUPPORTED]: this system has no such numbers
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiSetThreadIdType(type_ CUpti_ActivityThreadIdType) error {
@@ -323,7 +323,7 @@ func CuptiSetThreadIdType(type_ CUpti_ActivityThreadIdType) error {
 // Errors:
 //   - [CUPTI_ERROR_UNKNOWN]: it could not finish
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiFinalize() error {
 	args := &struct {
 		_   [8]uint64
@@ -348,7 +348,7 @@ func CuptiFinalize() error {
 //
 // Also [CUPTI_ERROR_NOT_INITIALIZED].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiActivityEnableDriverApi(cbid CUpti_CallbackId, enable uint8) error {

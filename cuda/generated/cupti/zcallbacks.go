@@ -28,7 +28,7 @@ import "unsafe"
 //
 // Also [CUPTI_ERROR_INVALID_PARAMETER].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 //
 // Deprecated: NVIDIA announces that a release after CUDA 13.5 will deprecate it.
 func CuptiSubscribe(subscriber *CUpti_SubscriberHandle, callback CUpti_CallbackFunc, userdata unsafe.Pointer) error {
@@ -57,7 +57,7 @@ func CuptiSubscribe(subscriber *CUpti_SubscriberHandle, callback CUpti_CallbackF
 //
 // Also [CUPTI_ERROR_NOT_INITIALIZED].
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiUnsubscribe(subscriber CUpti_SubscriberHandle) error {
 	args := &struct {
 		subscriber CUpti_SubscriberHandle
@@ -84,7 +84,7 @@ func CuptiUnsubscribe(subscriber CUpti_SubscriberHandle) error {
 // Errors:
 //   - [CUPTI_ERROR_INVALID_PARAMETER]: there is no such number
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiGetCallbackName(domain CUpti_CallbackDomain, cbid uint32, name **byte) error {
 	args := &struct {
 		domain CUpti_CallbackDomain

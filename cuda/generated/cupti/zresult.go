@@ -15,7 +15,7 @@ import "unsafe"
 // Errors:
 //   - [CUPTI_ERROR_INVALID_PARAMETER]: the code is unknown
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiGetErrorMessage(result CUptiResult, str **byte) error {
 	args := &struct {
 		result CUptiResult

@@ -15,7 +15,7 @@ import "unsafe"
 //   - [CUPTI_ERROR_INVALID_PARAMETER]: the address is nil
 //   - [CUPTI_ERROR_UNKNOWN]: there is no driver (measured)
 //
-// Since CUDA 13.0. NVIDIA describes it at https://docs.nvidia.com/cupti.
+// NVIDIA describes it at https://docs.nvidia.com/cupti.
 func CuptiGetVersion(version *uint32) error {
 	args := &struct {
 		version *uint32
