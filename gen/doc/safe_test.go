@@ -24,12 +24,18 @@ const packages = "../../cuda/"
 // withoutCounterpart are the functions that package safe calls and that nothing
 // in it stands for.
 var withoutCounterpart = map[string]string{
-	"cuInit":               "the first call of anything does it",
-	"cuDriverGetVersion":   "asked for what differs between drivers",
-	"cuMemGetAddressRange": "a check of borrowed memory",
-	"cuStreamGetCtx":       "a check of borrowed streams",
-	"cuLibraryGetModule":   "a part of loading",
-	"cuLogsDumpToMemory":   "the reason of a refused launch",
+	"cuInit":                      "the first call of anything does it",
+	"cuDriverGetVersion":          "asked for what differs between drivers",
+	"cuMemGetAddressRange":        "a check of borrowed memory",
+	"cuStreamGetCtx":              "a check of borrowed streams",
+	"cuCtxGetId":                  "a look for resets by other code",
+	"cuCtxGetStreamPriorityRange": "a check of StreamOptions.Priority",
+	"cuDevicePrimaryCtxGetState":  "a check of contexts",
+	"cuFuncIsLoaded":              "a part of loading",
+	"cuMemPoolGetAccess":          "a check of imported pools",
+	"cuPointerGetAttributes":      "a check of borrowed memory",
+	"cuLibraryGetModule":          "a part of loading",
+	"cuLogsDumpToMemory":          "the reason of a refused launch",
 }
 
 // TestSafeTable: what the table names is there, in the raw packages and in
