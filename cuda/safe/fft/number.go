@@ -1,8 +1,6 @@
 package fft
 
 import (
-	"unsafe"
-
 	lib "github.com/cudabind/cudabind/cuda/generated/librarytypes"
 	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
@@ -54,6 +52,3 @@ func kindOf[T Number]() kind {
 	}
 	return kind{lib.CUDA_C_16F, true, 16, "ComplexFloat16"}
 }
-
-// sizeOf returns the size of a number in bytes.
-func sizeOf[T Number]() int64 { return int64(unsafe.Sizeof(*new(T))) }
