@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"cuda/internal/activity":   {},
 	"cuda/internal/nvtx":       {purego},
 	"cuda/safe/profile":        {"cuda/ffi", "cuda/safe", "cuda/internal/activity", "cuda/internal/admit", "cuda/internal/nvtx", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/cupti", "github.com/ianlancetaylor/demangle"},
-	"cuda/safe/random":         {"cuda/ffi", "cuda/safe", "cuda/internal/lifetime", "cuda/generated/driver", "cuda/generated/curand"},
+	"cuda/safe/random":         {"cuda/ffi", "cuda/safe", "cuda/safe/library", "cuda/generated/driver", "cuda/generated/curand"},
 	"cuda/safe/collective":     {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},
 	"examples":                 {"cuda/ffi", "cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/safe/profile", "cuda/generated/driver"},
 	"tools":                    append([]string{"cuda/ffi", "headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "internal/cloop", "internal/command", "internal/pip", "internal/process", "internal/trust", "tools/simdriver/sim"}, rawPackages...),

@@ -2,7 +2,6 @@ package library
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -116,7 +115,7 @@ func (c *Call) first(core *core) error {
 			return nil
 		}
 	}
-	return c.matches(core)
+	return c.Object.Matches(c.Stream)
 }
 
 // move takes memory for the capture that the stream is in.
@@ -129,18 +128,6 @@ func (c *Call) move(core *core) (err error) {
 		c.space, err = nil, nil // it has begun meanwhile: ask again
 	}
 	return err
-}
-
-// matches checks that the stream belongs to the context.
-func (c *Call) matches(core *core) error {
-	x := c.Stream.Context()
-	if x == nil {
-		return fmt.Errorf("%w: the stream", safe.ErrClosed)
-	}
-	if x.Raw() != core.x.Raw() {
-		return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", core.o.Name, core.x.Device(), c.Stream.Device())
-	}
-	return nil
 }
 
 var errMoved = errors.New("the stream is in another capture")

@@ -1,4 +1,4 @@
-// Package library is what packages over CUDA's libraries stand on: [cuda/safe/blas],
+// Package library is what packages over CUDA's libraries stand on: blas, fft and random beside it,
 // and yours for a library that has no package.
 //
 //	o, err := library.New(x, library.Options{Name: "cuSPARSE handle", Create: create, Destroy: destroy})
@@ -11,6 +11,4 @@
 //
 // [Object.Enqueue] calls your function with the object locked and with memory to work in,
 // when the stream's captures neither begin nor end. Any number of goroutines may call it.
-//
-// [cuda/safe/blas]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe/blas
 package library

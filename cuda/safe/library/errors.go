@@ -13,18 +13,19 @@ func Refuse(op string, err error, format string, args ...any) error {
 	return &safe.Error{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Rename makes op the operation of err, which may be an error of package safe. It returns nil
-// for nil.
+// Rename makes op the operation of err, which may be an error of package safe, also one that another one wraps without a
+// word of its own. It returns nil for nil.
 func Rename(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var code driver.CUresult
 	e := &safe.Error{Op: op, Err: err}
-	if inner, ok := err.(*safe.Error); ok {
+	for inner, ok := err.(*safe.Error); ok && e.Detail == ""; inner, ok = e.Err.(*safe.Error) {
 		*e = *inner
 		e.Op = op
-	} else if errors.As(err, &code) {
+	}
+	var code driver.CUresult
+	if e.Code == 0 && errors.As(e.Err, &code) {
 		e.Code = code
 	}
 	return e

@@ -3,6 +3,7 @@ package library
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -177,6 +178,19 @@ func (o *Object) Context() *safe.Context {
 		return nil
 	}
 	return o.core.x
+}
+
+// Matches returns [safe.ErrContextMismatch] if the stream belongs to another context than the Object, and [safe.ErrClosed]
+// if it is closed. [Call.Submit] checks that by itself.
+func (o *Object) Matches(s *safe.Stream) error {
+	x := s.Context()
+	if x == nil {
+		return fmt.Errorf("%w: the stream", safe.ErrClosed)
+	}
+	if c := o.core; x.Raw() != c.x.Raw() {
+		return Refuse("", safe.ErrContextMismatch, "the %s belongs to a context of %v, the stream to one of %v", c.o.Name, c.x.Device(), s.Device())
+	}
+	return nil
 }
 
 // Workspaces returns how many streams have memory now. Memory that only graphs use does not

@@ -2,7 +2,6 @@ package random
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"weak"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/curand"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
 )
 
 // Float is a type of the continuous distributions.
@@ -75,7 +75,7 @@ const mostLambda = 400000
 func Poisson(g *Generator, s *safe.Stream, b *safe.Buffer[uint32], lambda float64) error {
 	const op = "random.Poisson"
 	if !(lambda > 0 && lambda <= mostLambda) {
-		return refuse(op, safe.ErrRange, "lambda is %v, not above 0 and at most %d", lambda, mostLambda)
+		return library.Refuse(op, safe.ErrRange, "lambda is %v, not above 0 and at most %d", lambda, mostLambda)
 	}
 	return fill(g, op, s, b, call{alone: true, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
 		return curand.CurandGeneratePoisson(raw, (*uint32)(ffi.Pointer(p)), n, lambda)
@@ -95,7 +95,7 @@ func Bits[T Word](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
 		switch {
 		case bits == 32:
 			return curand.CurandGenerate(raw, (*uint32)(ffi.Pointer(p)), n)
-		case g.core.kind.quasi():
+		case g.state.kind.quasi():
 			return curand.CurandGenerateLongLong(raw, (*uint64)(ffi.Pointer(p)), n)
 		}
 		return curand.CurandGenerate(raw, (*uint32)(ffi.Pointer(p)), 2*n)
@@ -111,7 +111,7 @@ func isFloat32[T Float]() bool {
 func moments[T Float](op string, mean, stddev T) error {
 	m, d := float64(mean), float64(stddev)
 	if !(d >= 0) || math.IsInf(d, 0) || math.IsInf(m, 0) || math.IsNaN(m) {
-		return refuse(op, safe.ErrInvalidArgument, "mean is %v, stddev %v", m, d)
+		return library.Refuse(op, safe.ErrInvalidArgument, "mean is %v, stddev %v", m, d)
 	}
 	return nil
 }
@@ -124,32 +124,32 @@ type call struct {
 	// generate generates n values at p.
 	generate func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error
 
-	core    *core
-	stream  *safe.Stream
-	target  driver.CUdeviceptr
-	work    *safe.Buffer[byte] // what cuRAND fills, if it cannot fill the target
-	size    uint64             // of the target in bytes
-	n       uint64             // values to generate
-	scratch int                // bytes that work needs, or 0
-	capture uint64             // in which work may be used
+	library.Call // its Memory is what cuRAND fills, if it cannot fill the target
+	state        *state
+	target       driver.CUdeviceptr
+	size         uint64 // of the target in bytes
+	n            uint64 // values to generate
 }
 
 // fill enqueues a call that fills b.
 func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], c call) error {
-	if g == nil || g.core == nil {
-		return fail(op, safe.ErrClosed)
+	if g == nil || g.object == nil {
+		return library.Rename(op, safe.ErrClosed)
 	}
-	c.core, c.stream = g.core, s
+	c.state = g.state
 	n := uint64(b.Len())
 	err := c.plan(b.Raw(), n, b.Size())
-	if err == nil && c.alone {
-		err = c.complete(g.resource.Arg(), b.Arg())
-	} else if err == nil {
-		err = c.submit(g.resource.Arg(), b.Arg())
+	if err == nil {
+		c.Object, c.Stream, c.Uses, c.Do, c.NoHandle = g.object, s, []safe.Arg{b.Arg()}, c.run, true // run has a lock of its own
+		if c.alone {
+			err = c.complete()
+		} else {
+			err = c.Submit()
+		}
 	}
 	var status curand.CurandStatus
-	if err = fail(op, err); errors.As(err, &status) && err.(*safe.Error).Detail == "" {
-		return refuse(op, err.(*safe.Error).Err, "%d of %T by %v", n, *new(T), g.core.kind)
+	if err = library.Rename(op, err); errors.As(err, &status) && err.(*safe.Error).Detail == "" {
+		return library.Refuse(op, err.(*safe.Error).Err, "%d of %T by %v", n, *new(T), g.state.kind)
 	}
 	return err
 }
@@ -159,12 +159,12 @@ const align = 16
 
 // plan decides whether the target, n values in size bytes, suits cuRAND.
 func (c *call) plan(target driver.CUdeviceptr, n, size uint64) error {
-	k, d := c.core.kind, uint64(c.core.dimensions())
+	k, d := c.state.kind, uint64(c.state.dimensions())
 	switch {
 	case c.bits != 0 && k.quasi() && c.bits != kinds[k].bits:
-		return refuse("", safe.ErrNotSupported, "%v has numbers of %d bits", k, kinds[k].bits)
+		return library.Refuse("", safe.ErrNotSupported, "%v has numbers of %d bits", k, kinds[k].bits)
 	case n%d != 0:
-		return refuse("", safe.ErrRange, "%d values are no multiple of %d dimensions", n, d)
+		return library.Refuse("", safe.ErrRange, "%d values are no multiple of %d dimensions", n, d)
 	}
 	c.target, c.n, c.size = target, n, size
 	odd := c.pairs && !k.quasi() && n%2 != 0
@@ -172,76 +172,42 @@ func (c *call) plan(target driver.CUdeviceptr, n, size uint64) error {
 		c.n++
 	}
 	if n > 0 && (odd || uint64(target)%align != 0) {
-		c.scratch = int(size / n * c.n)
+		c.Memory = int(size / n * c.n)
 	}
 	return nil
 }
 
-var errMoved = errors.New("the stream is in another capture")
-
-// submit enqueues the call, with scratch memory if it needs some.
-func (c *call) submit(generator, target safe.Arg) error {
-	if c.core.closed.Load() {
-		return fmt.Errorf("%w: the generator", safe.ErrClosed)
-	}
-	if err := c.core.matches(c.stream); err != nil {
-		return err
-	}
-	for {
-		uses := append(make([]safe.Arg, 0, 3), generator, target)
-		if c.work = nil; c.scratch > 0 {
-			var err error
-			if c.work, err = c.core.scratch(c.stream, c.capture, c.scratch); err != nil {
-				return err
-			}
-		}
-		if c.work != nil {
-			uses = append(uses, c.work.Arg())
-		}
-		err := c.stream.EnqueueRaw(c.run, uses...)
-		if c.work != nil {
-			err = errors.Join(err, c.work.Close())
-		}
-		if !errors.Is(err, errMoved) {
-			return err
-		}
-	}
-}
-
 // complete calls cuRAND while no stream of the context captures, and waits for the work.
-func (c *call) complete(uses ...safe.Arg) error {
-	if c.core.closed.Load() {
-		return fmt.Errorf("%w: the generator", safe.ErrClosed)
-	}
-	if err := c.core.matches(c.stream); err != nil {
+func (c *call) complete() error {
+	if err := c.Object.Matches(c.Stream); err != nil {
 		return err
 	}
-	release, err := safe.Retain(uses...)
-	if err != nil || c.n == 0 {
-		if err == nil {
-			release()
-		}
+	release, err := safe.Retain(c.Uses...)
+	if err != nil {
 		return err
 	}
 	defer release()
+	if c.n == 0 {
+		return nil
+	}
 	p := c.target
-	if c.scratch > 0 {
-		work, err := safe.NewBuffer[byte](c.core.x, c.scratch)
+	if c.Memory > 0 {
+		work, err := safe.NewBuffer[byte](c.Object.Context(), c.Memory)
 		if err != nil {
 			return err
 		}
 		defer work.Close()
 		p = work.Raw()
 	}
-	return c.core.whole(func() error { return c.core.completes(c, p) })
+	return c.Object.Whole(func() error { return c.state.complete(c, p) })
 }
 
-// completes calls cuRAND, and waits for all work of the context.
-func (g *core) completes(c *call, p driver.CUdeviceptr) error {
+// complete calls cuRAND, and waits for all work of the context.
+func (g *state) complete(c *call, p driver.CUdeviceptr) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.capture != 0 {
-		return refuse("", safe.ErrInUse, "%s", belongs)
+		return library.Refuse("", safe.ErrInUse, "%s", belongs)
 	}
 	if err := driver.CuCtxSynchronize(); err != nil { // streams need not wait for the legacy one
 		return err
@@ -258,59 +224,49 @@ func (g *core) completes(c *call, p driver.CUdeviceptr) error {
 }
 
 // run is called while the stream's captures neither begin nor end.
-func (c *call) run(raw driver.CUstream) error {
+func (c *call) run(at library.Place) error {
 	if c.n == 0 {
 		return nil
 	}
-	capture, err := captureOf(raw)
-	if err != nil {
+	if c.Memory == 0 {
+		return c.state.enqueue(c, at, c.target)
+	}
+	if err := c.state.enqueue(c, at, at.Memory); err != nil {
 		return err
 	}
-	if c.scratch > 0 && (c.work == nil || capture != c.capture) {
-		c.capture = capture
-		return errMoved
-	}
-	p := c.target
-	if c.work != nil {
-		p = c.work.Raw()
-	}
-	if err := c.core.generate(c, raw, capture, p); err != nil || c.work == nil {
-		return err
-	}
-	return driver.CuMemcpyDtoDAsync(c.target, p, c.size, raw)
+	return driver.CuMemcpyDtoDAsync(c.target, at.Memory, c.size, at.Stream)
 }
 
-// generate calls cuRAND at the generator's place, after the work that used its state last.
-func (g *core) generate(c *call, raw driver.CUstream, capture uint64, p driver.CUdeviceptr) error {
+// enqueue calls cuRAND at the generator's place, after the work that used its state last.
+func (g *state) enqueue(c *call, at library.Place, p driver.CUdeviceptr) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.join(c, capture); err != nil {
+	if err := g.join(at.Capture); err != nil {
 		return err
 	}
-	stream := weak.Make(c.stream)
+	stream := weak.Make(c.Stream)
 	if g.used && g.last != stream {
-		if err := driver.CuStreamWaitEvent(raw, g.event, 0); err != nil {
+		if err := driver.CuStreamWaitEvent(at.Stream, g.event, 0); err != nil {
 			return err
 		}
 	}
-	if err := curand.CurandSetStream(g.raw, raw); err != nil {
+	if err := curand.CurandSetStream(g.raw, at.Stream); err != nil {
 		return err
 	}
 	err := c.generate(g.raw, p, c.n)
 	g.last, g.used = stream, true
-	return errors.Join(err, driver.CuEventRecord(g.event, raw))
+	return errors.Join(err, driver.CuEventRecord(g.event, at.Stream))
 }
 
 // join makes the generator belong to the graph that a call is captured in. From then on, only the
 // launches of that graph use its state, so their order is that of the numbers.
-func (g *core) join(c *call, capture uint64) error {
-	switch {
-	case g.capture != capture && g.capture != 0:
-		return refuse("", safe.ErrInUse, "%s", belongs)
-	case capture == 0:
+func (g *state) join(capture uint64) error {
+	switch g.capture {
+	case capture:
 		return nil
-	case g.capture == capture:
-		return nil
+	case 0:
+	default:
+		return library.Refuse("", safe.ErrInUse, "%s", belongs)
 	}
 	if g.used { // the graph may be launched on any stream
 		if err := driver.CuEventSynchronize(g.event); err != nil {

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"weak"
 
 	"github.com/cudabind/cudabind/cuda/generated/curand"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
 )
 
 // Kind is an algorithm.
@@ -84,15 +84,15 @@ const mostDimensions = 20000
 //
 // A Generator keeps its context: [safe.Context.Close] before [Generator.Close] is fine.
 type Generator struct {
-	core     *core
-	resource *safe.Resource
+	object *library.Object
+	state  *state
 }
 
-type core struct {
-	object
-	kind   Kind
-	o      Options
-	closed atomic.Bool
+// state is what cuRAND and the driver have created. It knows nothing of the Generator, which the garbage collector would
+// never find dropped.
+type state struct {
+	kind Kind
+	o    Options
 
 	mu    sync.Mutex // taken inside EnqueueRaw: whoever has it waits for nothing of this process
 	raw   curand.CurandGenerator_t
@@ -114,109 +114,115 @@ type core struct {
 func New(x *safe.Context, k Kind, o Options) (*Generator, error) {
 	const op = "random.New"
 	if err := k.check(o); err != nil {
-		return nil, fail(op, err)
+		return nil, library.Rename(op, err)
 	}
-	if err := curand.Open(""); err != nil {
-		if _, _, loaded := curand.Library(); loaded != nil { // else the program has opened another file
-			return nil, fail(op, err)
-		}
+	if err := library.Load(curand.Open, curand.Library); err != nil {
+		return nil, library.Rename(op, err)
 	}
-	c := &core{kind: k, o: o}
-	r, err := c.open(x, c.create, c.destroy)
+	g := &state{kind: k, o: o}
+	object, err := library.New(x, library.Options{Name: "generator", Create: g.create, Destroy: g.destroy})
 	if err != nil {
-		return nil, fail(op, err)
+		return nil, library.Rename(op, err)
 	}
-	return &Generator{c, r}, nil
+	return &Generator{object, g}, nil
 }
 
 func (k Kind) check(o Options) error {
 	switch {
 	case !k.valid():
-		return refuse("", safe.ErrInvalidArgument, "%d is no constant of Kind", int(k))
+		return library.Refuse("", safe.ErrInvalidArgument, "%d is no constant of Kind", int(k))
 	case o.Dimensions < 0 || o.Dimensions > mostDimensions:
-		return refuse("", safe.ErrRange, "Options.Dimensions is %d, not 0 to %d", o.Dimensions, mostDimensions)
+		return library.Refuse("", safe.ErrRange, "Options.Dimensions is %d, not 0 to %d", o.Dimensions, mostDimensions)
 	case o.Dimensions > 0 && !k.quasi():
-		return refuse("", safe.ErrNotSupported, "%v has no dimensions", k)
+		return library.Refuse("", safe.ErrNotSupported, "%v has no dimensions", k)
 	case o.Seed != 0 && k.quasi():
-		return refuse("", safe.ErrNotSupported, "%v has no seed", k)
+		return library.Refuse("", safe.ErrNotSupported, "%v has no seed", k)
 	case o.Offset != 0 && !k.offset():
-		return refuse("", safe.ErrNotSupported, "%v has no offset", k)
+		return library.Refuse("", safe.ErrNotSupported, "%v has no offset", k)
 	}
 	return nil
 }
 
-// create also sets up the state, which the first call would do otherwise, perhaps in a capture.
-func (c *core) create() error {
-	if err := driver.CuEventCreate(&c.event, driver.CU_EVENT_DISABLE_TIMING); err != nil {
+// create creates all that a generator needs, or nothing. It also sets up the state, which the first call would do otherwise,
+// perhaps in a capture.
+func (g *state) create() error {
+	err := g.prepare()
+	if err != nil {
+		err = errors.Join(err, g.destroy())
+	}
+	return err
+}
+
+func (g *state) prepare() error {
+	if err := driver.CuEventCreate(&g.event, driver.CU_EVENT_DISABLE_TIMING); err != nil {
 		return err
 	}
-	if err := curand.CurandCreateGenerator(&c.raw, kinds[c.kind].raw); err != nil {
+	if err := curand.CurandCreateGenerator(&g.raw, kinds[g.kind].raw); err != nil {
 		return err
 	}
-	if c.kind.quasi() {
-		if err := curand.CurandSetQuasiRandomGeneratorDimensions(c.raw, uint32(c.dimensions())); err != nil {
+	if g.kind.quasi() {
+		if err := curand.CurandSetQuasiRandomGeneratorDimensions(g.raw, uint32(g.dimensions())); err != nil {
 			return err
 		}
-	} else if err := curand.CurandSetPseudoRandomGeneratorSeed(c.raw, c.o.Seed); err != nil {
+	} else if err := curand.CurandSetPseudoRandomGeneratorSeed(g.raw, g.o.Seed); err != nil {
 		return err
 	}
-	return c.begin(c.o.Offset)
+	return g.begin(g.o.Offset)
 }
 
 // begin sets the state up for the nth number. No stream of the context captures: cuRAND uses the legacy stream.
-func (c *core) begin(n uint64) error {
-	if err := curand.CurandSetStream(c.raw, 0); err != nil { // its last one may be closed
+func (g *state) begin(n uint64) error {
+	if err := curand.CurandSetStream(g.raw, 0); err != nil { // its last one may be closed
 		return err
 	}
-	if c.kind.offset() {
-		if err := curand.CurandSetGeneratorOffset(c.raw, n); err != nil {
+	if g.kind.offset() {
+		if err := curand.CurandSetGeneratorOffset(g.raw, n); err != nil {
 			return err
 		}
 	}
-	if err := curand.CurandGenerateSeeds(c.raw); err != nil && !errors.Is(err, curand.CURAND_STATUS_TYPE_ERROR) {
+	if err := curand.CurandGenerateSeeds(g.raw); err != nil && !errors.Is(err, curand.CURAND_STATUS_TYPE_ERROR) {
 		return err
 	}
 	return driver.CuCtxSynchronize() // streams that do not wait for the legacy one may use the state now
 }
 
-func (c *core) destroy() (err error) {
-	if c.raw != 0 {
-		err = errors.Join(curand.CurandSetStream(c.raw, 0), curand.CurandDestroyGenerator(c.raw)) // its last stream may be closed
+func (g *state) destroy() (err error) {
+	if g.raw != 0 {
+		err = errors.Join(curand.CurandSetStream(g.raw, 0), curand.CurandDestroyGenerator(g.raw)) // its last stream may be closed
 	}
-	if c.event != 0 {
-		err = errors.Join(err, driver.CuEventDestroy(c.event))
+	if g.event != 0 {
+		err = errors.Join(err, driver.CuEventDestroy(g.event))
 	}
 	return err
 }
 
-func (c *core) dimensions() int { return max(c.o.Dimensions, 1) }
+func (g *state) dimensions() int { return max(g.o.Dimensions, 1) }
 
 // Close destroys the generator when the work, the graphs and the executables that use it are done. Closing again does
 // nothing.
 // Source: curandDestroyGenerator.
 func (g *Generator) Close() error {
-	if g == nil || g.core == nil {
+	if g == nil || g.object == nil {
 		return nil
 	}
-	g.core.closed.Store(true)
-	return fail("random.Generator.Close", g.resource.Close())
+	return library.Rename("random.Generator.Close", g.object.Close())
 }
 
 // Context returns a context that is usable as long as the Generator is open: see
 // [safe.Stream.Context].
 func (g *Generator) Context() *safe.Context {
-	if g == nil || g.core == nil {
+	if g == nil || g.object == nil {
 		return nil
 	}
-	return g.core.x
+	return g.object.Context()
 }
 
 // String describes the generator for messages.
 func (g *Generator) String() string {
-	if g == nil || g.core == nil {
+	if g == nil || g.object == nil {
 		return "Generator (never opened)"
 	}
-	return fmt.Sprintf("%v with seed %d on %v", g.core.kind, g.core.o.Seed, g.core.x.Device())
+	return fmt.Sprintf("%v with seed %d on %v", g.state.kind, g.state.o.Seed, g.object.Context().Device())
 }
 
 // Seek makes n the place of the next number, from the beginning of the sequence.
@@ -231,28 +237,19 @@ func (g *Generator) String() string {
 // Source: curandSetGeneratorOffset, curandGenerateSeeds.
 func (g *Generator) Seek(n uint64) error {
 	const op = "random.Generator.Seek"
-	if g == nil || g.core == nil {
-		return fail(op, safe.ErrClosed)
+	if g == nil || g.object == nil {
+		return library.Rename(op, safe.ErrClosed)
 	}
-	c := g.core
-	if !c.kind.offset() {
-		return refuse(op, safe.ErrNotSupported, "%v has no offset", c.kind)
+	if !g.state.kind.offset() {
+		return library.Refuse(op, safe.ErrNotSupported, "%v has no offset", g.state.kind)
 	}
-	if c.closed.Load() {
-		return fail(op, safe.ErrClosed)
-	}
-	release, err := safe.Retain(g.resource.Arg())
-	if err != nil {
-		return fail(op, err)
-	}
-	defer release()
-	return fail(op, c.whole(func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.capture != 0 {
-			return refuse("", safe.ErrInUse, "%s", belongs)
+	return library.Rename(op, g.object.Whole(func() error {
+		g.state.mu.Lock()
+		defer g.state.mu.Unlock()
+		if g.state.capture != 0 {
+			return library.Refuse("", safe.ErrInUse, "%s", belongs)
 		}
-		return c.begin(n)
+		return g.state.begin(n)
 	}))
 }
 
