@@ -14,11 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
 	"github.com/cudabind/cudabind/internal/command"
@@ -75,7 +75,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	code := m.Run()
-	return code, leftOver()
+	return code, drivertest.LeftOver(simulated)
 }
 
 // double builds and opens the double of a library.
@@ -90,21 +90,6 @@ func double(dir, name, driver string, open func(string) error) error {
 		return fmt.Errorf("building the double of %s: %w\n%s", name, err, out)
 	}
 	return open(file)
-}
-
-// leftOver returns an error if the tests have leaked objects or broken rules of the driver.
-func leftOver() error {
-	for end := time.Now().Add(time.Minute); simulated.Live("") > 0 && time.Now().Before(end); {
-		runtime.GC()
-		time.Sleep(5 * time.Millisecond)
-	}
-	if n := simulated.Live(""); n != 0 {
-		return fmt.Errorf("%d objects are alive:\n%s", n, simulated.List())
-	}
-	if v := simulated.Violation(); v != "" {
-		return errors.New(v)
-	}
-	return nil
 }
 
 // needsDouble skips a test that reads what the doubles have logged.

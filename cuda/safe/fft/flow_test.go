@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/fft"
 	"github.com/stretchr/testify/assert"
@@ -144,7 +145,7 @@ func TestGraphKeepsPlan(t *testing.T) {
 // TestGraphMemory: each graph has memory of its own, one piece for each stream.
 func TestGraphMemory(t *testing.T) {
 	needsDouble(t)
-	require.NoError(t, leftOver(), "of other tests")
+	require.NoError(t, drivertest.LeftOver(simulated), "of other tests")
 	x := open(t)
 	s, p := stream(t, x), newOdd(t, x)
 	j := newJob(t, x, p, 8)
@@ -171,7 +172,7 @@ func TestClosedAtOnce(t *testing.T) {
 // TestWorkMemory: plans and streams share a few pieces of memory to work in.
 func TestWorkMemory(t *testing.T) {
 	needsDouble(t)
-	require.NoError(t, leftOver(), "of other tests")
+	require.NoError(t, drivertest.LeftOver(simulated), "of other tests")
 	x := open(t)
 	first := newOdd(t, x)
 	j := newJob(t, x, first, 4)

@@ -13,10 +13,10 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/cudabind/cudabind/internal/command"
@@ -65,7 +65,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	code := m.Run()
-	return code, leftOver()
+	return code, drivertest.LeftOver(simulated)
 }
 
 // double builds and opens the double of cuFFT.
@@ -116,21 +116,6 @@ func place(i uint64, steps *[8]uint64) uint64 {
 		i /= steps[d]
 	}
 	return at + i*steps[7]
-}
-
-// leftOver returns an error if the tests have leaked objects or broken rules of the driver.
-func leftOver() error {
-	for end := time.Now().Add(5 * time.Second); simulated.Live("") > 0 && time.Now().Before(end); {
-		runtime.GC()
-		time.Sleep(5 * time.Millisecond)
-	}
-	if n := simulated.Live(""); n != 0 {
-		return fmt.Errorf("%d objects are alive:\n%s", n, simulated.List())
-	}
-	if v := simulated.Violation(); v != "" {
-		return errors.New(v)
-	}
-	return nil
 }
 
 // needsDouble skips a test of what the double does.

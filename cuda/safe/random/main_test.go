@@ -15,10 +15,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/curand"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/random"
 	"github.com/cudabind/cudabind/internal/command"
@@ -92,15 +92,8 @@ func double(dir, driver string) error {
 
 // leftOver returns an error if the tests have leaked objects, or broken rules of the driver or of cuRAND.
 func leftOver() error {
-	for end := time.Now().Add(time.Minute); simulated.Live("") > 0 && time.Now().Before(end); {
-		runtime.GC()
-		time.Sleep(5 * time.Millisecond)
-	}
-	if n := simulated.Live(""); n != 0 {
-		return fmt.Errorf("%d objects are alive:\n%s", n, simulated.List())
-	}
-	if v := simulated.Violation(); v != "" {
-		return errors.New(v)
+	if err := drivertest.LeftOver(simulated); err != nil {
+		return err
 	}
 	alive := map[string]bool{}
 	all, err := readLog()
