@@ -27,6 +27,9 @@ func factsOf(ctx context.Context, releases []headers.Release, stderr io.Writer) 
 	var table strings.Builder
 	table.WriteString(model.SinceHead)
 	for _, name := range model.APIs() {
+		if model.RowOf(name).Fetch != "" {
+			continue // its headers are fetched for the versions that are generated, and say nothing of those before
+		}
 		var apis []*model.API
 		for i, dir := range dirs {
 			a, err := parse.Parse(os.DirFS(dir), name)
