@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"cuda/generated/cupti":     {purego, "cuda/generated/driver"},
 	"internal/cloop":           {},
 	"internal/command":         {},
+	"internal/double":          {"cuda/generated/driver", "cuda/safe/dtype", "internal/command", "tools/simdriver/sim"},
 	"internal/pip":             {},
 	"internal/process":         {},
 	"internal/trust":           {},

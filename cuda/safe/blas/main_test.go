@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,7 +19,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/blas"
-	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/internal/double"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -70,26 +68,12 @@ func run(m *testing.M) (int, error) {
 	}
 	logFile = filepath.Join(dir, "calls")
 	if err := errors.Join(
-		double(dir, "cublas", file, cublas.Open),
-		double(dir, "cublaslt", file, cublaslt.Open)); err != nil {
+		double.Library{Name: "cublas", Open: cublas.Open, Log: logFile}.Register(simulated),
+		double.Library{Name: "cublaslt", Open: cublaslt.Open, Log: logFile}.Register(simulated)); err != nil {
 		return 0, err
 	}
 	code := m.Run()
 	return code, drivertest.LeftOver(simulated)
-}
-
-// double builds and opens the double of a library.
-func double(dir, name, driver string, open func(string) error) error {
-	file := filepath.Join(dir, "lib"+name+".so")
-	_, self, _, _ := runtime.Caller(0)
-	source := filepath.Join(filepath.Dir(self), "testdata", "double", name+".c")
-	generated := filepath.Join(filepath.Dir(self), "..", "..", "generated")
-	cc := command.CC("-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-DDRIVER="+strconv.Quote(driver), "-DLOG="+strconv.Quote(logFile),
-		"-I", generated, "-o", file, source, "-lm", "-ldl")
-	if out, err := cc.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the double of %s: %w\n%s", name, err, out)
-	}
-	return open(file)
 }
 
 // needsDouble skips a test that reads what the doubles have logged.

@@ -6,20 +6,15 @@ package fft_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
-	"github.com/cudabind/cudabind/cuda/safe/dtype"
-	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/internal/double"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -61,61 +56,11 @@ func run(m *testing.M) (int, error) {
 	if simulated, err = sim.Attach(file); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(double(dir, file), scalers(simulated)); err != nil {
+	if err := (double.Library{Name: "cufft", Open: cufft.Open}).Register(simulated); err != nil {
 		return 0, err
 	}
 	code := m.Run()
 	return code, drivertest.LeftOver(simulated)
-}
-
-// double builds and opens the double of cuFFT.
-func double(dir, driver string) error {
-	file := filepath.Join(dir, "libcufft.so")
-	_, self, _, _ := runtime.Caller(0)
-	here := filepath.Dir(self)
-	cc := command.CC("-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-DDRIVER="+strconv.Quote(driver),
-		"-I", filepath.Join(here, "..", "blas", "testdata", "double"), "-o", file, filepath.Join(here, "testdata", "cufft.c"), "-lm", "-ldl")
-	if out, err := cc.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the double of cuFFT: %w\n%s", err, out)
-	}
-	return cufft.Open(file)
-}
-
-// scalers registers the kernels that scale with the simulated driver.
-func scalers(c sim.Control) error {
-	return errors.Join(
-		c.Kernel("cudabind_fft_scale16", func(_ sim.Grid, v []dtype.Float16, n uint64, f float32, _ [8]uint64) { scaleHalf(v, n, f, nil) }),
-		c.Kernel("cudabind_fft_scale16_strided", func(_ sim.Grid, v []dtype.Float16, n uint64, f float32, s [8]uint64) { scaleHalf(v, n, f, &s) }),
-		c.Kernel("cudabind_fft_scale32", func(_ sim.Grid, v []float32, n uint64, f float32, _ [8]uint64) { scale(v, n, f, nil) }),
-		c.Kernel("cudabind_fft_scale32_strided", func(_ sim.Grid, v []float32, n uint64, f float32, s [8]uint64) { scale(v, n, f, &s) }),
-		c.Kernel("cudabind_fft_scale64", func(_ sim.Grid, v []float64, n uint64, f float64, _ [8]uint64) { scale(v, n, f, nil) }),
-		c.Kernel("cudabind_fft_scale64_strided", func(_ sim.Grid, v []float64, n uint64, f float64, s [8]uint64) { scale(v, n, f, &s) }))
-}
-
-func scale[T float32 | float64](v []T, n uint64, f T, steps *[8]uint64) {
-	for i := range n {
-		v[place(i, steps)] *= f
-	}
-}
-
-func scaleHalf(v []dtype.Float16, n uint64, f float32, steps *[8]uint64) {
-	for i := range n {
-		at := place(i, steps)
-		v[at] = dtype.NewFloat16(v[at].Float32() * f)
-	}
-}
-
-// place is where number i lies.
-func place(i uint64, steps *[8]uint64) uint64 {
-	if steps == nil {
-		return i
-	}
-	at, i := i%steps[0], i/steps[0]
-	for d := 1; d < 4; d++ {
-		at += i % steps[d] * steps[3+d]
-		i /= steps[d]
-	}
-	return at + i*steps[7]
 }
 
 // needsDouble skips a test of what the double does.

@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,7 +19,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/random"
-	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/internal/double"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -69,25 +67,11 @@ func run(m *testing.M) (int, error) {
 		return m.Run(), nil
 	}
 	logFile = filepath.Join(dir, "calls")
-	if err := double(dir, file); err != nil {
+	if err := (double.Library{Name: "curand", Open: curand.Open, Log: logFile}).Register(simulated); err != nil {
 		return 0, err
 	}
 	code := m.Run()
 	return code, leftOver()
-}
-
-// double builds and opens the double of cuRAND.
-func double(dir, driver string) error {
-	file := filepath.Join(dir, "libcurand.so")
-	_, self, _, _ := runtime.Caller(0)
-	source := filepath.Join(filepath.Dir(self), "testdata", "double", "curand.c")
-	generated := filepath.Join(filepath.Dir(self), "..", "..", "generated")
-	cc := command.CC("-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-DDRIVER="+strconv.Quote(driver), "-DLOG="+strconv.Quote(logFile),
-		"-I", generated, "-o", file, source, "-lm", "-ldl")
-	if out, err := cc.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the double of cuRAND: %w\n%s", err, out)
-	}
-	return curand.Open(file)
 }
 
 // leftOver returns an error if the tests have leaked objects, or broken rules of the driver or of cuRAND.

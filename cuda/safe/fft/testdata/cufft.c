@@ -1,7 +1,6 @@
 // A double of cuFFT: direct transforms as host functions in the order of the stream. Half of
 // the sizes work in memory, and results are NaN if something else writes to it meanwhile.
 
-#define LOG ""
 #include "double.h"
 
 enum { C_16F = 6, INVALID_PLAN = 1, ALLOC_FAILED = 2, FFT_INTERNAL_ERROR = 5, EXEC_FAILED = 6, INVALID_SIZE = 8, NO_WORKSPACE = 13 };
