@@ -44,6 +44,9 @@ func TestProofWays(t *testing.T) {
 			module := proofModule(t)
 			withPurego(t, module)
 			for _, api := range callable() {
+				if w.name == "windows_amd64" && model.RowOf(api).Library.Windows.Names == nil {
+					continue // the library is not there for Windows, and CUPTI's header takes Microsoft's compiler
+				}
 				t.Run(api, func(t *testing.T) {
 					p := newProof(t, module, api, releases[len(releases)-1].Version)
 					if w.name == "windows_amd64" {
