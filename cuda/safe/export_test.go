@@ -69,6 +69,14 @@ func Pending(s *Stream) int {
 // Reserved is how much room is kept on s for calls that wait for other streams.
 func Reserved(s *Stream) int { return int(s.core.reserved.Load()) }
 
+// InOrder returns two streams in the order in which calls on both wait for room.
+func InOrder(a, b *Stream) (first, second *Stream) {
+	if inOrder([]*streamCore{a.core, b.core})[0] == a.core {
+		return a, b
+	}
+	return b, a
+}
+
 // Locked tells whether a call on s is in flight.
 func Locked(s *Stream) bool {
 	if s.core.mu.TryLock() {

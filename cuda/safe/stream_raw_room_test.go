@@ -75,7 +75,7 @@ func TestRawRoomBesideStuckStream(t *testing.T) {
 		watch(t)
 		x := open(t, 0)
 		k := kernel(t, x, "nothing")
-		s, stuck := idleStreams(t, x, k)
+		s, stuck := safe.InOrder(idleStreams(t, x, k)) // else the calls keep nothing on s
 		unstickOther := stick(t, x, stuck)
 		fillQueue(t, stuck, k, queued)
 		const calls = 40
