@@ -3,9 +3,11 @@
 package tour
 
 import (
+	"cmp"
 	_ "embed"
 	"testing"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,6 +31,20 @@ func loadAdd(x *safe.Context) (*safe.Module, *safe.Kernel, error) {
 		return nil, nil, err
 	}
 	return m, k, nil
+}
+
+// twice returns twice the values. It makes all that it needs, enqueues the work and gets the result, and then looks
+// whether anything has failed.
+func twice(x *safe.Context, add *safe.Kernel, in []float32) ([]float32, error) {
+	s, err1 := safe.NewStream(x)
+	defer s.Close()
+	values, err2 := safe.Upload(x, in)
+	defer values.Close()
+	sum, err3 := safe.NewBuffer[float32](x, len(in))
+	defer sum.Close()
+	err4 := add.Launch(s, safe.Threads(len(in)), values.Arg(), values.Arg(), sum.Arg(), safe.Val(uint32(len(in))))
+	out, err5 := sum.Download()
+	return out, cmp.Or(err1, err2, err3, err4, err5)
 }
 
 // launchAdd launches a kernel for all values, with the block size that keeps the
@@ -83,4 +99,29 @@ func TestKernels(t *testing.T) {
 
 	require.NoError(t, m.Close())
 	assert.ErrorIs(t, launchAdd(s, add, b, b, b), safe.ErrClosed)
+}
+
+// TestTwice: whichever call of the driver fails, twice returns its error, and not one of those that follow from it.
+func TestTwice(t *testing.T) {
+	x := open(t)
+	add := kernel(t, x, "add")
+	got, err := twice(x, add, []float32{1, 2, 3})
+	require.NoError(t, err)
+	assert.Equal(t, []float32{2, 4, 6}, got)
+	_, err = twice(nil, add, []float32{1})
+	assert.EqualError(t, err, "cuda: NewStream: already closed, or never opened")
+
+	needsSimulated(t)
+	for n := 1; ; n++ {
+		control.Fail("", n, uint32(driver.CUDA_ERROR_UNKNOWN))
+		_, err := twice(x, add, []float32{1, 2, 3})
+		failed := control.Failed()
+		control.Reset()
+		if err != nil {
+			assert.ErrorIs(t, err, driver.CUDA_ERROR_UNKNOWN, failed)
+		}
+		if failed == "" {
+			return
+		}
+	}
 }

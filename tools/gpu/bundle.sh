@@ -11,7 +11,7 @@ go=${GO:-go}
 
 rm -rf "$out"
 mkdir -p "$out"
-for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective profile:cuda/safe/profile tour:examples/tour images:examples/imageserver training:examples/train; do
+for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective profile:cuda/safe/profile tour:examples/tour images:examples/imageserver training:examples/train short:examples/short; do
 	name=${p%%:*} package=${p#*:}
 	mkdir -p "$out/tests/$name"
 	$go test -c -ldflags='-s -w' -o "$out/tests/$name/$name.test" "./$package"
@@ -24,6 +24,9 @@ cp examples/samples/*.ptx "$out/tests/samples/" # the tour loads one
 $go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/bench/peers ./tools/storm ./examples/vectoradd ./examples/samples \
 	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction ./examples/train
 cp examples/train/train.py cuda/safe/blas/testdata/matmul.py "$out/"
+mkdir "$out/short"
+$go build -ldflags='-s -w' -o "$out/short/" ./examples/short/...
+cp examples/short/*/*.py "$out/short/"
 mkdir "$out/failed"
 cp tools/storm/testdata/failed/*.json "$out/failed/"
 $go build -ldflags='-s -w' -buildmode=c-shared -o "$out/libshared.so" ./tools/gpu/shared

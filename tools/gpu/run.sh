@@ -147,6 +147,7 @@ tests profile profile
 tests tour tour
 tests images images
 tests training training
+tests short short
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
 program peers -short -seconds 60

@@ -12,14 +12,14 @@ import (
 )
 
 func main() {
-	check(nvml.NvmlInit())
+	check(nvml.NvmlInit_v2())
 	var count uint32
-	check(nvml.NvmlDeviceGetCount(&count))
+	check(nvml.NvmlDeviceGetCount_v2(&count))
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "GPU\tname\tmemory used\tof\tload\ttemperature\tpower")
 	for i := range count {
 		var d nvml.NvmlDevice_t
-		check(nvml.NvmlDeviceGetHandleByIndex(i, &d))
+		check(nvml.NvmlDeviceGetHandleByIndex_v2(i, &d))
 		name := make([]byte, nvml.NVML_DEVICE_NAME_V2_BUFFER_SIZE)
 		check(nvml.NvmlDeviceGetName(d, &name[0], uint32(len(name))))
 		var memory nvml.NvmlMemory_t

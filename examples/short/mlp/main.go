@@ -22,15 +22,13 @@ func main() {
 	values, err4 := safe.Upload(gpu, want)
 	err := cmp.Or(err1, err2, err3, err4)
 	for i, n := range sizes[1:] {
-		m := sizes[i]
-		w, b := random(m*n), random(n)
+		w, b := random(sizes[i]*n), random(n)
 		weights, err1 := safe.Upload(gpu, w)
 		bias, err2 := safe.Upload(gpu, b)
 		out, err3 := safe.NewBuffer[float32](gpu, batch*n)
-		err4 := blas.Matmul(h, s, 1, blas.Rows(values, batch, m), blas.Rows(weights, m, n), 0, blas.Rows(out, batch, n),
-			blas.MatmulOptions{Bias: bias, Epilogue: blas.ReLU})
-		err = cmp.Or(err, err1, err2, err3, err4)
-		values, want = out, layer(want[:m], w, b)
+		err4 := blas.Matmul(h, s, 1, blas.Rows(values, batch, sizes[i]), blas.Rows(weights, sizes[i], n),
+			0, blas.Rows(out, batch, n), blas.MatmulOptions{Bias: bias, Epilogue: blas.ReLU})
+		err, values, want = cmp.Or(err, err1, err2, err3, err4), out, layer(want[:sizes[i]], w, b)
 	}
 	got, err5 := values.Download()
 	if err := cmp.Or(err, err5); err != nil {
