@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -36,8 +37,8 @@ func LoadFile(ctx context.Context, x *safe.Context, file string, o Options) (*sa
 	return load(ctx, "LoadFile", x, text{file, source, nil}, o)
 }
 
-// LoadFS compiles a file of a file system, such as embed.FS, and loads it: see [Load]. Without
-// o.Headers, the source's own and other headers are those of files.
+// LoadFS compiles a file of a file system, such as embed.FS, and loads it: see [Load]. Headers
+// that are not in o.Headers are looked for in files.
 func LoadFS(ctx context.Context, x *safe.Context, files fs.FS, name string, o Options) (*safe.Module, error) {
 	if files == nil {
 		return nil, fail("LoadFS", fmt.Errorf("%w: the file system is nil", safe.ErrInvalidArgument))
@@ -46,9 +47,7 @@ func LoadFS(ctx context.Context, x *safe.Context, files fs.FS, name string, o Op
 	if err != nil {
 		return nil, fail("LoadFS", err)
 	}
-	if o.Headers == nil {
-		o.Headers = files
-	}
+	o.Headers = append(slices.Clone(o.Headers), files)
 	return load(ctx, "LoadFS", x, text{name, source, files}, o)
 }
 

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -219,7 +220,7 @@ func TestIncludes(t *testing.T) {
 	write("disk.h", "#include \"deep/d.h\"\n#define DISK D\n")
 	write("deep/d.h", "#include \"e.h\"\n#define D E\n")
 	write("deep/e.h", "#define E 4\n")
-	o.Headers, o.IncludePaths = files, []string{dir}
+	o.Headers, o.IncludePaths = []fs.FS{files}, []string{dir}
 	src := text{"kernels/main.cu", string(files["kernels/main.cu"].Data), files}
 	must := func(says string) []byte {
 		t.Helper()
@@ -272,12 +273,55 @@ func TestIncludes(t *testing.T) {
 	must("stands for n.h in one file and for x/n.h in another")
 }
 
+// TestHeadersOfSeveral: headers come from the first file system that has them, or from beside the header that includes
+// them.
+func TestHeadersOfSeveral(t *testing.T) {
+	needsNVRTC(t, "")
+	x := open(t)
+	one := fstest.MapFS{"a.h": {Data: []byte("#include \"lib/b.h\"\n#define A (B + 1)\n")}, "only/one.h": {Data: []byte("#define ONE 1\n")}}
+	two := fstest.MapFS{"a.h": {Data: []byte("#error second\n")}, "lib/b.h": {Data: []byte("#include \"c.h\"\n#define B C\n")}, "lib/c.h": {Data: []byte("#define C 4\n")}}
+	const source = "#include <a.h>\n#include \"only/one.h\"\n#if A != 5 || ONE != 1\n#error wrong headers\n#endif\n" + twice
+	o := own(t)
+	for name, c := range map[string]struct {
+		headers []fs.FS
+		says    string
+	}{
+		"in order":        {[]fs.FS{one, two}, ""},
+		"one of them nil": {[]fs.FS{nil, one, two}, ""},
+		"twice the same":  {[]fs.FS{one, two, one}, ""},
+		"in wrong order":  {[]fs.FS{two, one}, "second"},
+		"one is missing":  {[]fs.FS{one}, `"lib/b.h"`},
+		"two in the same place": {[]fs.FS{one, fstest.MapFS{"lib/b.h": {Data: []byte("#include \"only/one.h\"\n#define B 4\n")},
+			"lib/only/one.h": {Data: []byte("\n")}}}, `"only/one.h" stands for`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Headers = c.headers
+			_, err := Compile(context.Background(), source, o)
+			if c.says == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, c.says)
+			}
+		})
+	}
+
+	o.Headers = []fs.FS{two} // and then those beside the source
+	one["main.cu"] = &fstest.MapFile{Data: []byte("#include <lib/b.h>\n#include <only/one.h>\n" + twice)}
+	_, err := LoadFS(context.Background(), x, one, "main.cu", o)
+	require.NoError(t, err)
+	assert.Len(t, o.Headers, 1)
+	one["main.cu"].Data = []byte("#include \"a.h\"\n#include \"z/z.h\"\n" + twice)
+	two["z/z.h"] = &fstest.MapFile{Data: []byte("#include \"a.h\"\n")}
+	_, err = LoadFS(context.Background(), x, one, "main.cu", o)
+	assert.ErrorContains(t, err, `#include "a.h" stands for two files a.h of different file systems`)
+}
+
 // TestIncludesChanging: an image is not stored under the key of headers that it may not have.
 func TestIncludesChanging(t *testing.T) {
 	needsNVRTC(t, "")
 	o := own(t)
 	reads := 0
-	o.Headers = changing{func() string { reads++; return strings.Repeat("\n", reads) }}
+	o.Headers = []fs.FS{changing{func() string { reads++; return strings.Repeat("\n", reads) }}}
 	_, err := Compile(context.Background(), "#include <a.h>\n"+twice, o)
 	require.NoError(t, err)
 	assert.Zero(t, images(t, o))

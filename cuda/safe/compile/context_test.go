@@ -38,7 +38,7 @@ func TestContextOfFileSystem(t *testing.T) {
 		for name, call := range map[string]func(ctx context.Context, files fs.FS) error{
 			"a header": func(ctx context.Context, files fs.FS) error {
 				o := own(t)
-				o.Headers = files
+				o.Headers = []fs.FS{files}
 				_, err := Compile(ctx, "#include \"a.h\"\n"+twice, o)
 				return err
 			},
@@ -67,7 +67,7 @@ func TestContextEndsScan(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := own(t)
 	reads := 0
-	o.Headers = calling{fstest.MapFS{"a.h": {Data: []byte("\n")}}, func() { reads++; cancel() }}
+	o.Headers = []fs.FS{calling{fstest.MapFS{"a.h": {Data: []byte("\n")}}, func() { reads++; cancel() }}}
 	_, err := findIncludes(ctx, &o, text{source: "#include \"a.h\"\n" + strings.Repeat("#include <a.h>\n#include \"./a.h\"\n", 100)}, &cudaHeaders{})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, 1, reads)
@@ -133,7 +133,7 @@ func TestIncludesState(t *testing.T) {
 			info, err := os.Stat(file)
 			require.NoError(t, err)
 			o.IncludePaths = []string{f.dir}
-			o.Headers = calling{fstest.MapFS{"b.h": {Data: []byte("\n")}}, func() {
+			o.Headers = []fs.FS{calling{fstest.MapFS{"b.h": {Data: []byte("\n")}}, func() {
 				opened++
 				for now := info; opened == 2 && change && changed(now) == changed(info); { // the clock of files may be coarse
 					f.write("a.h", "#define A 2\n")
@@ -142,7 +142,7 @@ func TestIncludesState(t *testing.T) {
 					now, err = os.Stat(file)
 					require.NoError(t, err)
 				}
-			}}
+			}}}
 			_, err = Compile(context.Background(), "#include \"b.h\"\n#include <a.h>\n"+twice, o)
 			require.NoError(t, err)
 			assert.Equal(t, 2, opened, "before and after")

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -345,7 +346,7 @@ func TestByteOrderMarks(t *testing.T) {
 	versions(t, func(t *testing.T, version string) {
 		f, o := tree{t, drivertest.TempDir(t)}, own(t)
 		o.File, o.IncludePaths = "-k.cu", []string{f.dir}
-		o.Headers = fstest.MapFS{"a.h": {Data: []byte("\ufeff#define A 1\n")}}
+		o.Headers = []fs.FS{fstest.MapFS{"a.h": {Data: []byte("\ufeff#define A 1\n")}}}
 		_, err := Compile(context.Background(), "\ufeff#include \"a.h\"\n__global__ void k(int *p) { *p = A; }", o)
 		assert.NoError(t, err)
 		f.write("b.h", "\ufeff#define A 1\n")

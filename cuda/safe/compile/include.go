@@ -27,7 +27,7 @@ import (
 // origin is where a text lies that includes others. A source from a file system has both folders,
 // as NVRTC takes its name for a path.
 type origin struct {
-	files int    // the file system: 0 none, 1 that of the source, 2 Options.Headers
+	files int    // the file system: 0 none, 1 that of the source, from 2 on Options.Headers
 	dir   string // in files
 	disk  string // on disk
 	cuda  bool   // among CUDA's own headers
@@ -44,7 +44,7 @@ type includes struct {
 	o       *Options
 	source  string // its name
 	cuda    *cudaHeaders
-	files   [3]fs.FS // by origin.files
+	files   []fs.FS // by origin.files
 	lookups []lookup
 	seen    map[lookup]bool
 	memory  map[string]memoryHeader // by the words of the #include
@@ -69,7 +69,7 @@ type diskHeader struct {
 // findIncludes finds all that a source and its headers include.
 func findIncludes(ctx context.Context, o *Options, t text, cuda *cudaHeaders) (*includes, error) {
 	i := &includes{
-		o: o, source: t.file, cuda: cuda, files: [3]fs.FS{nil, t.files, o.Headers}, own: map[string]bool{}, seen: map[lookup]bool{},
+		o: o, source: t.file, cuda: cuda, files: append([]fs.FS{nil, t.files}, o.Headers...), own: map[string]bool{}, seen: map[lookup]bool{},
 		memory: map[string]memoryHeader{}, disk: map[string]diskHeader{}, real: map[string]string{},
 	}
 	for _, dir := range o.IncludePaths {
@@ -143,8 +143,11 @@ func (i *includes) find(l lookup) error {
 // inMemory looks for a header in the file systems. NVRTC tells such headers apart by the words of
 // the #include alone, and takes them before those on disk.
 func (i *includes) inMemory(l lookup) (bool, error) {
-	beside := origin{files: l.from.files, dir: path.Join(l.from.dir, l.name)}
-	for _, place := range []origin{beside, {files: 2, dir: path.Clean(l.name)}} {
+	places := []origin{{files: l.from.files, dir: path.Join(l.from.dir, l.name)}} // beside the file
+	for n := 2; n < len(i.files); n++ {
+		places = append(places, origin{files: n, dir: path.Clean(l.name)})
+	}
+	for _, place := range places {
 		files, file := i.files[place.files], place.dir
 		if files == nil || !fs.ValidPath(file) {
 			continue
@@ -153,15 +156,19 @@ func (i *includes) inMemory(l lookup) (bool, error) {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
 			continue
 		}
-		if before, twice := i.memory[l.name]; twice && before.path != file {
-			return false, fmt.Errorf("%w: #include %q stands for %s in one file and for %s in another; NVRTC takes both for the same: include them by their whole paths", safe.ErrInvalidArgument, l.name, before.path, file)
-		}
 		text, err := readFS(files, file)
 		if err == nil {
 			text, err = plain(text, "the header "+file)
 		}
 		if err != nil {
 			return false, err
+		}
+		before, twice := i.memory[l.name]
+		if twice && before.path != file {
+			return false, fmt.Errorf("%w: #include %q stands for %s in one file and for %s in another; NVRTC takes both for the same: include them by their whole paths", safe.ErrInvalidArgument, l.name, before.path, file)
+		}
+		if twice && before.text != text {
+			return false, fmt.Errorf("%w: #include %q stands for two files %s of different file systems; NVRTC takes both for the same: rename one", safe.ErrInvalidArgument, l.name, file)
 		}
 		i.memory[l.name] = memoryHeader{file, text}
 		i.read(text, origin{files: place.files, dir: path.Dir(file), disk: folderOf(l.name)})

@@ -64,9 +64,9 @@ type Options struct {
 	Standard string
 	// IncludePaths are folders with headers.
 	IncludePaths []string
-	// Headers holds headers that the source includes by their paths in it. Headers in it find
-	// others beside them, too. They come before those of IncludePaths.
-	Headers fs.FS
+	// Headers hold headers that the source includes by their paths in them. The first that has a
+	// header counts. Headers find others beside them, too. They come before those of IncludePaths.
+	Headers []fs.FS
 	// FastMath trades precision for speed: approximate division and functions, no denormals.
 	FastMath bool
 	// LineInfo adds line numbers, for profilers.

@@ -4,6 +4,7 @@ package compile
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -69,7 +70,7 @@ func TestStandardOfTheUser(t *testing.T) {
 	o.IncludePaths = []string{dir}
 	_, err = Compile(context.Background(), source, o)
 	assert.NoError(t, err)
-	o.IncludePaths, o.Headers = nil, fstest.MapFS{"stdint.h": {Data: []byte(header)}}
+	o.IncludePaths, o.Headers = nil, []fs.FS{fstest.MapFS{"stdint.h": {Data: []byte(header)}}}
 	_, err = Compile(context.Background(), source, o)
 	assert.NoError(t, err)
 }
