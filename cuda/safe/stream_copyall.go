@@ -40,9 +40,9 @@ func NewCopyOp[T any](dst, src Memory[T]) CopyOp {
 // CopyAll returns [ErrOverlap] if a destination overlaps another destination or a source, and
 // [ErrContextMismatch] if device memory belongs to another context than the stream.
 //
-// It returns [ErrInvalidArgument] for the legacy default stream, and [ErrCapturing] if
-// the stream is capturing. With a driver before CUDA 12.8, and on a stream of a green context,
-// it enqueues the copies one by one.
+// It returns [ErrInvalidArgument] for the legacy default stream and for a copy from host memory
+// to host memory, and [ErrCapturing] if the stream is capturing. With a driver before CUDA 12.8,
+// and on a stream of a green context, it enqueues the copies one by one.
 //
 // Source: cuMemcpyBatchAsync, or cuMemcpyAsync.
 func (s *Stream) CopyAll(copies []CopyOp) error {

@@ -112,9 +112,9 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 
 // Wait waits until the current work of the stream has completed. It does not wait for
 // work that is enqueued later. It also returns errors of earlier work. If ctx ends first,
-// Wait returns its cause at once, and the work goes on. It returns [ErrCapturing] if the
-// stream is capturing. Wait blocks no thread: one goroutine of this package polls for all
-// waits.
+// Wait returns its cause at once, and the work goes on: a Close of memory that the work uses,
+// such as [Pinned.Close], then waits for it. Wait returns [ErrCapturing] if the stream is
+// capturing. It blocks no thread: one goroutine of this package polls for all waits.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error {

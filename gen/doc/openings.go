@@ -95,6 +95,7 @@ var openings = map[string]opening{
 		start:   "[CublasCreate] makes a handle on the current device, [CublasSetStream] gives it a stream, every routine takes the handle first, and [CublasDestroy] frees it. The letters of a name tell the type: S float32, D float64, C complex64, Z complex128. Functions whose names end in _64 take sizes of 64 bits and are otherwise the same.",
 		heading: "Handles, streams and memory",
 		rules: []string{
+			"In a program that uses package safe, call cuBLAS by package safe/blas. For what that lacks, create and destroy handles in safe.Context.WithoutCaptures, and enqueue in safe.Stream.EnqueueRaw: both keep the goroutine on its thread and set the context.",
 			"A handle belongs to the device that was current when it was created, and that device must be current in every call: goroutines move from thread to thread, so lock the goroutine with runtime.LockOSThread and set the device or context first. Nothing checks this. Calls with one handle from several goroutines are allowed, but they share its stream, pointer mode and workspace: give each goroutine a handle of its own.",
 			"Routines enqueue their work on the handle's stream and return; an error of a kernel comes later, from a call that waits. Vectors and matrices are device memory, and must live until the stream has passed the routine, in a graph as long as the graph: handles are numbers and keep nothing alive.",
 			"Matrices are column-major: element (i, j), both from 0, is at i + j*ld, where the leading dimension ld is the distance between two columns in elements. A row-major matrix is the transpose of a column-major one with the length of its rows as ld; so C = A*B for row-major matrices is the call for B*A, with m and n exchanged.",
@@ -125,7 +126,8 @@ var openings = map[string]opening{
 		start:   "[CufftPlan1d], [CufftPlan2d], [CufftPlan3d] and [CufftPlanMany] make a plan: the lengths, the kind of data and its layout, with the kernels and the workspace for it. [CufftSetStream] gives it a stream, [CufftExecC2C] and the other executions run it as often as you like, [CufftDestroy] frees it. Nothing is normalized: forward and then inverse multiplies by the number of elements. [CufftCreate] begins a plan with settings, such as several GPUs or callbacks.",
 		heading: "Threads, streams and memory",
 		rules: []string{
-			"A plan belongs to the device that was current when it was made. The current device belongs to the OS thread, so lock the goroutine with runtime.LockOSThread and set the device around these calls. cuFFT works in the devices' primary contexts, as the CUDA runtime does.",
+			"In a program that uses package safe, call cuFFT by package safe/fft. For what that lacks, create and destroy plans in safe.Context.WithoutCaptures, and enqueue in safe.Stream.EnqueueRaw: both keep the goroutine on its thread and set the context.",
+			"A plan belongs to the device that was current when it was made. The current device belongs to the OS thread, so lock the goroutine with runtime.LockOSThread and set the device around these calls. cuFFT works in the context that is current, or else in the primary one of the runtime's current device.",
 			"No two goroutines may use one plan at the same time, and no two executions of one plan may overlap on the device, since they share its workspace. Different plans run at the same time if their outputs and workspaces are disjoint.",
 			"An execution enqueues kernels on the plan's stream and returns. Data is device memory, and it must stay until the stream has done the work. Plan before a capture begins; executions can be captured. Keep plan, workspace and data for as long as the graph lives.",
 		},
@@ -137,7 +139,8 @@ var openings = map[string]opening{
 		start:   "[CurandCreateGenerator] makes a generator for device memory, [CurandCreateGeneratorHost] one for host memory, which needs neither a GPU nor a driver. [CurandSetPseudoRandomGeneratorSeed] and [CurandSetStream] set it up, [CurandGenerate], [CurandGenerateUniform], [CurandGenerateNormal] and others fill an array, [CurandDestroyGenerator] frees it. The same settings give the same numbers in every run.",
 		heading: "Threads, streams and memory",
 		rules: []string{
-			"A generator for the device belongs to the device that was current when it was made. The current device belongs to the OS thread, so lock the goroutine with runtime.LockOSThread and set the device around these calls. cuRAND works in the devices' primary contexts, as the CUDA runtime does.",
+			"In a program that uses package safe, call cuRAND by package safe/random. For what that lacks, create and destroy generators in safe.Context.WithoutCaptures, and enqueue in safe.Stream.EnqueueRaw: both keep the goroutine on its thread and set the context.",
+			"A generator for the device belongs to the device that was current when it was made. The current device belongs to the OS thread, so lock the goroutine with runtime.LockOSThread and set the device around these calls. cuRAND works in the context that is current, or else in the primary one of the runtime's current device.",
 			"No two goroutines may use one generator at the same time. Give each goroutine a generator of its own, with a seed or an offset of its own.",
 			"A generation for the device enqueues kernels on the generator's stream and returns; the array must stay until the stream has done the work. The first generation and the first one after new settings may allocate memory: call [CurandGenerateSeeds] before a capture. The library does not check addresses.",
 		},

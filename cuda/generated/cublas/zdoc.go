@@ -42,6 +42,10 @@
 //
 // # Handles, streams and memory
 //
+// In a program that uses package safe, call cuBLAS by package safe/blas. For what that lacks,
+// create and destroy handles in safe.Context.WithoutCaptures, and enqueue in
+// safe.Stream.EnqueueRaw: both keep the goroutine on its thread and set the context.
+//
 // A handle belongs to the device that was current when it was created, and that device must be
 // current in every call: goroutines move from thread to thread, so lock the goroutine with
 // runtime.LockOSThread and set the device or context first. Nothing checks this. Calls with one

@@ -37,9 +37,14 @@
 //
 // # Threads, streams and memory
 //
+// In a program that uses package safe, call cuFFT by package safe/fft. For what that lacks, create
+// and destroy plans in safe.Context.WithoutCaptures, and enqueue in safe.Stream.EnqueueRaw: both
+// keep the goroutine on its thread and set the context.
+//
 // A plan belongs to the device that was current when it was made. The current device belongs to the
 // OS thread, so lock the goroutine with runtime.LockOSThread and set the device around these calls.
-// cuFFT works in the devices' primary contexts, as the CUDA runtime does.
+// cuFFT works in the context that is current, or else in the primary one of the runtime's current
+// device.
 //
 // No two goroutines may use one plan at the same time, and no two executions of one plan may
 // overlap on the device, since they share its workspace. Different plans run at the same time if

@@ -36,10 +36,14 @@
 //
 // # Threads, streams and memory
 //
+// In a program that uses package safe, call cuRAND by package safe/random. For what that lacks,
+// create and destroy generators in safe.Context.WithoutCaptures, and enqueue in
+// safe.Stream.EnqueueRaw: both keep the goroutine on its thread and set the context.
+//
 // A generator for the device belongs to the device that was current when it was made. The current
 // device belongs to the OS thread, so lock the goroutine with runtime.LockOSThread and set the
-// device around these calls. cuRAND works in the devices' primary contexts, as the CUDA runtime
-// does.
+// device around these calls. cuRAND works in the context that is current, or else in the primary
+// one of the runtime's current device.
 //
 // No two goroutines may use one generator at the same time. Give each goroutine a generator of its
 // own, with a seed or an offset of its own.

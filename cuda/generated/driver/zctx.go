@@ -27,7 +27,8 @@ import "unsafe"
 //     wait
 //   - dev: the device
 //
-// From Go: call it under runtime.LockOSThread and pop the context before unlocking: it would stay
+// From Go: drivers before CUDA 12.5 lack it: without ctxCreateParams call [CuCtxCreate_v2], which
+// all have. Call it under runtime.LockOSThread and pop the context before unlocking: it would stay
 // current on a thread that other goroutines use next.
 //
 // Errors:

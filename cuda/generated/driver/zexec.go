@@ -545,11 +545,12 @@ func CuLaunchHostFunc_v2_ptsz(hStream CUstream, fn CUhostFn, userData uintptr, s
 // point to is used at each launch of the graph. In other streams it is allowed in every mode. In
 // the legacy stream it breaks the capture of any blocking stream.
 //
-// From Go: kernelParams is a Go array of pointers to Go variables: by cgo's rules each variable
-// must be pinned (runtime.Pinner) for the call, or list and values lie in C memory. After the call
-// they may change. Memory the kernel works on must stay until the kernel is done. No context needs
-// to be current unless hStream is 0. A launch can block when queues are full: bound how many
-// goroutines launch at once, or they become as many threads.
+// From Go: kernelParams is an array of pointers to variables, both of Go. CUDA reads them before
+// the call returns, so they may be local and need no pinning; afterwards they may change. The
+// values in extra are addresses as numbers: pin what they lead to (runtime.Pinner). Memory the
+// kernel works on must stay until the kernel is done. No context needs to be current unless hStream
+// is 0. A launch can block when queues are full: bound how many goroutines launch at once, or they
+// become as many threads.
 //
 // Errors:
 //   - [CUDA_ERROR_INVALID_VALUE]: a size of 0 or beyond a limit, more threads than the kernel was
@@ -845,8 +846,8 @@ func CuLaunchHostFunc_v2(hStream CUstream, fn CUhostFn, userData uintptr, syncMo
 //
 // Capture: becomes a kernel node with the cooperative attribute.
 //
-// From Go: pin the arguments as for [CuLaunchKernel]. Work out the grid from the occupancy call
-// rather than from a number that fitted on another GPU.
+// From Go: arguments as for [CuLaunchKernel]. Work out the grid from the occupancy call rather than
+// from a number that fitted on another GPU.
 //
 // Errors:
 //   - [CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE]: more blocks than can run at once; returned by this
