@@ -256,7 +256,7 @@ func TestNormal(t *testing.T) {
 // TestManagement compares NVML's figures with the driver's.
 func TestManagement(t *testing.T) {
 	needsLibrary(t, nvml.Library)
-	require.NoError(t, nvml.NvmlInit())
+	require.NoError(t, nvml.NvmlInit_v2())
 	defer nvml.NvmlShutdown()
 	x := open(t)
 	pci, err := x.Device().PCIAddress()
