@@ -28,10 +28,10 @@ func onBoth(a, b *safe.Stream, n int) (over chan error) {
 	return over
 }
 
-// idleStreams returns two streams on which the kernel has run.
+// idleStreams returns two streams on which the kernel has run. A call on both waits for room in the first one first.
 func idleStreams(t *testing.T, x *safe.Context, k *safe.Kernel) (a, b *safe.Stream) {
 	t.Helper()
-	a, b = stream(t, x), stream(t, x)
+	a, b = safe.InOrder(stream(t, x), stream(t, x))
 	require.NoError(t, errors.Join(k.Launch(a, one), k.Launch(b, one), a.Synchronize(), b.Synchronize()))
 	return a, b
 }
@@ -75,7 +75,7 @@ func TestRawRoomBesideStuckStream(t *testing.T) {
 		watch(t)
 		x := open(t, 0)
 		k := kernel(t, x, "nothing")
-		s, stuck := safe.InOrder(idleStreams(t, x, k)) // else the calls keep nothing on s
+		s, stuck := idleStreams(t, x, k)
 		unstickOther := stick(t, x, stuck)
 		fillQueue(t, stuck, k, queued)
 		const calls = 40
