@@ -62,6 +62,9 @@ func TestVectorAdd(t *testing.T) {
 // TestMusl: a program of another C library than glibc, or a static one, says why it finds
 // no GPU. CI installs musl-gcc.
 func TestMusl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds Go's own packages with another C library")
+	}
 	if _, err := exec.LookPath("musl-gcc"); err != nil {
 		t.Skip("no musl-gcc: ", err)
 	}
