@@ -129,6 +129,7 @@ program imageserver -bench
 program samples
 program conjugategradients
 program reduction
+program micromagnetics -o "$results/vortex.png"
 program train -o "$results/loss.png"
 for e in "$here"/echo?; do
 	test -f "$e" && program "$(basename "$e")" -test.v -test.run '^TestDevice$'
@@ -142,12 +143,15 @@ tests runtime runtime TestDocs # reads the sources
 tests safe safe
 tests compile compile
 tests blas blas '' -test.bench=.
+tests fft fft
+tests random random
 tests collective collective
 tests profile profile
 tests tour tour
 tests images images
 tests training training
 tests short short
+tests films films
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
 program peers -short -seconds 60
@@ -160,7 +164,7 @@ done
 seconds=${STORM_SECONDS:-120}
 limit=$((seconds + 180)) # to look into what failed
 program storm -seconds "$seconds" -out "$results/storm"
-for p in cudainfo vectoradd imageserver samples conjugategradients reduction train train.py matmul.py bench peers; do
+for p in cudainfo vectoradd imageserver samples conjugategradients reduction micromagnetics train train.py matmul.py bench peers; do
 	test -f "$results/$p.log" && cat "$results/$p.log"
 done
 grep "^Benchmark" "$results/blas.log"
