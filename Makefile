@@ -56,7 +56,7 @@ test-checks: ## run the tests of the calls under the other checks that Go has
 	$(say) 'calls, with pointers to Go memory in C checked'
 	GOEXPERIMENT=cgocheck2 $(GO) test -short $(ONE_DRIVER) $(RAW)
 	$(say) 'package safe, with the order of its locks checked'
-	$(GO) test -skip '^(TestSimOtherDrivers|TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/internal/admit ./cuda/safe ./cuda/safe/blas ./cuda/safe/random
+	$(GO) test -skip '^(TestSimOtherDrivers|TestNoAllocations|TestBatchAcrossAllocatesNothing|TestCounts|TestCaptureIsNotStarved)$$' -tags cudabind_lockorder ./cuda/internal/admit ./cuda/safe ./cuda/safe/library ./cuda/safe/blas ./cuda/safe/random
 	$(say) 'package safe, with data races in its C checked'
 	CGO_CFLAGS='-g -O2 -fsanitize=thread' CGO_LDFLAGS=-fsanitize=thread TSAN_OPTIONS=halt_on_error=1 $(GO) test -short ./cuda/safe
 

@@ -2,6 +2,8 @@ package library
 
 import (
 	"errors"
+	"slices"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -26,7 +28,7 @@ type Place struct {
 }
 
 // Call is one call of a library. Programs that reuse Calls, as those from a [sync.Pool],
-// allocate nothing; others use [Object.Enqueue].
+// allocate nothing; others use [Object.Enqueue]. A goroutine at a time may use a Call.
 type Call struct {
 	Object *Object
 	Stream *safe.Stream
@@ -44,6 +46,8 @@ type Call struct {
 	capture uint64 // in which space may be used
 	moved   bool   // the stream is in another capture, or in none
 	enqueue func(driver.CUstream) error
+	of      *Call // whose function enqueue is, and whose call is busy: not that of a copy
+	busy    uint32
 }
 
 // Enqueue calls f, which enqueues work on the stream that uses the Object, size bytes of
@@ -53,29 +57,36 @@ type Call struct {
 // stream or something in uses is closed, and [safe.ErrContextMismatch] if the stream belongs
 // to another context.
 func (o *Object) Enqueue(s *safe.Stream, size int, f func(Place) error, uses ...safe.Arg) error {
-	c := Call{Object: o, Stream: s, Memory: size, Uses: uses, Do: f}
+	c := Call{Object: o, Stream: s, Memory: size, Uses: slices.Clip(uses), Do: f} // others may share what is behind uses
 	return Rename("library.Object.Enqueue", c.Submit())
 }
 
-// Reset forgets everything but Do and the room in Uses.
+// Reset forgets everything but Do and the room in Uses. It does nothing while Submit runs.
 func (c *Call) Reset() {
+	if c == nil || c.of == c && atomic.LoadUint32(&c.busy) != 0 {
+		return
+	}
 	clear(c.Uses)
-	*c = Call{Uses: c.Uses[:0], Do: c.Do, enqueue: c.enqueue}
+	*c = Call{Uses: c.Uses[:0], Do: c.Do, enqueue: c.enqueue, of: c.of}
 }
 
 // Submit enqueues the work: see [Object.Enqueue]. Calls on one stream share memory, which is
-// right as long as they stay in order.
+// right as long as they stay in order. It returns [safe.ErrInUse] if the Call is submitted by its own Do.
 func (c *Call) Submit() error {
-	if c.Do == nil || c.Memory < 0 {
+	if c == nil || c.Do == nil || c.Memory < 0 {
 		return Refuse("", safe.ErrInvalidArgument, "Do is nil, or Memory is negative")
 	}
+	if c.of != c {
+		c.of, c.enqueue, c.busy = c, c.run, 0
+	}
+	if !atomic.CompareAndSwapUint32(&c.busy, 0, 1) {
+		return Refuse("", safe.ErrInUse, "the Call is submitted by its own function, or by another goroutine")
+	}
+	defer atomic.StoreUint32(&c.busy, 0)
 	if err := c.Object.Acquire(); err != nil {
 		return err
 	}
 	defer c.Object.Release()
-	if c.enqueue == nil {
-		c.enqueue = c.run
-	}
 	core := c.Object.core
 	if err := c.first(core); err != nil {
 		return err
@@ -83,20 +94,10 @@ func (c *Call) Submit() error {
 	if core.resource != nil {
 		c.Uses = append(c.Uses, core.resource.Arg())
 	}
-	own := len(c.Uses)
-	for {
+	for own := len(c.Uses); ; {
 		c.moved = false
 		c.Uses = c.Uses[:own]
-		if c.space != nil {
-			c.Uses = append(c.Uses, c.space.memory.Arg())
-		}
-		err := c.Stream.EnqueueRaw(c.enqueue, c.Uses...)
-		if space := c.space; space != nil {
-			c.space = nil
-			if done := core.spaces.put(space); !c.moved && err == nil {
-				err = done
-			}
-		}
+		err := c.try(core)
 		if !c.moved {
 			return err
 		}
@@ -104,6 +105,20 @@ func (c *Call) Submit() error {
 			return err
 		}
 	}
+}
+
+// try enqueues the work with the memory of space, and gives that back, also if Do panics.
+func (c *Call) try(core *core) (err error) {
+	if space := c.space; space != nil {
+		c.Uses = append(c.Uses, space.memory.Arg())
+		defer func() {
+			c.space = nil
+			if done := core.spaces.put(space); !c.moved && err == nil {
+				err = done
+			}
+		}()
+	}
+	return c.Stream.EnqueueRaw(c.enqueue, c.Uses...)
 }
 
 // first finds memory to try first: what the stream had last.

@@ -20,7 +20,7 @@ func Rename(op string, err error) error {
 		return nil
 	}
 	e := &safe.Error{Op: op, Err: err}
-	for inner, ok := err.(*safe.Error); ok && e.Detail == ""; inner, ok = e.Err.(*safe.Error) {
+	for inner, ok := err.(*safe.Error); ok && inner != nil && e.Detail == ""; inner, ok = e.Err.(*safe.Error) {
 		*e = *inner
 		e.Op = op
 	}
@@ -34,6 +34,9 @@ func Rename(op string, err error) error {
 // Load loads a library by the functions Open and Library of its generated package, unless the
 // program has loaded one already.
 func Load(open func(string) error, loaded func() (file, version string, err error)) error {
+	if open == nil || loaded == nil {
+		return Refuse("library.Load", safe.ErrInvalidArgument, "a function is nil")
+	}
 	if err := open(""); err != nil {
 		if _, _, none := loaded(); none != nil { // else the program has opened another file
 			return err

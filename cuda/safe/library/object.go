@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -18,13 +19,15 @@ type Options struct {
 	// context is current, and the library may wait for all of its work. If Create fails, it
 	// leaves nothing behind, but for what the next call goes on with: see OutOfMemory.
 	Create func() error
-	// Destroy destroys it, as Create is called. Neither function may refer to the Object, nor
+	// Destroy destroys it, as Create is called, on a goroutine of its own. A panic there becomes a
+	// [safe.PanicError]. Neither function may refer to the Object, nor
 	// to what holds it: the garbage collector would never find it dropped.
 	Destroy func() error
 	// OutOfMemory is the error by which the library says that the device has too little
 	// memory. New then makes room and calls Create again.
 	OutOfMemory error
-	// Handles is how many calls may be inside the library at once, 0 for 1: see [Place.Handle].
+	// Handles is how many calls may be inside the library at once, 0 for 1, 4096 at most: see
+	// [Place.Handle].
 	Handles int
 	// CallsOnly says that work needs the Object only while it is enqueued, as with cuBLAS: then
 	// graphs do not retain it, and Close destroys it at once.
@@ -57,6 +60,8 @@ type core struct {
 	spaces          *workspaces
 }
 
+const mostHandles = 4096
+
 // New creates an Object in a context. That may wait for all work of the context, and for
 // captures that begin meanwhile.
 //
@@ -67,15 +72,20 @@ func New(x *safe.Context, o Options) (*Object, error) {
 	if o.Create == nil || o.Destroy == nil {
 		return nil, Refuse(op, safe.ErrInvalidArgument, "Create or Destroy is nil")
 	}
-	if min(o.Handles, o.Streams, o.Workspace) < 0 {
+	if min(o.Handles, o.Streams, o.Workspace) < 0 || o.Handles > mostHandles {
 		return nil, Refuse(op, safe.ErrRange, "%d Handles, %d Streams, a Workspace of %d bytes", o.Handles, o.Streams, o.Workspace)
 	}
 	c, err := newCore(x, o)
 	if err != nil {
 		return nil, Rename(op, err)
 	}
+	made := false
+	defer func() {
+		if !made { // also if Create panics
+			c.abandon()
+		}
+	}()
 	if err := c.create(); err != nil {
-		c.abandon()
 		return nil, Rename(op, err)
 	}
 	if !o.CallsOnly {
@@ -85,11 +95,10 @@ func New(x *safe.Context, o Options) (*Object, error) {
 			c.resource, err = safe.NewResource(c.x, c.end.CloseLater)
 		}
 		if err != nil {
-			err = errors.Join(err, c.whole(o.Destroy))
-			c.abandon()
-			return nil, Rename(op, err)
+			return nil, Rename(op, errors.Join(err, c.ended()))
 		}
 	}
+	made = true
 	v := &Object{core: c}
 	v.stop.Watch(&c.Handle)
 	return v, nil
@@ -160,6 +169,20 @@ func (c *core) whole(f func() error) error {
 	return c.x.WithoutCaptures(f)
 }
 
+// ended calls Destroy on a goroutine of its own, as the caller may be one that others depend on: Destroy
+// may panic, and end it.
+func (c *core) ended() (err error) {
+	lifetime.Apart(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				err = &safe.PanicError{Value: v, Stack: debug.Stack()}
+			}
+		}()
+		err = c.whole(c.o.Destroy)
+	})
+	return err
+}
+
 // Close refuses further calls. Calls in flight, and work that they have enqueued, complete. The
 // object is destroyed when no work, graph or executable uses it, while no stream of the
 // context captures; that waits for the context's work. Close does not wait for it, unless
@@ -183,6 +206,9 @@ func (o *Object) Context() *safe.Context {
 // Matches returns [safe.ErrContextMismatch] if the stream belongs to another context than the Object, and [safe.ErrClosed]
 // if it is closed. [Call.Submit] checks that by itself.
 func (o *Object) Matches(s *safe.Stream) error {
+	if o == nil || o.core == nil {
+		return safe.ErrClosed
+	}
 	x := s.Context()
 	if x == nil {
 		return fmt.Errorf("%w: the stream", safe.ErrClosed)
@@ -211,8 +237,15 @@ func (o *Object) Acquire() error {
 	return nil
 }
 
-// Release ends an [Object.Acquire].
-func (o *Object) Release() { o.core.Handle.Release() }
+// Release ends an [Object.Acquire]. It does nothing if there was none.
+func (o *Object) Release() {
+	if o == nil || o.core == nil {
+		return
+	}
+	if h := &o.core.Handle; h.InUse() || h.Closed() && !h.Over() {
+		h.Release()
+	}
+}
 
 // Whole calls f while no stream of the context captures, after a wait for the work that is
 // there: for calls of the library that may wait for the whole context. It returns
@@ -242,7 +275,7 @@ func (c *core) destroy(wait bool) error {
 	if !wait {
 		return &lifetime.Elsewhere{Queue: &c.destroys}
 	}
-	err := c.whole(c.o.Destroy)
+	err := c.ended()
 	if errors.Is(err, safe.ErrCapturing) || errors.Is(err, safe.ErrInCallback) {
 		return lifetime.ErrLater
 	}
