@@ -76,7 +76,7 @@ var openings = map[string]opening{
 		purpose: "Functions of several libraries take these types: [CudaDataType] is what the elements of a vector or matrix are, such as [CUDA_R_32F], and [LibraryPropertyType] the part of a version that a function such as cublasGetProperty is asked for. The [CudaEmulationStrategy] and the types beside it say how a library may compute one precision by another.",
 	},
 	"nccl": {
-		purpose: "NCCL exchanges data between GPUs: all-reduce, broadcast, all-gather and others, and messages between two of them, within a host over NVLink, PCIe and shared memory, and between hosts over the network.",
+		purpose: "NCCL exchanges data between GPUs: all-reduce, broadcast, all-gather and others, and messages between two of them, within a host over NVLink, PCIe and shared memory, and between hosts over the network. Package collective in cuda/safe, which is built on this one, serves any goroutine and ends what a lost rank would stop.",
 		start:   "[NcclGetUniqueId] makes an identifier in one process, the program sends it to all, and [NcclCommInitRank] joins one GPU as one rank; [NcclCommInitAll] does so for the GPUs of one process. [NcclAllReduce] and the other operations enqueue work on a stream, and [NcclCommDestroy] frees the communicator.",
 		heading: "Ranks, threads and memory",
 		rules: []string{
@@ -91,7 +91,7 @@ var openings = map[string]opening{
 		unbound: "[NcclConfig_t] and the other structs say which values the initializers set. NCCL_VERSION(2, 32, 3) is 23203, as [NcclGetVersion] returns it; ncclResetDebugInit does nothing.",
 	},
 	"cublas": {
-		purpose: "cuBLAS computes with dense vectors and matrices on the GPU: level 1 works on vectors, level 2 on a matrix and a vector, level 3 on matrices, such as [CublasSgemm], and extensions on batches and mixed types, such as [CublasGemmEx].",
+		purpose: "cuBLAS computes with dense vectors and matrices on the GPU: level 1 works on vectors, level 2 on a matrix and a vector, level 3 on matrices, such as [CublasSgemm], and extensions on batches and mixed types, such as [CublasGemmEx]. Package blas in cuda/safe, which is built on this one, multiplies matrices on any goroutine and stream, in captures, too.",
 		start:   "[CublasCreate] makes a handle on the current device, [CublasSetStream] gives it a stream, every routine takes the handle first, and [CublasDestroy] frees it. The letters of a name tell the type: S float32, D float64, C complex64, Z complex128. Functions whose names end in _64 take sizes of 64 bits and are otherwise the same.",
 		heading: "Handles, streams and memory",
 		rules: []string{
@@ -107,7 +107,7 @@ var openings = map[string]opening{
 		unbound: "They name functions that no header declares. For C++ alone there are cublasMigrateComputeType and overloads of functions, which take a type of data in place of a compute type: pass the compute type, such as [CUBLAS_COMPUTE_32F].",
 	},
 	"cublaslt": {
-		purpose: "cuBLASLt computes one operation, D = epilogue(alpha*op(A)*op(B) + beta*C), in all its variants: types from float64 to numbers of 4 bits, row-major and tiled layouts, batches, bias and activation in the same kernel, and a choice among algorithms. For the rest of BLAS, and for a plain product in one call, use package cublas.",
+		purpose: "cuBLASLt computes one operation, D = epilogue(alpha*op(A)*op(B) + beta*C), in all its variants: types from float64 to numbers of 4 bits, row-major and tiled layouts, batches, bias and activation in the same kernel, and a choice among algorithms. For the rest of BLAS, and for a plain product in one call, use package cublas. Package blas in cuda/safe, which is built on this one, has products with epilogues on any goroutine and stream, in captures, too.",
 		start:   "[CublasLtCreate] makes a handle. Descriptors on the host describe an operation: [CublasLtMatmulDescCreate] for types, transpositions and epilogue, [CublasLtMatrixLayoutCreate] for each matrix. [CublasLtMatmulPreferenceCreate] holds what is allowed, such as the size of the workspace. [CublasLtMatmulAlgoGetHeuristic] returns algorithms for the problem, the fastest first by estimate; [CublasLtMatmul] enqueues the work on a stream. Search once for each problem and keep the result.",
 		heading: "Descriptors, streams and memory",
 		rules: []string{
@@ -122,7 +122,7 @@ var openings = map[string]opening{
 		version: "One package serves cuBLASLt 12 and 13. Tiles, stages and numbers of algorithms belong to one version: store the version of [CublasLtGetVersion] with them.",
 	},
 	"cufft": {
-		purpose: "cuFFT computes discrete Fourier transforms of one, two and three dimensions, of complex and real numbers, one or many at once.",
+		purpose: "cuFFT computes discrete Fourier transforms of one, two and three dimensions, of complex and real numbers, one or many at once. Package fft in cuda/safe, which is built on this one, transforms on any goroutine and stream, in captures, too.",
 		start:   "[CufftPlan1d], [CufftPlan2d], [CufftPlan3d] and [CufftPlanMany] make a plan: the lengths, the kind of data and its layout, with the kernels and the workspace for it. [CufftSetStream] gives it a stream, [CufftExecC2C] and the other executions run it as often as you like, [CufftDestroy] frees it. Nothing is normalized: forward and then inverse multiplies by the number of elements. [CufftCreate] begins a plan with settings, such as several GPUs or callbacks.",
 		heading: "Threads, streams and memory",
 		rules: []string{
@@ -135,7 +135,7 @@ var openings = map[string]opening{
 		version: "One package serves cuFFT 11 and 12, which come with CUDA 12 and 13. Versions are cuFFT's own: 12.5 belongs to CUDA 13.5. [CufftXtSetJITCallback] has these parameters since cuFFT 12.0: an older library returns a SymbolError.",
 	},
 	"curand": {
-		purpose: "cuRAND fills arrays with pseudorandom and quasirandom numbers: bits, and uniform, normal, log-normal and Poisson distributions.",
+		purpose: "cuRAND fills arrays with pseudorandom and quasirandom numbers: bits, and uniform, normal, log-normal and Poisson distributions. Package random in cuda/safe, which is built on this one, makes numbers on any goroutine and stream, in captures, too.",
 		start:   "[CurandCreateGenerator] makes a generator for device memory, [CurandCreateGeneratorHost] one for host memory, which needs neither a GPU nor a driver. [CurandSetPseudoRandomGeneratorSeed] and [CurandSetStream] set it up, [CurandGenerate], [CurandGenerateUniform], [CurandGenerateNormal] and others fill an array, [CurandDestroyGenerator] frees it. The same settings give the same numbers in every run.",
 		heading: "Threads, streams and memory",
 		rules: []string{

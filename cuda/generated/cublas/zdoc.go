@@ -5,7 +5,8 @@
 //
 // cuBLAS computes with dense vectors and matrices on the GPU: level 1 works on vectors, level 2 on
 // a matrix and a vector, level 3 on matrices, such as [CublasSgemm], and extensions on batches and
-// mixed types, such as [CublasGemmEx].
+// mixed types, such as [CublasGemmEx]. Package blas in cuda/safe, which is built on this one,
+// multiplies matrices on any goroutine and stream, in captures, too.
 //
 // # Start
 //

@@ -6,7 +6,8 @@
 // cuBLASLt computes one operation, D = epilogue(alpha*op(A)*op(B) + beta*C), in all its variants:
 // types from float64 to numbers of 4 bits, row-major and tiled layouts, batches, bias and
 // activation in the same kernel, and a choice among algorithms. For the rest of BLAS, and for a
-// plain product in one call, use package cublas.
+// plain product in one call, use package cublas. Package blas in cuda/safe, which is built on this
+// one, has products with epilogues on any goroutine and stream, in captures, too.
 //
 // # Start
 //

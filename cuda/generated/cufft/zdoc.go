@@ -4,7 +4,8 @@
 // cufftXt.h of CUDA 13.5 declares them.
 //
 // cuFFT computes discrete Fourier transforms of one, two and three dimensions, of complex and real
-// numbers, one or many at once.
+// numbers, one or many at once. Package fft in cuda/safe, which is built on this one, transforms on
+// any goroutine and stream, in captures, too.
 //
 // # Start
 //

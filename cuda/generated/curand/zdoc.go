@@ -4,7 +4,8 @@
 // of CUDA 13.5 declares them.
 //
 // cuRAND fills arrays with pseudorandom and quasirandom numbers: bits, and uniform, normal,
-// log-normal and Poisson distributions.
+// log-normal and Poisson distributions. Package random in cuda/safe, which is built on this one,
+// makes numbers on any goroutine and stream, in captures, too.
 //
 // # Start
 //

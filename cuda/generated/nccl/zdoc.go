@@ -5,7 +5,8 @@
 //
 // NCCL exchanges data between GPUs: all-reduce, broadcast, all-gather and others, and messages
 // between two of them, within a host over NVLink, PCIe and shared memory, and between hosts over
-// the network.
+// the network. Package collective in cuda/safe, which is built on this one, serves any goroutine
+// and ends what a lost rank would stop.
 //
 // # Start
 //
