@@ -35,8 +35,7 @@ var sources = map[string]string{
 	"curand":   "random/testdata/double/curand.c",
 }
 
-// Register builds the double for the simulated driver that the process has opened, and opens it.
-// That of cuFFT comes with the kernels of package fft.
+// Register builds the double for the simulated driver that the process has opened, and uses it.
 func (l Library) Register(c sim.Control) error {
 	simulated, _, err := driver.Library()
 	if err != nil {
@@ -47,17 +46,24 @@ func (l Library) Register(c sim.Control) error {
 		return err
 	}
 	defer os.RemoveAll(dir) // what is open stays
-	file := filepath.Join(dir, "lib"+l.Name+".so")
-	if err := l.build(file, simulated); err != nil {
+	file, err := l.Build(dir, simulated)
+	if err != nil {
 		return err
 	}
+	return l.Use(c, file)
+}
+
+// Use opens a double that Build has built. That of cuFFT comes with the kernels of package fft.
+func (l Library) Use(c sim.Control, file string) (err error) {
 	if l.Name == "cufft" {
 		err = scalers(c)
 	}
 	return errors.Join(err, l.Open(file))
 }
 
-func (l Library) build(file, simulated string) error {
+// Build builds the double for a simulated driver, in a folder.
+func (l Library) Build(dir, simulated string) (file string, err error) {
+	file = filepath.Join(dir, "lib"+l.Name+".so")
 	_, self, _, _ := runtime.Caller(0)
 	cuda := filepath.Join(filepath.Dir(self), "..", "..", "cuda")
 	log := cmp.Or(l.Log, os.DevNull)
@@ -65,7 +71,7 @@ func (l Library) build(file, simulated string) error {
 		"-I", filepath.Join(cuda, "generated"), "-I", filepath.Join(cuda, "safe", "blas", "testdata", "double"),
 		"-o", file, filepath.Join(cuda, "safe", sources[l.Name]), "-lm", "-ldl")
 	if out, err := cc.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the double of %s: %w\n%s", l.Name, err, out)
+		return "", fmt.Errorf("building the double of %s: %w\n%s", l.Name, err, out)
 	}
-	return nil
+	return file, nil
 }

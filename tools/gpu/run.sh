@@ -157,6 +157,8 @@ program bench -short
 program peers -short -seconds 60
 program storm -seconds 20 -profile full -children 1 -out "$results/storm"
 mv "$results/storm.log" "$results/storm-full.log"
+program storm -seconds 60 -profile libraries -out "$results/storm"
+mv "$results/storm.log" "$results/storm-libraries.log"
 for p in "$here"/failed/*.json; do # programs that failed once
 	program storm -replay "$p" -times 20 -hang 60s -out "$results/storm"
 	mv "$results/storm.log" "$results/storm-$(basename "$p" .json).log"
@@ -168,6 +170,6 @@ for p in cudainfo vectoradd imageserver samples conjugategradients reduction mic
 	test -f "$results/$p.log" && cat "$results/$p.log"
 done
 grep "^Benchmark" "$results/blas.log"
-tail -q -n 1 "$results/storm-full.log" "$results/storm.log"
+tail -q -n 1 "$results/storm-full.log" "$results/storm-libraries.log" "$results/storm.log"
 test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
 exit $failures

@@ -9,13 +9,14 @@ import (
 // An act is an operation whose effect the model knows. It can be enqueued on a stream, captured,
 // or added to a graph as a node.
 type act struct {
-	what   string
-	to     *values
-	a, b   *values
-	lo, hi int // of to
-	v      float32
-	raw    int       // enqueued by raw calls: 1 admits one stream, 2 both
-	with   *resource // that raw calls use, nil for none
+	what    string
+	to      *values
+	a, b    *values
+	lo, hi  int // of to
+	v       float32
+	raw     int       // enqueued by raw calls: 1 admits one stream, 2 both
+	with    *resource // that raw calls use, nil for none
+	library string    // what a library does, "" for package safe
 }
 
 // act returns a random act.
@@ -90,6 +91,8 @@ func (a *act) apply(o *own) {
 		}
 	case "host":
 		o.wantCalls.Add(1)
+	default:
+		a.applyLibrary()
 	}
 }
 
@@ -117,6 +120,9 @@ func (a *act) launch(o *own) (*safe.Kernel, []safe.Arg, error) {
 func (a *act) enqueue(o *own, s *safe.Stream) error {
 	if a.raw > 0 {
 		return a.enqueueRaw(o, s)
+	}
+	if a.library != "" {
+		return a.enqueueLibrary(o, s)
 	}
 	switch a.what {
 	case "host":

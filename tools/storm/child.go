@@ -26,6 +26,7 @@ type childOptions struct {
 	count   int
 	time    time.Duration
 	library string
+	doubles string // a folder
 }
 
 func (c *childOptions) flags(f *flag.FlagSet) {
@@ -34,6 +35,7 @@ func (c *childOptions) flags(f *flag.FlagSet) {
 	f.IntVar(&c.count, "child-count", 1, "for storm itself")
 	f.DurationVar(&c.time, "child-time", time.Hour, "for storm itself")
 	f.StringVar(&c.library, "child-library", "", "for storm itself")
+	f.StringVar(&c.doubles, "child-doubles", "", "for storm itself")
 }
 
 // A result is the outcome of a program: a child prints it as a line of JSON.
@@ -95,7 +97,12 @@ func (c *child) start() (err error) {
 		if err != nil {
 			return err
 		}
-		c.sim = &control
+		c.sim, simulated = &control, true
+		if c.child.doubles != "" {
+			if err := useDoubles(control, c.child.doubles); err != nil {
+				return err
+			}
+		}
 	}
 	safe.OnError(func(err error) {
 		if errors.As(err, new(*safe.SlowCallbackError)) {

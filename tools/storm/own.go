@@ -181,7 +181,7 @@ func (o *own) one(s *safe.Stream, a act) error {
 
 // enqueue enqueues an act on s. In a capture, it may add a node instead.
 func (o *own) enqueue(s *safe.Stream, a act) error {
-	if o.capture == nil || a.raw > 0 || o.yes(60) {
+	if o.capture == nil || a.raw > 0 || a.library != "" || o.yes(60) {
 		return a.enqueue(o, s)
 	}
 	w, err := a.work(o)

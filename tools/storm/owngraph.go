@@ -167,6 +167,11 @@ func (o *own) captured() error {
 	if err := o.do(o.yes(40), o.acts(5)...); err != nil {
 		return err
 	}
+	if o.dev.libraries != nil && o.yes(50) {
+		if err := o.do(o.yes(40), o.libraryActs(3)...); err != nil {
+			return err
+		}
+	}
 	if o.yes(20) {
 		if err := o.insert(); err != nil {
 			return err

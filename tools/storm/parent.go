@@ -29,6 +29,7 @@ type parent struct {
 	*options
 	dir     string // of logs
 	library string // the simulated driver, "" for the machine's
+	doubles string // a folder with those of the libraries, "" for none
 	exe     string
 	end     time.Time
 	w       io.Writer
@@ -94,6 +95,12 @@ func (p *parent) prepare() (clean func(), err error) {
 			}
 		}
 	}
+	if p.sim && (p.replay != "" || p.profile != "" && profileNamed(p.profile).libraries) {
+		p.doubles = p.dir
+		if err := buildDoubles(p.dir, p.library); err != nil {
+			return nil, err
+		}
+	}
 	if p.out == "" {
 		if p.out, err = os.MkdirTemp("", "storm-failed-"); err != nil { // not a name that others can have taken
 			return nil, err
@@ -115,7 +122,7 @@ func (p *parent) take() (seed uint64, profile string) {
 	for {
 		next := profiles[p.turn%len(profiles)]
 		p.turn++
-		if !next.full || p.sim {
+		if !next.libraries && (!next.full || p.sim) {
 			return seed, next.name
 		}
 	}
@@ -180,7 +187,7 @@ func (a *attempt) save(file string) error {
 func (p *parent) run(worker int, a attempt) attempt {
 	log := filepath.Join(p.dir, fmt.Sprintf("steps-%d", worker))
 	args := []string{
-		"-child-log", log, "-child-count", fmt.Sprint(a.count), "-child-time", a.time.String(), "-child-library", p.library,
+		"-child-log", log, "-child-count", fmt.Sprint(a.count), "-child-time", a.time.String(), "-child-library", p.library, "-child-doubles", p.doubles,
 		"-seed", fmt.Sprint(max(a.seed, 1)), "-profile", a.profile, "-hang", p.hang.String(), "-plant", p.plant, "-known", p.known, "-child-program", a.program,
 	}
 	if p.gc {

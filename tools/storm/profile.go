@@ -19,6 +19,7 @@ type profile struct {
 	ends       bool           // one program a process, as CUDA may be lost to it
 	drops      int            // percentage of objects that are dropped instead of closed
 	own        bool           // goroutines have things of their own, whose contents they know
+	libraries  bool           // it needs cuBLAS, cuFFT and cuRAND, or their doubles: only if named
 	full       bool           // the device has no memory left: on a GPU alone, as others need some
 	ticks      int            // of the clock, at most, that a stream waits for
 	uncached   bool           // the driver sees each release of memory, so that it finds one that is too early
@@ -68,6 +69,10 @@ var profiles = []*profile{
 	{
 		name: "raw", doc: "the program's own raw calls beside ours", goroutines: 6, steps: 60, devices: 1, drops: 20, own: true, ticks: 2,
 		topics: map[string]int{"own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 2, "condition": 2, "stream": 1, "event": 1, "memory": 1, "wait": 1, "resource": 3, "ownresource": 4, "ownretain": 1, "raw": 8, "green": 1},
+	},
+	{
+		name: "libraries", doc: "cuBLAS, cuFFT and cuRAND; only if named", libraries: true, goroutines: 8, steps: 60, devices: 1, drops: 20, own: true, ticks: 2,
+		topics: map[string]int{"ownlibrary": 8, "library": 4, "own": 3, "ownwait": 1, "owngraph": 2, "owncapture": 5, "stream": 2, "event": 1, "capture": 2, "memory": 1, "wait": 1, "whole": 1, "ownwhole": 1, "green": 1, "life": 1},
 	},
 	{
 		name: "full", doc: "a device without free memory; on a GPU only if named", goroutines: 6, steps: 60, devices: 1, drops: 20, ends: true, full: true, ticks: 2,

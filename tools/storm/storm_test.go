@@ -52,7 +52,7 @@ func runStorm(t *testing.T, args ...string) (faults int, said string) {
 
 // passing are the profiles that TestStorm runs: all except raw, whose captures race with raw calls
 // that package safe cannot see.
-var passing = []string{"own", "default", "captures", "graphs", "memory", "lifetimes", "waits", "fault", "full", "devices"}
+var passing = []string{"own", "default", "captures", "graphs", "memory", "lifetimes", "waits", "fault", "full", "devices", "libraries"}
 
 // TestStorm runs random programs for a short time.
 func TestStorm(t *testing.T) {

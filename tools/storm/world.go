@@ -53,6 +53,7 @@ type world struct {
 	tenants  slots[tenant]
 	contexts slots[safe.Context]
 	batches  slots[safe.Batch]
+	shelves  slots[shelf]
 	captures slots[safe.Capture] // relaxed ones, that any goroutine may end
 
 	resources slots[resource]
@@ -75,6 +76,8 @@ type device struct {
 	green   *safe.GreenContext // for streams of goroutines' own; nil if there is none
 	modules []*safe.Module
 
+	libraries *libraries // in the profile of that name
+
 	nothing, fill, add, saxpy, copy, spin, store, lookup, draw, trap *safe.Kernel
 	condition                                                        *safe.Kernel // nil on older drivers
 }
@@ -92,6 +95,11 @@ func newWorld(p *profile) (*world, error) {
 			return nil, err
 		}
 		w.devices = append(w.devices, d)
+		if p.libraries {
+			if d.libraries, err = newLibraries(d.x); err != nil {
+				return nil, err
+			}
+		}
 		if p.own {
 			if d.green, err = green(d.x); err != nil && !errors.Is(err, safe.ErrNotSupported) {
 				return nil, err
@@ -162,7 +170,7 @@ func (d *device) close() error {
 	for _, m := range d.modules {
 		errs = append(errs, m.Close())
 	}
-	return errors.Join(append(errs, d.green.Close(), d.x.Close())...)
+	return errors.Join(append(errs, d.libraries.close(), d.green.Close(), d.x.Close())...)
 }
 
 // close ends all waits and closes all objects. Goroutines have ended their captures before.
@@ -175,7 +183,7 @@ func (w *world) close() error {
 		}
 	})
 	for _, s := range []interface{ close() error }{
-		&w.tenants, &w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.arenas, &w.buffers, &w.words, &w.hosts,
+		&w.shelves, &w.tenants, &w.execs, &w.loops, &w.graphs, &w.textures, &w.surfaces, &w.pitched, &w.arrays, &w.arenas, &w.buffers, &w.words, &w.hosts,
 		&w.events, &w.streams, &w.greens, &w.pools, &w.ranges, &w.physical, &w.contexts, &w.resources,
 	} {
 		errs = append(errs, s.close())

@@ -116,6 +116,15 @@ static int64_t at(const side *s, int64_t batch, int64_t z, int64_t y, int64_t x)
 	return batch * s->distance + ((z * s->embed[1] + y) * s->embed[2] + x) * s->stride;
 }
 
+// turn is exp(2 pi i k/n), exactly where that is exact.
+static number turn(int64_t k, int64_t n)
+{
+	static const double exact[] = { 1, 0, -1, 0 };
+	if (4 * k % n)
+		return cexp(2 * M_PI * I * (double)k / n);
+	return exact[4 * k / n] + I * exact[(4 * k / n + 3) % 4];
+}
+
 // direct transforms v along each dimension.
 static void direct(number *v, const int64_t *n, int sign)
 {
@@ -128,7 +137,7 @@ static void direct(number *v, const int64_t *n, int sign)
 			for (int64_t k = 0; k < n[d]; k++) {
 				row[k] = 0;
 				for (int64_t j = 0; j < n[d]; j++)
-					row[k] += v[i + j * step] * cexp(sign * 2 * M_PI * I * (double)(j * k % n[d]) / n[d]);
+					row[k] += v[i + j * step] * (sign > 0 ? turn(j * k % n[d], n[d]) : conj(turn(j * k % n[d], n[d])));
 			}
 			for (int64_t k = 0; k < n[d]; k++)
 				v[i + k * step] = row[k];
