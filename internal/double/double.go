@@ -1,4 +1,4 @@
-//go:build (linux && (cgo || cudabind_nocgo)) || (windows && amd64)
+//go:build linux && (cgo || cudabind_nocgo)
 
 // Package double has doubles of CUDA's libraries for tests on the simulated driver. They compute
 // on the host, in the order of the streams, and say nothing about NVIDIA's libraries.

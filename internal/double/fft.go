@@ -1,4 +1,4 @@
-//go:build (linux && (cgo || cudabind_nocgo)) || (windows && amd64)
+//go:build linux && (cgo || cudabind_nocgo)
 
 package double
 

@@ -138,7 +138,7 @@ func (o *own) libraryActs(most int) []act {
 				a.a = o.buffers[o.n(len(o.buffers))]
 			}
 		case "scale":
-			a.what, a.v = "scale", []float32{-1, 0.5, 2}[o.n(3)]
+			a.what, a.v = "scale", []float32{-1, 2}[o.n(2)] // small numbers might become 0
 		default:
 			a.what = a.library
 			for a.what == "turn" && a.to == a.a { // a product overlaps nothing; transforms work in place
