@@ -119,17 +119,17 @@ func TestAgainstHost(t *testing.T) {
 			f := newFilm(t, c.width, c.height, size{5e-9, 5e-9, 12e-9}, 0.3, 0.05)
 			assert.InDelta(t, 5.69*5.69/(5*5), f.gpu.film.Exchange, 0.002, "the exchange length of permalloy is 5.69 nm")
 			require.NoError(t, f.gpu.demagnetize(f.gpu.now[0]))
-			near(t, f.host.demagnetizing(f.m), f.download(t, f.gpu.field, 2), 2e-6)
+			near(t, f.host.demagnetizing(f.m), f.download(t, f.gpu.field, 2), 1e-5)
 
 			energy, err := f.gpu.energy(1 / (vacuum * saturation * saturation))
 			require.NoError(t, err)
-			assert.InDelta(t, f.host.energy(f.m, f.host.demagnetizing(f.m)), energy, 2e-6*float64(len(f.m)))
+			assert.InDelta(t, f.host.energy(f.m, f.host.demagnetizing(f.m)), energy, 1e-5*float64(len(f.m)))
 
 			for range 5 {
 				f.m = f.host.step(f.m, 0.05)
 			}
 			require.NoError(t, f.gpu.run(5))
-			near(t, f.m, f.download(t, f.gpu.m, 1), 1e-5)
+			near(t, f.m, f.download(t, f.gpu.m, 1), 2e-5)
 		})
 	}
 }
@@ -190,7 +190,7 @@ func TestVortex(t *testing.T) {
 	}
 	assert.Greater(t, max(bright(127, 127), bright(128, 128)), uint32(200), "the core points out of the plane")
 	for _, at := range [][2]int{{64, 128}, {192, 128}, {128, 64}, {128, 192}} {
-		assert.Less(t, bright(at[0], at[1]), uint32(80), "the domains do not")
+		assert.Less(t, bright(at[0], at[1]), uint32(100), "the domains do not")
 	}
 }
 
