@@ -309,6 +309,8 @@ static int (*const loops[])(const uintptr_t *a, long n) = {
 	loop_graph_update,
 	loop_graph_set,
 	loop_peers,
+	loop_step,
+	loop_launch_parts,
 };
 
 int cloop_run(unsigned loop, const uintptr_t *args, long n)

@@ -29,6 +29,8 @@ const (
 	GraphUpdate                  // cuGraphExecUpdate_v2 by one graph, then by another; executable, both graphs
 	GraphSet                     // cuGraphExecKernelNodeSetParams_v2 of all nodes; executable, function, u64, address of the nodes, their number
 	Peers                        // cuMemcpyPeerAsync of one copy or two, with cuCtxPushCurrent_v2, cuStreamSynchronize, cuCtxPopCurrent_v2; size, number, and for each of two destination, context, source, context, stream
+	Step                         // a step of a simulation, as tools/bench/step.go; functions, stream, plan, edge, spectrum, host, 7 kernels, 7 arrays
+	LaunchParts                  // cuLaunchKernel without parameters, and around it cuCtxGetCurrent, cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing; function, stream, bits: the context, the question, the mode; context
 )
 
 var arguments = [...]int{
@@ -36,6 +38,7 @@ var arguments = [...]int{
 	CreateDestroy: 3, AllocFree: 4, Copy: 4, CopyAndWait: 6,
 	LaunchAndWait: 5, GraphLaunch: 3, GraphAndWait: 4, HostFunc: 2,
 	GraphBuild: 6, GraphInstantiate: 3, GraphUpdate: 4, GraphSet: 6, Peers: 16,
+	Step: 24, LaunchParts: 9,
 }
 
 // A Watch is a thread of C that waits for an event: see [Start].

@@ -16,3 +16,5 @@ int loop_graph_instantiate(const uintptr_t *a, long n);
 int loop_graph_update(const uintptr_t *a, long n);
 int loop_graph_set(const uintptr_t *a, long n);
 int loop_peers(const uintptr_t *a, long n);
+int loop_step(const uintptr_t *a, long n);
+int loop_launch_parts(const uintptr_t *a, long n);

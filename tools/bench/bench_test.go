@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,6 +136,28 @@ func TestEveryGroup(t *testing.T) {
 			}
 			assert.FileExists(t, filepath.Join(plots, strings.ReplaceAll(p.Name, " ", "-")+".svg"))
 		})
+	}
+}
+
+// TestStepWithTransforms has the steps of a simulation use a double of cuFFT.
+func TestStepWithTransforms(t *testing.T) {
+	if err := command.CC().Err; err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	dir := t.TempDir()
+	file, err := sim.Build(dir, sim.Newest)
+	require.NoError(t, err)
+	safe := filepath.Join("..", "..", "cuda", "safe")
+	out, err := command.CC("-O2", "-fPIC", "-shared", "-DDRIVER="+strconv.Quote(file), "-I", filepath.Join(safe, "blas", "testdata", "double"),
+		"-o", filepath.Join(dir, "libcufft.so.12"), filepath.Join(safe, "fft", "testdata", "cufft.c"), "-lm", "-ldl").CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Setenv("LD_LIBRARY_PATH", dir)
+	stdout, stderr, code := runBench(t, "-lib", file, "-short", "-group", "^step$", "-markdown")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "\n| step | µs | least | most | /C | targets |\n|---|---|---|---|---|---|\n")
+	for _, way := range []string{"C", "raw", "safe"} {
+		assert.Contains(t, stdout, "\n| 32x32 on a stream, "+way+" | ")
+		assert.Contains(t, stdout, "\n| 32x32 on the legacy stream, "+way+" | ")
 	}
 }
 

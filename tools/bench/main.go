@@ -3,7 +3,7 @@
 //
 //	go build -o bench ./tools/bench
 //	bench [-run REGEXP] [-group REGEXP] [-rounds N] [-short] [-json FILE] [-plots DIR]
-//		[-compare OLD.json] [-threshold PERCENT] [-lib FILE] [-device N]
+//		[-markdown] [-compare OLD.json] [-threshold PERCENT] [-lib FILE] [-device N]
 //
 // The program holds its kernels and its C, so that it runs on a machine without
 // Go. C and Go call the same functions of the same library in turns, for
@@ -13,8 +13,8 @@
 // an ordinary goroutine, unless the row says otherwise.
 //
 // After these rows come groups, each with a table and a plot of its own: what
-// waiting costs, one goroutine's and that of thousands, host functions, graphs, and
-// copies between two GPUs.
+// waiting costs, one goroutine's and that of thousands, the steps of a simulation, host functions,
+// graphs, and copies between two GPUs.
 // -run chooses rows and -group groups; either leaves out all others. CPU is the time of the whole process, and threads are those above what it
 // had when the GPU had been opened.
 //
@@ -101,6 +101,7 @@ func parse(args []string, stderr io.Writer) (a arguments, err error) {
 	groupPattern := fs.String("group", "", "measure the groups whose name matches the `regexp`")
 	fs.IntVar(&a.rounds, "rounds", 11, "how many rounds the rows have")
 	fs.BoolVar(&a.short, "short", false, "3 rounds of 2 ms and small groups, to see that it works")
+	fs.BoolVar(&a.markdown, "markdown", false, "print the tables of the groups as Markdown")
 	fs.StringVar(&a.plots, "plots", "", "draw the groups as SVG files in `folder`")
 	fs.StringVar(&a.json, "json", "", "write the results to `file` as well, with the minimum of the rounds")
 	fs.StringVar(&a.old, "compare", "", "compare the ratios to C with those in `file`, which -json of an earlier run wrote")
@@ -134,6 +135,7 @@ type options struct {
 	library        string
 	device, rounds int
 	short          bool
+	markdown       bool
 }
 
 func (o *options) effort(g *gpu) effort {
@@ -159,6 +161,7 @@ func (o *options) bench(wanted choice, w, stderr io.Writer) (*report, error) {
 	e := o.effort(g)
 	r := &report{Header: g.header()}
 	table := newTable(w, all)
+	table.markdown = o.markdown
 	if err := table.begin(&r.Header); err != nil {
 		return nil, err
 	}

@@ -11,8 +11,9 @@ import (
 
 // table prints results as they come.
 type table struct {
-	w     io.Writer
-	width int // of the names
+	w        io.Writer
+	width    int  // of the names
+	markdown bool // for the groups
 }
 
 func newTable(w io.Writer, rows []row) *table {
@@ -105,6 +106,9 @@ func (t *table) group(p *grouped) error {
 		_, err := fmt.Fprintf(t.w, "\n%s  %s\n", p.Name, p.Error)
 		return err
 	}
+	if t.markdown {
+		return t.groupMarkdown(p)
+	}
 	width := utf8.RuneCountInString(p.Name)
 	for _, l := range p.Lines {
 		width = max(width, utf8.RuneCountInString(l.name()))
@@ -122,6 +126,22 @@ func (t *table) group(p *grouped) error {
 	lines[0] += "  targets"
 	for i, l := range p.Lines {
 		lines[1+i] = strings.TrimRight(lines[1+i]+"  "+verdicts(l.Targets), " ")
+	}
+	_, err := fmt.Fprintln(t.w, strings.Join(lines, "\n"))
+	return err
+}
+
+func (t *table) groupMarkdown(p *grouped) error {
+	lines := []string{
+		fmt.Sprintf("\n| %s | %s | targets |", p.Name, strings.Join(p.Columns, " | ")),
+		"|" + strings.Repeat("---|", len(p.Columns)+2),
+	}
+	for _, l := range p.Lines {
+		line := "| " + l.name()
+		for _, c := range p.Columns {
+			line += " | " + l.value(c)
+		}
+		lines = append(lines, line+" | "+verdicts(l.Targets)+" |")
 	}
 	_, err := fmt.Fprintln(t.w, strings.Join(lines, "\n"))
 	return err

@@ -1,0 +1,375 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/cudabind/cudabind/cuda/ffi"
+	"github.com/cudabind/cudabind/cuda/generated/cufft"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/generated/librarytypes"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/fft"
+	"github.com/cudabind/cudabind/internal/cloop"
+)
+
+// steps are those of a simulation on a square grid, such as of mumax3: 2 fills, 12 kernels with 5 to 14 arguments, 3
+// transforms, and a number that comes back, for which the host waits. C, package driver and package safe do the same,
+// in turns. Without cuFFT the transforms are left out.
+var steps = group{
+	name:    "step",
+	columns: []string{"µs", "least", "most", "/C"},
+	plot:    []string{"/C"},
+	run:     simulate,
+}
+
+const (
+	stepArrays  = 7
+	stepFactors = 5
+)
+
+// stepKernels are the kernels of a step, by the number of their arguments: arrays, factors, and twice the edge.
+var stepKernels = [...]struct{ arrays, factors int }{{3, 0}, {3, 1}, {4, 1}, {4, 2}, {6, 3}, {6, 4}, {7, 5}}
+
+// simulation is what a step needs.
+type simulation struct {
+	g        *gpu
+	edge     int
+	stream   *safe.Stream
+	module   *safe.Module
+	kernels  [len(stepKernels)]*safe.Kernel
+	arrays   [stepArrays]*safe.Buffer[float32]
+	spectrum *safe.Buffer[complex64]
+	host     *safe.Pinned[float32]
+	plan     *fft.Plan[float32, complex64] // nil without cuFFT
+	handle   cufft.CufftHandle             // of C and package driver
+	work     *safe.Buffer[byte]            // of the handle
+}
+
+func simulate(g *gpu, e effort) ([]*line, error) {
+	legacy, err := safe.LegacyStream(g.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer legacy.Close()
+	edges := []int{32, 64, 128, 256, 512}
+	if e.short {
+		edges = edges[:1]
+	}
+	var lines []*line
+	for _, on := range []struct {
+		name   string
+		stream *safe.Stream
+		most   float64 // of C's time
+	}{{"a stream", g.stream, 1.05}, {"the legacy stream", legacy, 1.10}} {
+		for _, edge := range edges {
+			s := &simulation{g: g, edge: edge, stream: on.stream}
+			err := s.open()
+			if err == nil {
+				var three []*line
+				three, err = s.measure(e, on.name, on.most)
+				lines = append(lines, three...)
+			}
+			if err := errors.Join(err, s.close()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	parts, err := legacyLaunch(g, e)
+	return append(lines, parts...), err
+}
+
+// measure measures the three ways in turns.
+func (s *simulation) measure(e effort, on string, most float64) ([]*line, error) {
+	name := fmt.Sprintf("%dx%d on %s", s.edge, s.edge, on)
+	if s.plan == nil {
+		name += ", no cuFFT"
+	}
+	r := row{name: name, prepare: s.g.idle}
+	ways := []*way{
+		{row: &r, op: loop(cloop.Step, s.arguments()...), in: e.meter.current},
+		{row: &r, op: times(s.raw), in: e.meter.current},
+		{row: &r, op: times(s.safe), in: alone},
+	}
+	lines := threeWays(name)
+	if s.g.missing != nil {
+		return nil, s.g.missing
+	}
+	if err := inTurns(ways, e); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for i, w := range ways {
+		lines[i].spread(w)
+		lines[i].ratio("/C", "µs", lines[0])
+	}
+	lines[2].atMost("/C", most)
+	return lines, nil
+}
+
+// inTurns has all ways do 5 rounds of a tenth of a second or so.
+func inTurns(ways []*way, e effort) error {
+	for _, w := range ways {
+		if err := w.calibrate(10 * e.meter.round); err != nil {
+			return err
+		}
+	}
+	for range e.of(5, 2) {
+		for _, w := range ways {
+			t, err := w.time(w.n)
+			if err != nil {
+				return err
+			}
+			w.means = append(w.means, float64(t)/float64(w.n))
+		}
+	}
+	return nil
+}
+
+// spread has the median of the rounds, and the extremes.
+func (l *line) spread(w *way) {
+	l.Values["µs"], l.Values["least"], l.Values["most"] = median(w.means)/1e3, slices.Min(w.means)/1e3, slices.Max(w.means)/1e3
+}
+
+func (s *simulation) open() (err error) {
+	if s.module, err = safe.Load(s.g.ctx, stepPTX()); err != nil {
+		return err
+	}
+	for i, k := range stepKernels {
+		if s.kernels[i], err = s.module.Kernel(fmt.Sprintf("step%d", k.arrays+k.factors+2)); err != nil {
+			return err
+		}
+	}
+	for i := range s.arrays {
+		if s.arrays[i], err = safe.NewBuffer[float32](s.g.ctx, s.edge*s.edge); err != nil {
+			return err
+		}
+	}
+	if s.spectrum, err = safe.NewBuffer[complex64](s.g.ctx, s.edge*(s.edge/2+1)); err != nil {
+		return err
+	}
+	if s.host, err = safe.NewPinned[float32](s.g.ctx, 1); err != nil {
+		return err
+	}
+	if _, _, err := cufft.Library(); err != nil {
+		return nil
+	}
+	if s.plan, err = fft.New[float32, complex64](s.g.ctx, fft.Shape{N: []int{s.edge, s.edge}}, fft.Options{}); err != nil {
+		return err
+	}
+	return s.g.ctx.WithCurrent(s.makePlan)
+}
+
+// makePlan makes the plan of C and package driver. The context is current.
+func (s *simulation) makePlan() error {
+	if err := cufft.CufftCreate(&s.handle); err != nil {
+		return err
+	}
+	n, half, work := [2]int64{int64(s.edge), int64(s.edge)}, [2]int64{int64(s.edge), int64(s.edge/2 + 1)}, uint64(0)
+	err := cufft.CufftXtMakePlanMany(s.handle, 2, &n[0], &n[0], 1, int64(s.edge*s.edge), librarytypes.CUDA_R_32F,
+		&half[0], 1, int64(s.edge)*half[1], librarytypes.CUDA_C_32F, 1, &work, librarytypes.CUDA_C_32F)
+	if err != nil {
+		return err
+	}
+	if s.work, err = safe.NewBuffer[byte](s.g.ctx, int(work)); err != nil {
+		return err
+	}
+	return errors.Join(cufft.CufftSetWorkArea(s.handle, ffi.Pointer(s.work.Raw())), cufft.CufftSetStream(s.handle, s.stream.Raw()))
+}
+
+func (s *simulation) close() error {
+	errs := []error{s.plan.Close(), s.host.Close(), s.spectrum.Close(), s.module.Close(), s.work.Close()}
+	if s.handle != 0 {
+		errs = append(errs, s.g.ctx.WithCurrent(func() error { return cufft.CufftDestroy(s.handle) }))
+	}
+	for _, a := range s.arrays {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// arguments are those of C's loop.
+func (s *simulation) arguments() []uintptr {
+	exec := uintptr(0)
+	if s.plan != nil {
+		file, _, _ := cufft.Library() // as open has found it
+		exec = cloop.Symbol(file, "cufftXtExec")
+	}
+	args := []uintptr{
+		s.g.fn("cuLaunchKernel"), s.g.fn("cuMemsetD32Async"), s.g.fn("cuMemcpyDtoHAsync_v2"), s.g.fn("cuStreamSynchronize"), exec,
+		uintptr(s.stream.Raw()), uintptr(s.handle), uintptr(s.edge), uintptr(s.spectrum.Raw()), uintptr(unsafe.Pointer(&s.host.Data()[0])),
+	}
+	for _, k := range s.kernels {
+		args = append(args, uintptr(k.Raw()))
+	}
+	for _, a := range s.arrays {
+		args = append(args, uintptr(a.Raw()))
+	}
+	return args
+}
+
+// raw is a step by package driver.
+func (s *simulation) raw() error {
+	stream := s.stream.Raw()
+	err := errors.Join(driver.CuMemsetD32Async(s.arrays[0].Raw(), 0, uint64(s.edge*s.edge), stream), driver.CuMemsetD32Async(s.arrays[6].Raw(), 0, 1, stream))
+	do := func(kernel int) { err = cmp.Or(err, s.elementwiseRaw(kernel)) }
+	for i := range 3 {
+		do(4)
+		if s.plan != nil {
+			err = cmp.Or(err, cufft.CufftXtExec(s.handle, ffi.Pointer(s.arrays[i].Raw()), ffi.Pointer(s.spectrum.Raw()), cufft.CUFFT_FORWARD))
+		}
+	}
+	do(2)
+	do(0)
+	for range 3 {
+		do(3)
+	}
+	do(6)
+	do(5)
+	do(1)
+	do(0)
+	err = cmp.Or(err, driver.CuMemcpyDtoHAsync(unsafe.Pointer(&s.host.Data()[0]), s.arrays[6].Raw(), 4, stream))
+	return cmp.Or(err, driver.CuStreamSynchronize(stream))
+}
+
+func (s *simulation) elementwiseRaw(kernel int) error {
+	var address [stepArrays]driver.CUdeviceptr
+	var factor [stepFactors]float32
+	var params [stepArrays + stepFactors + 2]unsafe.Pointer
+	edge, n := uint32(s.edge), 0
+	add := func(p unsafe.Pointer) { params[n] = p; n++ }
+	for i := range stepKernels[kernel].arrays {
+		address[i] = s.arrays[i].Raw()
+		add(unsafe.Pointer(&address[i]))
+	}
+	for i := range stepKernels[kernel].factors {
+		factor[i] = 0.5
+		add(unsafe.Pointer(&factor[i]))
+	}
+	add(unsafe.Pointer(&edge))
+	add(unsafe.Pointer(&edge))
+	return driver.CuLaunchKernel(s.kernels[kernel].Raw(), edge/32, edge/8, 1, 32, 8, 1, 0, s.stream.Raw(), &params[0], nil)
+}
+
+// safe is a step by packages safe and fft.
+func (s *simulation) safe() error {
+	result, err := s.arrays[6].Slice(0, 1)
+	err = cmp.Or(err, errors.Join(s.arrays[0].FillAsync(s.stream, 0), result.FillAsync(s.stream, 0)))
+	do := func(kernel int) { err = cmp.Or(err, s.elementwise(kernel)) }
+	for i := range 3 {
+		do(4)
+		if s.plan != nil {
+			err = cmp.Or(err, s.plan.Forward(s.stream, s.arrays[i], s.spectrum))
+		}
+	}
+	do(2)
+	do(0)
+	for range 3 {
+		do(3)
+	}
+	do(6)
+	do(5)
+	do(1)
+	do(0)
+	err = cmp.Or(err, result.CopyToHostAsync(s.stream, s.host))
+	return cmp.Or(err, s.stream.Synchronize())
+}
+
+func (s *simulation) elementwise(kernel int) error {
+	var args [stepArrays + stepFactors + 2]safe.Arg
+	n := 0
+	add := func(a safe.Arg) { args[n] = a; n++ }
+	for i := range stepKernels[kernel].arrays {
+		add(s.arrays[i].Arg())
+	}
+	for range stepKernels[kernel].factors {
+		add(safe.Val(float32(0.5)))
+	}
+	edge := safe.Val(uint32(s.edge))
+	add(edge)
+	add(edge)
+	grid := safe.Dim{X: uint32(s.edge) / 32, Y: uint32(s.edge) / 8}
+	return s.kernels[kernel].Launch(s.stream, safe.LaunchConfig{Grid: grid, Block: safe.Dim{X: 32, Y: 8}}, args[:n]...)
+}
+
+// stepPTX has the kernels: each adds its other arrays up into the first, times its factors.
+func stepPTX() []byte {
+	var b strings.Builder
+	b.WriteString(".version 7.0\n.target sm_70\n.address_size 64\n")
+	for _, k := range stepKernels {
+		n := k.arrays + k.factors + 2
+		var params []string
+		for i := range n {
+			kind := "u64"
+			switch {
+			case i >= n-2:
+				kind = "u32"
+			case i >= k.arrays:
+				kind = "f32"
+			}
+			params = append(params, fmt.Sprintf(".param .%s p%d", kind, i))
+		}
+		fmt.Fprintf(&b, `.visible .entry step%d(%s)
+{
+	.reg .pred out;
+	.reg .b32 x, y, w, h, t;
+	.reg .b64 at, a;
+	.reg .f32 sum, v;
+
+	ld.param.u32 w, [p%d];
+	ld.param.u32 h, [p%d];
+	mov.u32 x, %%ctaid.x;
+	mov.u32 t, %%tid.x;
+	mad.lo.u32 x, x, 32, t;
+	mov.u32 y, %%ctaid.y;
+	mov.u32 t, %%tid.y;
+	mad.lo.u32 y, y, 8, t;
+	setp.ge.u32 out, x, w;
+	@out ret;
+	setp.ge.u32 out, y, h;
+	@out ret;
+	mad.lo.u32 x, y, w, x;
+	mul.wide.u32 at, x, 4;
+	mov.f32 sum, 0f00000000;
+`, n, strings.Join(params, ", "), n-2, n-1)
+		for i := 1; i < k.arrays; i++ {
+			fmt.Fprintf(&b, "\tld.param.u64 a, [p%d];\n\tcvta.to.global.u64 a, a;\n\tadd.u64 a, a, at;\n\tld.global.f32 v, [a];\n\tadd.f32 sum, sum, v;\n", i)
+		}
+		for i := range k.factors {
+			fmt.Fprintf(&b, "\tld.param.f32 v, [p%d];\n\tmul.f32 sum, sum, v;\n", k.arrays+i)
+		}
+		b.WriteString("\tld.param.u64 a, [p0];\n\tcvta.to.global.u64 a, a;\n\tadd.u64 a, a, at;\n\tst.global.f32 [a], sum;\n\tret;\n}\n")
+	}
+	return []byte(b.String())
+}
+
+// legacyLaunch is a launch on the legacy stream in C, with one or another of what package safe does around it: its time tells
+// which of them costs what.
+func legacyLaunch(g *gpu, e effort) ([]*line, error) {
+	var ways []*way
+	var lines []*line
+	r := row{batch: queue, prepare: g.idle}
+	for bits, name := range []string{"alone", "context", "question", "context, question", "mode", "context, mode", "question, mode", "context, question, mode"} {
+		in := e.meter.current
+		if bits&1 != 0 {
+			in = alone
+		}
+		ways = append(ways, &way{row: &r, in: in, op: loop(cloop.LaunchParts, g.fn("cuLaunchKernel"), g.fn("cuCtxGetCurrent"), g.fn("cuCtxSetCurrent"),
+			g.fn("cuThreadExchangeStreamCaptureMode"), g.fn("cuStreamIsCapturing"), uintptr(g.nothing.Raw()), uintptr(driver.CU_STREAM_LEGACY), uintptr(bits), uintptr(g.ctx.Raw()))})
+		lines = append(lines, newLine("launch on the legacy stream in C", name))
+	}
+	if g.missing != nil {
+		return nil, g.missing
+	}
+	if err := inTurns(ways, e); err != nil {
+		return nil, err
+	}
+	for i, w := range ways {
+		lines[i].spread(w)
+		lines[i].ratio("/C", "µs", lines[0])
+	}
+	return lines, nil
+}
