@@ -45,7 +45,8 @@ func TestCopiesHoldNoThreads(t *testing.T) {
 			all.Go(func() { assert.NoError(t, call(), name) })
 		}
 	}
-	assert.Eventually(t, func() bool { return parked(t, "(*waiter).wait") == each*len(calls) }, hang, time.Millisecond, "copies hold threads")
+	// one of them polls
+	assert.Eventually(t, func() bool { return parked(t, "(*waiter).wait") >= each*len(calls)-1 }, hang, time.Millisecond, "copies hold threads")
 	g.open()
 	all.Wait()
 }

@@ -4,6 +4,7 @@ package safe
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/stretchr/testify/assert"
@@ -26,4 +27,18 @@ func TestWaitQueuesOrder(t *testing.T) {
 	assert.Equal(t, driver.CUevent(1), l.entries[0].Event, "the first is polled")
 	assert.Equal(t, driver.CUevent(7), l.entries[1].Event)
 	assert.Len(t, l.lists, 4, "each without a queue has one of its own")
+}
+
+// TestSteady: the poller spins for a stream of which two waits in a row took alike.
+func TestSteady(t *testing.T) {
+	var c streamCore
+	for i, want := range []bool{false, true, true, false, false, true} {
+		took := []time.Duration{200, 210, 190, 400, 200, 221}[i] * time.Microsecond
+		c.learn(took)
+		assert.Equal(t, want, c.steady.Load(), "%v", took)
+		assert.Equal(t, int64(took), c.took.Load())
+	}
+	e := entry(&waiter{takes: 5, steady: true})
+	assert.Equal(t, int64(5), e.Expected)
+	assert.Equal(t, uint32(1), e.Steady)
 }

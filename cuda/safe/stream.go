@@ -34,6 +34,7 @@ type streamCore struct {
 	priority    int
 	slow        atomic.Bool  // the last wait took long
 	took        atomic.Int64 // nanoseconds that the last wait spent in the poller
+	steady      atomic.Bool  // as the one before it did
 
 	// Guarded by mu:
 	used     bool           // some memory block lists it in its streamUses

@@ -371,7 +371,9 @@ func completion[T any](op string, s *Stream, f *Future[T], value T) {
 		}
 		f.complete(value, nil)
 	}
-	poller.add(w)
+	if poller.add(w) {
+		go poller.run(&waitQueues{}, nil)
+	}
 }
 
 // String tells whether the work is pending, done or failed, and why.

@@ -114,7 +114,7 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 // work that is enqueued later. It also returns errors of earlier work. If ctx ends first,
 // Wait returns its cause at once, and the work goes on: a Close of memory that the work uses,
 // such as [Pinned.Close], then waits for it. Wait returns [ErrCapturing] if the stream is
-// capturing. It blocks no thread: one goroutine of this package polls for all waits.
+// capturing. All waits together block one thread: one goroutine polls for all.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error {
@@ -134,13 +134,23 @@ func (s *Stream) Wait(ctx context.Context) error {
 	c.Release()
 	parked := time.Now()
 	if !done {
-		w.takes = time.Duration(c.took.Load())
+		w.takes, w.steady = time.Duration(c.took.Load()), c.steady.Load()
 		if err = w.wait(ctx, op); err == nil {
-			c.took.Store(int64(time.Since(parked)))
+			c.learn(time.Since(parked))
 		}
 	}
 	c.waited(start)
 	return err
+}
+
+// learn notes how long a wait in the poller took. If two in a row took alike, the poller spins shortly before the end of
+// the next one.
+func (s *streamCore) learn(took time.Duration) {
+	const alike = 30 * time.Microsecond // for as long the poller spins, before and after
+	last := time.Duration(s.took.Swap(int64(took)))
+	if steady := (took - last).Abs() < alike; steady != s.steady.Load() {
+		s.steady.Store(steady)
+	}
 }
 
 // waited decides whether the next wait spins, by how long this one took.

@@ -177,6 +177,37 @@ func TestManyWaiters(t *testing.T) {
 	noneLeft(t, before)
 }
 
+// TestFirstWaiterLeaves: the first of several waits polls for all. The others go on without it.
+func TestFirstWaiterLeaves(t *testing.T) {
+	x := open(t, 0)
+	for _, test := range []struct {
+		name  string
+		leave func(done, cancel func())
+		err   error
+	}{
+		{"its work is done", func(done, _ func()) { done() }, nil},
+		{"its context ends", func(_, cancel func()) { cancel() }, context.Canceled},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a, b := stream(t, x), stream(t, x)
+			unstickA, unstickB := stick(t, x, a), stick(t, x, b)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			first, second := make(chan struct{}), make(chan struct{})
+			go func() { defer close(first); assert.ErrorIs(t, a.Wait(ctx), test.err) }()
+			time.Sleep(2 * time.Millisecond)
+			go func() { defer close(second); assert.NoError(t, b.Wait(context.Background())) }()
+			time.Sleep(2 * time.Millisecond)
+			test.leave(unstickA, cancel)
+			soon(t, first, "the first wait goes on")
+			assert.False(t, isDone(second))
+			unstickB()
+			soon(t, second, "the second wait goes on")
+			unstickA()
+		})
+	}
+}
+
 func TestShutdown(t *testing.T) {
 	x := open(t, 0)
 	g, b := newGate(t, x), buffer[float32](t, x, 10)

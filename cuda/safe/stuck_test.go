@@ -96,7 +96,8 @@ func TestManyWaitForOne(t *testing.T) {
 		for range many {
 			go func() { done <- s.Synchronize() }()
 		}
-		require.Eventually(t, func() bool { return parked(t, "(*waiter).wait") == many }, hang, 10*time.Millisecond, "waits hold threads")
+		// one of them polls
+		require.Eventually(t, func() bool { return parked(t, "(*waiter).wait") >= many-1 }, hang, 10*time.Millisecond, "waits hold threads")
 		most := threads(t) - before // Go keeps those that it has begun
 		unstick()
 		for range many {

@@ -18,6 +18,10 @@ enum {
 	LATEST = 2000 * 1000,    /* ns, the longest */
 	SHARE = 32,              /* the interval is 1/SHARE of the time waited so far */
 	NEAR = 50 * 1000,        /* ns around the expected end, with the shortest interval */
+	SPIN = 30 * 1000,        /* ns around the expected end of a steady wait, in which its event is queried all the time */
+	SPARSE = 40 * 1000,      /* SOONEST and SHARE of a steady wait, up to then */
+	SPARSE_SHARE = 8,
+	FEW = 4,                 /* entries beside which one is treated as steady */
 	BATCH = 256,             /* completed events per call */
 };
 
@@ -40,12 +44,20 @@ void rt_wake(unsigned char *alarm)
 		syscall(SYS_futex, &a->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-/* interval returns the time after t until the next query of an event. */
-static long interval(const struct rt_entry *e, long t)
+/* interval returns the time after t until the next query of an event, one of n. */
+static long interval(const struct rt_entry *e, long t, unsigned n)
 {
 	long wait = (t - e->since) / SHARE;
 	long left = e->since + e->expected - t; /* time until the expected end */
 
+	if (e->steady && n <= FEW && left > -SPIN) {
+		if (left <= SPIN)
+			return 0;
+		wait = (t - e->since) / SPARSE_SHARE;
+		if (wait < SPARSE)
+			wait = SPARSE;
+		return wait < left - SPIN ? wait : left - SPIN;
+	}
 	if (e->expected && left > -NEAR && wait > SOONEST) {
 		if (left < NEAR)
 			return SOONEST;
@@ -83,7 +95,7 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 			done++;
 			continue;
 		}
-		e->due = t + interval(e, t);
+		e->due = t + interval(e, t, n);
 		*next = e->due < *next ? e->due : *next;
 	}
 	return done;

@@ -10,13 +10,23 @@ const (
 	latest  = 2000 * 1000 // the longest
 	share   = 32          // the interval is 1/share of the time waited so far
 	near    = 50 * 1000   // around the expected end, with the shortest interval
-	most    = 256         // completed events per call
+	spin    = 30 * 1000   // around the expected end of a steady wait, in which its event is queried all the time
+	sparse  = 40 * 1000   // soonest and share of a steady wait, up to then
+	portion = 8
+	few     = 4   // entries beside which one is treated as steady
+	most    = 256 // completed events per call
 )
 
-// interval returns the time after t until the next query of an event.
-func (e *Entry) interval(t int64) int64 {
+// interval returns the time after t until the next query of an event, one of n.
+func (e *Entry) interval(t int64, n int) int64 {
 	wait := (t - e.Since) / share
 	left := e.Since + e.Expected - t // time until the expected end
+	if e.Steady != 0 && n <= few && left > -spin {
+		if left <= spin {
+			return 0
+		}
+		return min(max((t-e.Since)/portion, sparse), left-spin)
+	}
 	if e.Expected != 0 && left > -near && wait > soonest {
 		if left < near {
 			return soonest
@@ -47,7 +57,7 @@ func pass(entries []Entry) (done int, next int64) {
 				done++
 				continue
 			}
-			e.Due = t + e.interval(t)
+			e.Due = t + e.interval(t, len(entries))
 		}
 		next = min(next, e.Due)
 	}

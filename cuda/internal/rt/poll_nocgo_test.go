@@ -29,7 +29,25 @@ func TestInterval(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := Entry{Since: test.since, Expected: test.expected}
-			assert.Equal(t, test.want, e.interval(test.t))
+			assert.Equal(t, test.want, e.interval(test.t, 1))
+		})
+	}
+	for _, test := range []struct {
+		name    string
+		t, want int64
+		n       int
+	}{
+		{"steady, at first", 0, 40 * µs, 1},
+		{"steady, a larger share", 800 * µs, 100 * µs, few},
+		{"steady, not beyond the spin", 1900 * µs, 70 * µs, 1},
+		{"steady, close to the expected end", 1970 * µs, 0, 1},
+		{"steady, shortly after it", 2029 * µs, 0, 1},
+		{"steady, long after it", 2031 * µs, 10 * µs, 1},
+		{"steady, among many", 640 * µs, 20 * µs, few + 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := Entry{Expected: 2 * ms, Steady: 1}
+			assert.Equal(t, test.want, e.interval(test.t, test.n))
 		})
 	}
 }

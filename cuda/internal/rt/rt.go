@@ -178,7 +178,7 @@ type Entry struct {
 	Since, Due int64 // nanoseconds of a monotonic clock, 0 for now
 	Expected   int64 // estimated duration in nanoseconds, 0 if unknown
 	Result     driver.CUresult
-	_          uint32
+	Steady     uint32 // 1 if Expected is likely: Poll spins around that time
 }
 
 // Alarm interrupts a [Poll].

@@ -119,7 +119,7 @@ struct rt_entry {
 	uintptr_t event;
 	long since, due; /* ns; 0 for now */
 	long expected;   /* estimated duration in ns, 0 if unknown */
-	unsigned result, unused;
+	unsigned result, steady;
 };
 _Static_assert(sizeof(struct rt_entry) == 64, "Entry");
 
