@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/ffi"
@@ -99,26 +98,13 @@ func (s *session) end() error {
 	return err
 }
 
-var callNames sync.Map // by callKey
-
-type callKey struct {
-	domain cupti.CUpti_CallbackDomain
-	id     cupti.CUpti_CallbackId
-}
-
 // callName is the name of a function, "" for none.
 func callName(domain cupti.CUpti_CallbackDomain, id cupti.CUpti_CallbackId) string {
-	key := callKey{domain, id}
-	if n, ok := callNames.Load(key); ok {
-		return n.(string)
-	}
-	name := ""
 	var p *byte
-	if err := cupti.CuptiGetCallbackName(domain, uint32(id), &p); err == nil && p != nil {
-		name = ffi.GoString(p)
+	if err := cupti.CuptiGetCallbackName(domain, uint32(id), &p); err != nil || p == nil {
+		return ""
 	}
-	callNames.Store(key, name)
-	return name
+	return ffi.GoString(p)
 }
 
 // sameText tells whether C's text is s.

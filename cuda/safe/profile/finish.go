@@ -11,6 +11,7 @@ import (
 
 // finish puts all times on one clock, drops what is incomplete, and finds calls and ranges.
 func (t *Timeline) finish(c clock) {
+	t.Work, t.Calls = t.work.take(), t.calls.take()
 	t.Work = slices.DeleteFunc(t.Work, func(w Work) bool { return w.Start == 0 || w.End == 0 })
 	t.Calls = slices.DeleteFunc(t.Calls, func(c Call) bool { return c.Start == 0 || c.End == 0 })
 	host := func(d *time.Duration) { *d = time.Duration(c.host(int64(*d))) }
@@ -40,7 +41,7 @@ func (t *Timeline) finish(c clock) {
 	slices.SortStableFunc(t.Waits, func(a, b Wait) int { return cmp.Compare(a.Start, b.Start) })
 	t.attribute(t.nest())
 	t.occupancy()
-	t.symbols = nil
+	t.symbols, t.functions = nil, [2][]*called{}
 }
 
 // nest finds the range around each range, and returns the ranges of each thread.

@@ -7,13 +7,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// event is an event of the format that Perfetto and chrome://tracing read.
+// event is an event of the Trace Event Format, which Perfetto and chrome://tracing read, with the fields that it may have here.
 type event struct {
 	Ph, Name, Cat, BP string
 	PID, TID, ID      *int64
@@ -30,9 +31,16 @@ func written(t testing.TB, tl *Timeline) []event {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, tl.WriteTrace(&b))
-	var trace struct{ TraceEvents []event }
+	var trace struct {
+		DisplayTimeUnit string
+		OtherData       map[string]any
+		TraceEvents     []event
+	}
 	d := json.NewDecoder(&b)
+	d.DisallowUnknownFields()
 	require.NoError(t, d.Decode(&trace))
+	require.False(t, d.More())
+	require.Contains(t, []string{"ms", "ns"}, trace.DisplayTimeUnit)
 	bars := map[track][]event{}
 	from, to := map[int64]event{}, map[int64]event{}
 	for _, e := range trace.TraceEvents {
@@ -44,7 +52,18 @@ func written(t testing.TB, tl *Timeline) []event {
 		}
 		switch e.Ph {
 		case "M":
-			require.NotEmpty(t, e.Args, e)
+			argument, known := map[string]string{
+				"process_name": "name", "thread_name": "name", "process_labels": "labels", "process_sort_index": "sort_index", "thread_sort_index": "sort_index",
+			}[e.Name]
+			require.True(t, known, e.Name)
+			require.Len(t, e.Args, 1, e)
+			switch value := e.Args[argument]; argument {
+			case "sort_index":
+				require.IsType(t, 0.0, value, e)
+			default:
+				require.IsType(t, "", value, e)
+			}
+			require.Equal(t, strings.HasPrefix(e.Name, "thread_"), e.TID != nil, e)
 		case "X":
 			require.NotNil(t, e.Dur, e)
 			require.GreaterOrEqual(t, *e.Dur, 0.0, e)
@@ -69,6 +88,7 @@ func written(t testing.TB, tl *Timeline) []event {
 	for id, s := range from {
 		f := to[id]
 		require.NotNil(t, f.TS, "an arrow leads nowhere")
+		require.Equal(t, []string{s.Name, s.Cat}, []string{f.Name, f.Cat}, "the ends of an arrow belong together by these, too")
 		assert.LessOrEqual(t, *s.TS, *f.TS+20, "an arrow leads back")
 		for _, e := range []event{s, f} {
 			assert.True(t, slices.ContainsFunc(bars[track{*e.PID, *e.TID}], func(b event) bool { return *b.TS <= *e.TS && *e.TS <= *b.TS+*b.Dur }), "an arrow has no bar")

@@ -220,6 +220,91 @@ func TestGPUClock(t *testing.T) {
 	t.Logf("the clocks differ by %d ns at most; work is %v early and %v late at most", worst, early, late)
 }
 
+// TestGPUClocks: the work of two GPUs is on one clock.
+func TestGPUClocks(t *testing.T) {
+	g := onTheGPU(t)
+	all, err := safe.Devices()
+	require.NoError(t, err)
+	if len(all) < 2 {
+		t.Skip("there is but one GPU")
+	}
+	x, err := safe.Open(1)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	s, err := safe.NewStreamWith(x, safe.StreamOptions{NonBlocking: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	_, spin := g.kernels(x)
+	other := &gpu{T: t, x: x, s: s, spin: spin}
+
+	r := start(t, Options{})
+	var ends []time.Duration // of the waits, by turns
+	for i := range 100 {
+		on := []*gpu{g, other}[i%2]
+		on.spinFor(on.s, 200*time.Microsecond)
+		on.wait(on.s)
+		ends = append(ends, time.Since(r.started))
+		time.Sleep(10 * time.Millisecond)
+	}
+	tl := stop(t, r)
+	require.Len(t, tl.Work, len(ends))
+	var late, early [2]time.Duration
+	for i, w := range tl.Work {
+		require.Equal(t, i%2, w.Device)
+		late[i%2] = max(late[i%2], w.End-ends[i])
+		if i > 0 {
+			early[i%2] = max(early[i%2], ends[i-1]-w.Start)
+		}
+	}
+	for device := range 2 {
+		assert.Less(t, late[device], 20*time.Microsecond, "GPU %d: work after its wait", device)
+		assert.Less(t, early[device], 20*time.Microsecond, "GPU %d: work before the wait for the other GPU has ended", device)
+	}
+	t.Logf("late %v, early %v", late, early)
+}
+
+// TestGPUMillion: nothing is lost of 1.5 million nodes of graphs, beside goroutines whose waits ask all the time.
+func TestGPUMillion(t *testing.T) {
+	g := onTheGPU(t)
+	const nodes, launches = 1000, 1500
+	graph, err := g.s.Capture(func() error {
+		for range nodes {
+			g.launch(g.s)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	defer graph.Close()
+	x, err := graph.Instantiate()
+	require.NoError(t, err)
+	defer x.Close()
+	other := g.stream()
+
+	r := start(t, Options{})
+	begin := time.Now()
+	var wg sync.WaitGroup
+	var stopped atomic.Bool
+	for range 4 {
+		wg.Go(func() {
+			for !stopped.Load() {
+				_, err := other.Query()
+				assert.NoError(t, err)
+			}
+		})
+	}
+	for range launches {
+		require.NoError(t, x.Launch(g.s))
+	}
+	g.wait(g.s)
+	stopped.Store(true)
+	wg.Wait()
+	took := time.Since(begin)
+	tl := stop(t, r)
+	assert.Len(t, tl.Work, nodes*launches)
+	assert.Zero(t, tl.Lost)
+	t.Logf("%d nodes in %v, %d lost, %d buffers lent", nodes*launches, took, tl.Lost, activity.Lent())
+}
+
 func abs(v int64) int64 { return max(v, -v) }
 
 // TestGPUMany: nothing is lost of 200,000 launches, from 8 goroutines.

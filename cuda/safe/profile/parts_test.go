@@ -31,6 +31,25 @@ func TestClock(t *testing.T) {
 	assert.EqualValues(t, 2000, c.host(6000), "too short to tell a rate")
 }
 
+// TestPieces: what grows keeps its elements where they are, as moving a million takes long.
+func TestPieces(t *testing.T) {
+	var p pieces[int]
+	p.add(0)
+	first := &p.last[0]
+	for i := 1; i <= 2*piece; i++ {
+		p.add(i)
+	}
+	assert.Equal(t, 2*piece+1, p.len())
+	assert.Same(t, first, &p.full[0][0])
+	all := p.take()
+	assert.Len(t, all, 2*piece+1)
+	for i, v := range all {
+		assert.Equal(t, i, v)
+	}
+	assert.Zero(t, p.len())
+	assert.Empty(t, p.take())
+}
+
 func TestIdle(t *testing.T) {
 	w := func(device int, name string, start, end time.Duration) Work {
 		return Work{Device: device, Name: name, Start: start, End: end}

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -17,7 +18,7 @@ func (r *Recording) read(p unsafe.Pointer, n uint64) {
 	defer r.mu.Unlock()
 	var a *cupti.CUpti_Activity
 	for cupti.CuptiActivityGetNextRecord((*uint8)(p), n, &a) == nil {
-		if len(r.t.Work)+len(r.t.Calls)+len(r.t.own) >= r.o.Limit {
+		if r.t.work.len()+r.t.calls.len()+len(r.t.own) >= r.o.Limit {
 			r.t.Lost++
 			continue
 		}
@@ -33,22 +34,22 @@ func (t *Timeline) record(a *cupti.CUpti_Activity, all bool) {
 	case cupti.CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, cupti.CUPTI_ACTIVITY_KIND_KERNEL:
 		k := (*cupti.CUpti_ActivityKernel9)(at)
 		s := t.symbol(k.Name)
-		t.Work = append(t.Work, Work{Kind: Kernel, Name: s.plain, Symbol: s.mangled, Start: time.Duration(k.Start), End: time.Duration(k.End),
+		t.work.add(Work{Kind: Kernel, Name: s.plain, Symbol: s.mangled, Start: time.Duration(k.Start), End: time.Duration(k.End),
 			Device: int(k.DeviceId), Context: k.ContextId, Stream: k.StreamId, Grid: [3]int32{k.GridX, k.GridY, k.GridZ},
 			Block: [3]int32{k.BlockX, k.BlockY, k.BlockZ}, Cluster: [3]uint32{k.ClusterX, k.ClusterY, k.ClusterZ},
 			Registers: int(k.RegistersPerThread), StaticShared: int(k.StaticSharedMemory), DynamicShared: int(k.DynamicSharedMemory),
 			Local: int(k.LocalMemoryPerThread), Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
 	case cupti.CUPTI_ACTIVITY_KIND_MEMCPY:
 		k := (*cupti.CUpti_ActivityMemcpy6)(at)
-		t.Work = append(t.Work, Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+		t.work.add(Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
 			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
 	case cupti.CUPTI_ACTIVITY_KIND_MEMCPY2:
 		k := (*cupti.CUpti_ActivityMemcpyPtoP4)(at)
-		t.Work = append(t.Work, Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+		t.work.add(Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
 			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
 	case cupti.CUPTI_ACTIVITY_KIND_MEMSET:
 		k := (*cupti.CUpti_ActivityMemset4)(at)
-		t.Work = append(t.Work, Work{Kind: Fill, Name: "fill", Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+		t.work.add(Work{Kind: Fill, Name: "fill", Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
 			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
 	case cupti.CUPTI_ACTIVITY_KIND_DRIVER, cupti.CUPTI_ACTIVITY_KIND_RUNTIME:
 		k := (*cupti.CUpti_ActivityAPI)(at)
@@ -56,16 +57,64 @@ func (t *Timeline) record(a *cupti.CUpti_Activity, all bool) {
 		if a.Kind == cupti.CUPTI_ACTIVITY_KIND_RUNTIME {
 			domain = cupti.CUPTI_CB_DOMAIN_RUNTIME_API
 		}
-		name := callName(domain, k.Cbid)
-		if !all && !matters(name) {
+		f := t.function(domain, k.Cbid)
+		if !all && !f.matters {
 			return
 		}
-		t.Calls = append(t.Calls, Call{Name: name, Start: time.Duration(k.Start), End: time.Duration(k.End), Thread: k.ThreadId,
+		t.calls.add(Call{Name: f.name, Start: time.Duration(k.Start), End: time.Duration(k.End), Thread: k.ThreadId,
 			Status: k.ReturnValue, correlation: k.CorrelationId})
 	case cupti.CUPTI_ACTIVITY_KIND_OVERHEAD:
 		k := (*cupti.CUpti_ActivityOverhead3)(at)
 		t.own = append(t.own, Call{Name: overheadName(k.OverheadKind), Start: time.Duration(k.Start), End: time.Duration(k.End)})
 	}
+}
+
+// called is what there is to know about a function that is called.
+type called struct {
+	name    string
+	matters bool
+}
+
+// function describes a function, and asks CUPTI but once: a goroutine that waits makes millions of calls a second.
+func (t *Timeline) function(domain cupti.CUpti_CallbackDomain, id cupti.CUpti_CallbackId) *called {
+	all := &t.functions[domain&1]
+	if int(id) >= len(*all) {
+		*all = append(*all, make([]*called, int(id)+1-len(*all))...)
+	}
+	f := (*all)[id]
+	if f == nil {
+		name := callName(domain, id)
+		f = &called{name, matters(name)}
+		(*all)[id] = f
+	}
+	return f
+}
+
+// pieces is a list that grows without moving what it has. A slice of a million records takes a second for that, and
+// meanwhile CUPTI runs out of buffers.
+type pieces[T any] struct {
+	full [][]T
+	last []T
+}
+
+const piece = 4096 // elements
+
+func (p *pieces[T]) len() int { return len(p.full)*piece + len(p.last) }
+
+func (p *pieces[T]) add(v T) {
+	if p.last == nil {
+		p.last = make([]T, 0, piece)
+	}
+	if p.last = append(p.last, v); len(p.last) == piece {
+		p.full, p.last = append(p.full, p.last), nil
+	}
+}
+
+// take returns all elements, and keeps none.
+func (p *pieces[T]) take() []T {
+	all := slices.Concat(append(p.full, p.last)...)
+	*p = pieces[T]{}
+	return all
 }
 
 // symbol is the name at an address of CUPTI's, which may use it for another name after a module is unloaded.

@@ -92,7 +92,12 @@ type Timeline struct {
 	streams map[streamKey]string // names
 	threads map[uint32]string
 	own     []Call // CUPTI's own time
-	symbols map[uintptr]*symbol
+
+	// While it is recorded:
+	work      pieces[Work]
+	calls     pieces[Call]
+	symbols   map[uintptr]*symbol
+	functions [2][]*called // by CUPTI's numbers, those of the runtime first
 }
 
 // graphLaunch is a launch of an executable graph on a device, as its nodes show it.
