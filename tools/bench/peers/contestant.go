@@ -31,6 +31,13 @@ type contestant struct {
 // safeWays are the contestants that call package safe.
 var safeWays = []string{"safe", "bulk", "replay"}
 
+// tracked are the peers that count references to what the program uses, or wait for it by events. The untracked ones leave
+// this to the program.
+var (
+	tracked   = []string{"cudarc", "core", "bindings", "cupy", "torch"}
+	untracked = []string{"C", withoutTracking}
+)
+
 // foreign tells a peer from C and from our own ways.
 func foreign(name string) bool {
 	return name != "C" && name != "raw" && !slices.Contains(safeWays, name)

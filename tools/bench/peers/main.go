@@ -18,9 +18,9 @@
 // cupy and torch. The table names the absent ones and says why. The driver is the one that the system
 // finds, or that LD_LIBRARY_PATH leads to.
 //
-// The table has C's times, the others as multiples of them, and the best peer. A way of package safe
-// LOSES where it is slower than the best peer by more than 5 % and by more than an empty cgo
-// call and 15 ns; reasons.go says why each may. -page writes the same as Markdown, with a plot
+// The table has C's times, the others as multiples of them, the best tracked and untracked peers, and by how much the
+// starts differ. A way of package safe LOSES where it is slower than the best tracked peer by more than 5 % and by more than
+// an empty cgo call and 15 ns in each start; reasons.go says why each may. limits.go has the limits beside the untracked ones. -page writes the same as Markdown, with a plot
 // beside it (peers.svg for peers.md). -json writes all figures, and -from reads those instead of
 // measuring. On a machine without compilers, from the bundle that make gpu-test-bundle builds:
 //

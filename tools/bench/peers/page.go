@@ -15,15 +15,19 @@ const introduction = `# Speed beside other bindings
 The same operations by C, by this module and by other bindings, in turns on one machine: %s
 All contestants except PyTorch launch the same kernels; PyTorch launches its own, through its dispatcher. Each is started %s and does each row in several rounds.
 A figure is that of the fastest round, or the median of the rounds where a row is about waits or threads.
-The columns C and "best peer" have times, the other columns multiples of C's time, and the rows "more threads" numbers of
+The columns C and "best" have times, the other columns multiples of C's time, and the rows "more threads" numbers of
 threads. A cell is empty if a contestant lacks the operation. Ratios last; times differ from machine to
 machine.
 
 | column | meaning |
 |---|---|
 %s
-A way of package safe **loses** where it is slower than the best peer by more than 5 %%, and by more than
-an empty cgo call (%.0f ns) and %d ns. [Why](#where-package-safe-loses) stands below. "More threads" counts the threads that
+cudarc, cuda.core, cuda.bindings, CuPy and PyTorch are *tracked*: they count references to what the program uses, or wait for
+it by events. C and cudarc-nt are *untracked*: they leave this to the program, and do less.
+
+A way of package safe **loses** where it is slower than the best tracked peer by more than 5 %%, and by more than
+an empty cgo call (%.0f ns) and %d ns, in each start. [Why](#where-package-safe-loses) stands below. The spread is by how much the slowest start
+exceeds the fastest, of our ways and of the best peers the one that differs most. "More threads" counts the threads that
 a process has while its workers wait.
 
 `
@@ -38,16 +42,12 @@ func (r *results) page(plot string) string {
 		}
 	}
 	fmt.Fprintf(&b, introduction, strings.TrimSpace(r.head())+".", times(r.Starts), who.String(), r.Crossing, noise)
-	for i, line := range r.cells() {
-		for k, cell := range line {
-			line[k] = escaped(strings.ReplaceAll(cell, " LOSES", " **loses**"))
-		}
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
-		if i == 0 {
-			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
-		}
-	}
+	b.WriteString(markdown(r.cells()))
 	fmt.Fprintf(&b, "\n![The same times](%s)\n", plot)
+	if limited := r.limited(); limited != nil {
+		b.WriteString("\n## Beside untracked peers\n\nPackage safe sets itself limits beside those that check and keep nothing. It misses one where it does so in each start.\n\n")
+		b.WriteString(markdown(limited))
+	}
 	b.WriteString("\n## Where package safe loses\n\n")
 	all := explained(r.losses())
 	for _, e := range all {

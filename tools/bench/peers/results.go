@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 )
@@ -36,6 +37,7 @@ type figures struct {
 	Unit   string               `json:"unit,omitempty"` // to print them in
 	Figure map[string]float64   `json:"figure"`         // ns, or a number, by contestant
 	Rounds map[string][]float64 `json:"rounds"`
+	Runs   []map[string]float64 `json:"runs,omitempty"` // the figure of each start, by contestant
 }
 
 // note says why a figure is missing, or odd.
@@ -46,7 +48,7 @@ type note struct {
 	Failed     bool   `json:"failed,omitempty"`
 }
 
-// add takes in the rounds of a row, beside those that it has.
+// add takes in the rounds that a row had in one start, beside those that it has.
 func (r *results) add(row row, rounds map[string][]float64) {
 	if len(rounds) == 0 {
 		return
@@ -57,10 +59,13 @@ func (r *results) add(row row, rounds map[string][]float64) {
 		r.Rows = append(r.Rows, &figures{Name: row.name, Unit: row.unit, Figure: map[string]float64{}, Rounds: map[string][]float64{}})
 	}
 	f := r.Rows[i]
+	run := map[string]float64{}
 	for name, values := range rounds {
 		f.Rounds[name] = append(f.Rounds[name], values...)
 		f.Figure[name] = row.figure(f.Rounds[name])
+		run[name] = row.figure(values)
 	}
+	f.Runs = append(f.Runs, run)
 }
 
 // note takes a reason in, once. That a contestant lacks an item is none.
@@ -117,30 +122,72 @@ func (r *results) noted() (all []string) {
 	return all
 }
 
-// best is the fastest peer of a row, "" if there is none or if the row is no time.
-func (f *figures) best() (name string) {
+// runs are the figures of each start, or the only ones.
+func (f *figures) runs() []map[string]float64 {
+	if len(f.Runs) == 0 { // a file of before
+		return []map[string]float64{f.Figure}
+	}
+	return f.Runs
+}
+
+// best is the fastest of some peers in a row, "" if there is none or if the row is no time.
+func (f *figures) best(peers []string) (name string) {
 	if f.Unit == "" {
 		return ""
 	}
-	for other, ns := range f.Figure {
-		if foreign(other) && (name == "" || ns < f.Figure[name] || ns == f.Figure[name] && other < name) {
+	return fastest(f.Figure, peers)
+}
+
+func fastest(run map[string]float64, of []string) (name string) {
+	for _, other := range of {
+		if ns, ok := run[other]; ok && (name == "" || ns < run[name]) {
 			name = other
 		}
 	}
 	return name
 }
 
+// always tells whether one of our ways is too slow in each start, given its figure and that of the fastest of some peers.
+func (f *figures) always(way string, peers []string, slow func(ours, best float64) bool) bool {
+	if f.Unit == "" {
+		return false
+	}
+	for _, run := range f.runs() {
+		best, ours := fastest(run, peers), run[way]
+		if best == "" || ours == 0 || !slow(ours, run[best]) {
+			return false
+		}
+	}
+	return true
+}
+
 // noise is by how many nanoseconds a call may be slower by chance.
 const noise = 15
 
-// loses tells whether one of our ways is behind the best peer by more than 5 %, and by more than
-// a crossing of cgo and noise.
+// loses tells whether one of our ways is behind the best tracked peer by more than 5 %, and by more than
+// a crossing of cgo and noise, in each start.
 func (f *figures) loses(way string, crossing float64) bool {
-	best, ours := f.best(), f.Figure[way]
-	if best == "" || ours == 0 {
-		return false
+	return f.always(way, tracked, func(ours, best float64) bool { return ours > 1.05*best && ours > best+crossing+noise })
+}
+
+// spread is by how much the starts differ: of our ways and the best peers, the one that differs most. It is -1 for one start.
+func (f *figures) spread() float64 {
+	if len(f.Runs) < 2 || f.Unit == "" {
+		return -1
 	}
-	return ours > 1.05*f.Figure[best] && ours > f.Figure[best]+crossing+noise
+	most := 0.0
+	for _, name := range append([]string{f.best(tracked), f.best(untracked)}, safeWays...) {
+		least, largest := math.Inf(1), 0.0
+		for _, run := range f.Runs {
+			if v := run[name]; v > 0 {
+				least, largest = min(least, v), max(largest, v)
+			}
+		}
+		if largest > 0 {
+			most = max(most, largest/least-1)
+		}
+	}
+	return most
 }
 
 // loss is a row where one of our ways is behind.
@@ -155,7 +202,7 @@ func (r *results) losses() []loss {
 	for _, f := range r.Rows {
 		for _, way := range safeWays {
 			if f.loses(way, r.Crossing) {
-				all = append(all, loss{f, way, f.best(), reason(way, f.Name)})
+				all = append(all, loss{f, way, f.best(tracked), reason(way, f.Name)})
 			}
 		}
 	}

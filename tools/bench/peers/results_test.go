@@ -34,14 +34,37 @@ func TestLoses(t *testing.T) {
 			if tt.count {
 				f.Unit, best = "", ""
 			}
-			assert.Equal(t, best, f.best())
+			assert.Equal(t, best, f.best(tracked))
 			assert.Equal(t, tt.want, f.loses("safe", 30))
 			assert.False(t, f.loses("bulk", 30), "not measured")
 		})
 	}
-	f := &figures{Unit: "ns", Figure: map[string]float64{"C": 1, "raw": 1, "safe": 1e6}}
-	assert.Empty(t, f.best())
+	f := &figures{Unit: "ns", Figure: map[string]float64{"C": 1, "raw": 1, "safe": 1e6, "cudarc-nt": 1}}
+	assert.Empty(t, f.best(tracked))
 	assert.False(t, f.loses("safe", 30), "no peer")
+}
+
+// TestStarts: a row loses if it does in each start, and its spread is that of the one that differs most.
+func TestStarts(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		safe   []float64
+		want   bool
+		spread float64
+	}{
+		{"in each", []float64{200, 220, 210}, true, 0.1},
+		{"not in one", []float64{200, 100, 210}, false, 1.1},
+		{"less than its peer", []float64{100, 100, 100}, false, 0.05},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var r results
+			for i, ns := range tt.safe {
+				r.add(row{name: "a", unit: "ns"}, map[string][]float64{"safe": {ns + 1, ns}, "cupy": {100 + 2.5*float64(i)}, "torch": {1000 * float64(i+1)}})
+			}
+			assert.Equal(t, tt.want, r.Rows[0].loses("safe", 30))
+			assert.InDelta(t, tt.spread, r.Rows[0].spread(), 1e-9)
+		})
+	}
 }
 
 // example is a run with all that a table can have. Its figures are made up.
@@ -63,6 +86,9 @@ func example() *results {
 	r.add(row{name: "event record", unit: "ns"}, of(150, 180, 195, 160))
 	r.add(row{name: "event query, done", unit: "ns"}, of(120, 150, 175, 90))
 	r.add(row{name: "100 launches", unit: "µs"}, of(250_000, 260_000, 290_000, 255_000, 280_000))
+	r.add(row{name: "100 launches", unit: "µs"}, of(251_000, 260_000, 300_000, 255_000, 282_000))
+	r.add(row{name: "graph of 1: launch", unit: "µs"}, of(1000, 1100, 1149, 1200))
+	r.add(row{name: "async alloc and free, 4 KiB", unit: "ns"}, of(1000, 1000, 1400, 1300))
 	r.add(row{name: "a | b", unit: "ms"}, of(2e6, 2e6, 4e6, 3e6))
 	r.add(row{name: "more threads"}, of(128, 110, 2, 128))
 	r.add(row{name: "nothing measured", unit: "ns"}, nil)

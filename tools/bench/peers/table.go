@@ -21,11 +21,11 @@ func (r *results) columns() (names []string) {
 	return names
 }
 
-// cells are the table, with its head: C's time, those of the others as multiples of it, and the
-// best peer's time. A way of ours that loses to it is marked.
+// cells are the table, with its head: C's time, those of the others as multiples of it, the times of the best peers,
+// and the spread. A way of ours that loses to the best tracked peer is marked.
 func (r *results) cells() [][]string {
 	columns := r.columns()
-	table := [][]string{append(append([]string{"row"}, columns...), "best peer")}
+	table := [][]string{append(append([]string{"row"}, columns...), "best tracked", "best untracked", "spread")}
 	for _, f := range r.Rows {
 		line := []string{f.Name}
 		for _, name := range columns {
@@ -35,11 +35,18 @@ func (r *results) cells() [][]string {
 			}
 			line = append(line, cell)
 		}
-		best := f.best()
-		if best != "" {
-			best = f.amount(best) + " " + best
+		for _, peers := range [][]string{tracked, untracked} {
+			best := f.best(peers)
+			if best != "" {
+				best = f.amount(best) + " " + best
+			}
+			line = append(line, best)
 		}
-		table = append(table, append(line, best))
+		spread := ""
+		if v := f.spread(); v >= 0 {
+			spread = fmt.Sprintf("%.0f %%", 100*v)
+		}
+		table = append(table, append(line, spread))
 	}
 	return table
 }
@@ -97,24 +104,9 @@ func (r *results) text() string {
 		}
 	}
 	fmt.Fprintf(&b, "an empty cgo call: %.0f ns\n\n", r.Crossing)
-	table := r.cells()
-	widths := make([]int, len(table[0]))
-	for _, line := range table {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, line := range table {
-		text := ""
-		for i, cell := range line {
-			space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				text += cell + space
-			} else {
-				text += "  " + space + cell
-			}
-		}
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	b.WriteString(aligned(r.cells()))
+	if limited := r.limited(); limited != nil {
+		b.WriteString("\n" + aligned(limited))
 	}
 	for _, e := range explained(r.losses()) {
 		fmt.Fprintf(&b, "\n%s\n", e.why)
@@ -127,6 +119,46 @@ func (r *results) text() string {
 	}
 	for _, n := range r.noted() {
 		fmt.Fprintf(&b, "%s\n", n)
+	}
+	return b.String()
+}
+
+// aligned is a table for a terminal.
+func aligned(table [][]string) string {
+	widths := make([]int, len(table[0]))
+	for _, line := range table {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, line := range table {
+		text := ""
+		for i, cell := range line {
+			space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				text += cell + space
+			} else {
+				text += "  " + space + cell
+			}
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	return b.String()
+}
+
+// markdown is a table for the page.
+func markdown(table [][]string) string {
+	var b strings.Builder
+	for i, line := range table {
+		for k, cell := range line {
+			cell = strings.ReplaceAll(strings.ReplaceAll(cell, " LOSES", " **loses**"), "MISSED", "**missed**")
+			line[k] = escaped(cell)
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
+		}
 	}
 	return b.String()
 }
