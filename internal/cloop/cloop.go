@@ -30,7 +30,7 @@ const (
 	GraphSet                     // cuGraphExecKernelNodeSetParams_v2 of all nodes; executable, function, u64, address of the nodes, their number
 	Peers                        // cuMemcpyPeerAsync of one copy or two, with cuCtxPushCurrent_v2, cuStreamSynchronize, cuCtxPopCurrent_v2; size, number, and for each of two destination, context, source, context, stream
 	Step                         // a step of a simulation, as tools/bench/step.go; functions, stream, plan, edge, spectrum, host, 7 kernels, 7 arrays
-	LaunchParts                  // cuLaunchKernel without parameters, and around it cuCtxGetCurrent, cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing; function, stream, bits: the context, the question, the mode; context
+	LaunchParts                  // cuLaunchKernel without parameters, or cuGraphLaunch, and around it cuCtxGetCurrent, cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing; function or executable, stream, bits: the context, the question, the mode, cuGraphLaunch; context
 )
 
 var arguments = [...]int{

@@ -10,6 +10,7 @@ typedef int launch(uintptr_t function, unsigned gx, unsigned gy, unsigned gz,
 typedef int fill(unsigned long long address, unsigned value, size_t count, uintptr_t stream);
 typedef int copy_async(uintptr_t dst, unsigned long long src, size_t size, uintptr_t stream);
 typedef int one(uintptr_t);
+typedef int graph_launch(uintptr_t exec, uintptr_t stream);
 typedef int transform(int plan, unsigned long long in, unsigned long long out, int direction);
 typedef int capturing(uintptr_t stream, int *status);
 typedef int exchange(int *mode);
@@ -74,9 +75,9 @@ int loop_step(const uintptr_t *a, long n)
 	REPEAT(n, step((const struct step *)a));
 }
 
-enum { SETS = 1, ASKS = 2, RELAXES = 4 };
+enum { SETS = 1, ASKS = 2, RELAXES = 4, GRAPH = 8 };
 
-/* launch_parts makes a launch of a kernel without arguments, and some of what package safe does around it. */
+/* launch_parts makes a launch of a kernel without arguments, or of a graph, and some of what package safe does around it. */
 static int launch_parts(const uintptr_t *a)
 {
 	int status, mode = 2, bad = 0, parts = a[7];
@@ -88,7 +89,10 @@ static int launch_parts(const uintptr_t *a)
 		bad |= ((exchange *)a[3])(&mode);
 	if (parts & ASKS)
 		bad |= ((capturing *)a[4])(a[6], &status);
-	bad |= ((launch *)a[0])(a[5], 1, 1, 1, 1, 1, 1, 0, a[6], 0, 0);
+	if (parts & GRAPH)
+		bad |= ((graph_launch *)a[0])(a[5], a[6]);
+	else
+		bad |= ((launch *)a[0])(a[5], 1, 1, 1, 1, 1, 1, 0, a[6], 0, 0);
 	if (parts & RELAXES)
 		bad |= ((exchange *)a[3])(&mode);
 	if (parts & SETS)

@@ -79,7 +79,7 @@ func simulate(g *gpu, e effort) ([]*line, error) {
 			}
 		}
 	}
-	parts, err := legacyLaunch(g, e)
+	parts, err := launchParts(g, e)
 	return append(lines, parts...), err
 }
 
@@ -346,30 +346,53 @@ func stepPTX() []byte {
 	return []byte(b.String())
 }
 
-// legacyLaunch is a launch on the legacy stream in C, with one or another of what package safe does around it: its time tells
-// which of them costs what.
-func legacyLaunch(g *gpu, e effort) ([]*line, error) {
-	var ways []*way
-	var lines []*line
-	r := row{batch: queue, prepare: g.idle}
-	for bits, name := range []string{"alone", "context", "question", "context, question", "mode", "context, mode", "question, mode", "context, question, mode"} {
-		in := e.meter.current
-		if bits&1 != 0 {
-			in = alone
-		}
-		ways = append(ways, &way{row: &r, in: in, op: loop(cloop.LaunchParts, g.fn("cuLaunchKernel"), g.fn("cuCtxGetCurrent"), g.fn("cuCtxSetCurrent"),
-			g.fn("cuThreadExchangeStreamCaptureMode"), g.fn("cuStreamIsCapturing"), uintptr(g.nothing.Raw()), uintptr(driver.CU_STREAM_LEGACY), uintptr(bits), uintptr(g.ctx.Raw()))})
-		lines = append(lines, newLine("launch on the legacy stream in C", name))
-	}
-	if g.missing != nil {
-		return nil, g.missing
-	}
-	if err := inTurns(ways, e); err != nil {
+// launchParts are launches in C, of a kernel on the legacy stream and of a graph on a stream, with one or another of what
+// package safe does around them: their times tell which of it costs what.
+func launchParts(g *gpu, e effort) ([]*line, error) {
+	graph, err := safe.NewGraph(g.ctx)
+	if err != nil {
 		return nil, err
 	}
-	for i, w := range ways {
-		lines[i].spread(w)
-		lines[i].ratio("/C", "µs", lines[0])
+	defer graph.Close()
+	if _, err := graph.Add(safe.KernelNode(g.nothing, one)); err != nil {
+		return nil, err
+	}
+	x, err := graph.Instantiate()
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	var lines []*line
+	for _, what := range []struct {
+		name, function   string
+		launched, stream uintptr
+		bits             int
+	}{
+		{"launch on the legacy stream in C", "cuLaunchKernel", uintptr(g.nothing.Raw()), uintptr(driver.CU_STREAM_LEGACY), 0},
+		{"graph launch in C", "cuGraphLaunch", uintptr(x.Raw()), uintptr(g.stream.Raw()), 8},
+	} {
+		var ways []*way
+		r := row{batch: queue, prepare: g.idle}
+		first := len(lines)
+		for bits, name := range []string{"alone", "context", "question", "context, question", "mode", "context, mode", "question, mode", "context, question, mode"} {
+			in := e.meter.current
+			if bits&1 != 0 {
+				in = alone
+			}
+			ways = append(ways, &way{row: &r, in: in, op: loop(cloop.LaunchParts, g.fn(what.function), g.fn("cuCtxGetCurrent"), g.fn("cuCtxSetCurrent"),
+				g.fn("cuThreadExchangeStreamCaptureMode"), g.fn("cuStreamIsCapturing"), what.launched, what.stream, uintptr(bits|what.bits), uintptr(g.ctx.Raw()))})
+			lines = append(lines, newLine(what.name, name))
+		}
+		if g.missing != nil {
+			return nil, g.missing
+		}
+		if err := inTurns(ways, e); err != nil {
+			return nil, err
+		}
+		for i, w := range ways {
+			lines[first+i].spread(w)
+			lines[first+i].ratio("/C", "µs", lines[first])
+		}
 	}
 	return lines, nil
 }
