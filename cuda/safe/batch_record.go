@@ -98,7 +98,7 @@ func (b *Batch) useMemory(n int, o *batchOp, m *memory, reach bool) {
 		b.use(n, batchObject{handle: &m.Handle, user: m, block: m.block, reach: reach})
 	}
 	o.alone = o.alone || m.graph != nil
-	b.list.current = b.list.current || m.copiedInContext()
+	b.list.current = b.list.current || m.copiedInContext(true)
 }
 
 // BatchCopy records a copy of all of src to the start of dst. Each may be device memory or

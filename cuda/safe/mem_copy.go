@@ -140,7 +140,6 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 	if c.Size == 0 {
 		return nil
 	}
-	sc.ctx.forCopy(c, sc.callContext, blocks)
 	c.Stream = sc.raw
 	a := admission{op: op, stream: sc, flags: enqueues | unacquired, places: 1}
 	err = a.admit()
@@ -148,6 +147,7 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 	if err != nil {
 		return err
 	}
+	sc.ctx.forCopy(c, sc.callContext, blocks, a.capture != nil || sc.foreign)
 	do := func() error {
 		code := c.Do(host)
 		if then != nil {
@@ -174,15 +174,16 @@ func uncapturable(c *rt.Copy, blocks []*block) string {
 	return ""
 }
 
-// forCopy sets the context to make current for a copy or a memset: usual, unless CUDA needs one.
-func (x *contextCore) forCopy(c *rt.Copy, usual driver.CUcontext, blocks []*block) {
+// forCopy sets the context to make current for a copy or a memset: usual, unless CUDA needs one. captured tells whether
+// it may be captured.
+func (x *contextCore) forCopy(c *rt.Copy, usual driver.CUcontext, blocks []*block, captured bool) {
 	c.Context = usual
 	if c.Kind >= rt.SetRows8 {
 		c.Context, c.Home, c.ID = x.raw, x.raw, x.id
 		return
 	}
 	for _, b := range blocks {
-		if b.copiedInContext() {
+		if b.copiedInContext(captured) {
 			c.Context = x.raw
 		}
 	}
@@ -194,8 +195,8 @@ func across(c *rt.Copy) bool { return c.Kind == rt.Peer || c.Kind == rt.CopyRows
 // copiedInContext returns whether copies need a current context: those that span several mappings of
 // virtual memory, and captured ones with memory of a pool. Without it, an executable that is
 // updated to such a captured copy crashes at its next launch.
-func (b *block) copiedInContext() bool {
-	return b.view != nil || b.pooled() || b.pool != nil || b.foreign
+func (b *block) copiedInContext(captured bool) bool {
+	return b.view != nil || b.foreign || captured && (b.pooled() || b.pool != nil)
 }
 
 // Fill sets every value of the Buffer to v. It waits for all work that uses b, and
@@ -244,7 +245,7 @@ func (x *contextCore) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks
 	}
 	if across(c) { // two crossings, as changes of access wait for the first
 		return x.doNow(op, blocks, func(stream driver.CUstream) error {
-			x.forCopy(c, x.handleContext(), blocks)
+			x.forCopy(c, x.handleContext(), blocks, false)
 			c.Stream = stream
 			return peerCopies.With(uint32(stream>>6), func() error { return check(op, c.Do(host)) })
 		})
@@ -254,7 +255,7 @@ func (x *contextCore) copyNow(op string, c *rt.Copy, host unsafe.Pointer, blocks
 		return err
 	}
 	defer x.endNow(stream, blocks)
-	x.forCopy(c, x.handleContext(), blocks)
+	x.forCopy(c, x.handleContext(), blocks, false)
 	c.Stream, c.Wait, c.Home, c.ID = stream, 1, x.raw, x.id
 	return wrap(op, hostWaits.With(uint32(stream>>6), func() error { return check(op, c.Do(host)) }))
 }
