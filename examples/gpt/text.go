@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+const mostText = 64 << 20 // bytes
+
+// readText returns the contents of a file, or of the text files in a folder, in the order of their
+// names. Without a name these are the sources of the Go distribution.
+func readText(name string) ([]byte, error) {
+	suffix := ""
+	if name == "" {
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			return nil, fmt.Errorf("Go's own sources are not found, so set -text: %w", err)
+		}
+		name, suffix = filepath.Join(strings.TrimSpace(string(root)), "src"), ".go"
+	}
+	var text []byte
+	err := filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || !strings.HasSuffix(path, suffix) {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if utf8.Valid(data) {
+			text = append(text, data...)
+		}
+		if len(text) > mostText {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err == nil && len(text) == 0 {
+		err = errors.New(name + " has no text")
+	}
+	return text[:min(len(text), mostText)], err
+}
