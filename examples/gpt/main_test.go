@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/cublas"
+	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
+	"github.com/cudabind/cudabind/cuda/generated/curand"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/examples/internal/ranks"
+	"github.com/cudabind/cudabind/internal/double"
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests run on a simulated driver with doubles of the kernels and the libraries, which are loops
+// on the host, or with CUDABIND_REQUIRE_GPU=1 on the machine's GPUs with its libraries.
+var onGPU = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
+
+// control tells what the simulated driver holds.
+var control sim.Control
+
+func TestMain(m *testing.M) {
+	os.Exit(sim.Main(m, layersDoubles, attentionDoubles, optimizerDoubles, serveDoubles,
+		double.Library{Name: "cublas", Open: cublas.Open},
+		double.Library{Name: "cublaslt", Open: cublaslt.Open},
+		double.Library{Name: "curand", Open: curand.Open}))
+}
+
+var tiny = shape{Layers: 1, Channels: 128, Context: 64}
+
+// sample text from which a tiny model can learn something.
+var lines = []byte(strings.Repeat("func main() { fmt.Println(\"hello\") }\n", 40))
+
+func tinyOptions(t *testing.T) options {
+	return options{shape: tiny, sequences: 1, steps: 3, rate: 1e-3, seed: 1, gpus: 1, report: 1, save: 2, tests: 1,
+		model: filepath.Join(t.TempDir(), "gpt.model"), plot: filepath.Join(t.TempDir(), "gpt.png")}
+}
+
+// open returns a rank on the first GPU, which the end of the test closes.
+func open(t *testing.T) *ranks.Rank {
+	leavesNothing(t)
+	x, err := safe.Open(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, errors.Join(x.CloseAll(), x.Close())) })
+	return &ranks.Rank{Of: 1, Context: x}
+}
+
+// leavesNothing checks at the end of a test that it has left nothing on the simulated driver.
+func leavesNothing(t *testing.T) {
+	if onGPU {
+		return
+	}
+	before := control.Live("")
+	t.Cleanup(func() {
+		assert.Eventually(t, func() bool { runtime.GC(); return control.Live("") <= before }, time.Minute, 10*time.Millisecond, "%s", control.List())
+	})
+}
+
+// newTraining returns a trainer of a new model.
+func newTraining(t *testing.T, r *ranks.Rank, o options) *trainer {
+	m, err := newModel(t.Context(), r.Context, o.shape, nil, o.seed)
+	require.NoError(t, err)
+	tr, err := newTrainer(t.Context(), m, r, lines, &checkpoint{header: header{Shape: o.shape}}, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, errors.Join(tr.close(), m.close())) })
+	return tr
+}
+
+// TestGradients: the loss is that of the host model, and so is how fast it falls in the direction of
+// the gradient of each matrix, by differences of the host's losses.
+func TestGradients(t *testing.T) {
+	o := tinyOptions(t)
+	if onGPU {
+		o.shape = shape{Layers: 2, Channels: 256, Context: 192}
+	}
+	tr := newTraining(t, open(t), o)
+	require.NoError(t, tr.sample(tr.step, 0, 0, tr.learned, tr.seed))
+	require.NoError(t, tr.forward())
+	require.NoError(t, tr.kernels.Mean.Launch(tr.stream, oneBlock, tr.losses, int32(tr.rows()), tr.loss))
+	require.NoError(t, tr.backward(tr.gradients, tr.average))
+	require.NoError(t, tr.wait(t.Context()))
+	gradient, err := tr.gradient.Download()
+	require.NoError(t, err)
+	sequence, err := tr.tokens.Download()
+	require.NoError(t, err)
+	targets, err := tr.targets.Download()
+	require.NoError(t, err)
+	exact, err := tr.parameters.Download()
+	require.NoError(t, err)
+	rounded, err := tr.rounded.Download()
+	require.NoError(t, err)
+	parameters := make([]float64, len(exact))
+	for i := range parameters {
+		parameters[i] = float64(rounded[i].Float32())
+		if i < o.shape.beforeLayers() { // these are not multiplied
+			parameters[i] = float64(exact[i])
+		}
+	}
+	loss := hostLoss(o.shape, parameters, sequence, targets)
+	assert.InEpsilon(t, loss, gradient[len(exact)], 2e-3, "the loss")
+	at, c := 0, o.shape.Channels
+	matrices := []int{tokens * c, o.shape.Context * c}
+	for range o.shape.Layers {
+		matrices = append(matrices, 3*c*c, c*c, 4*c*c, 4*c*c)
+	}
+	for i, n := range append(matrices, c*tokens) {
+		want := slope(o.shape, parameters, gradient, at, n, sequence, targets)
+		length := norm(gradient[at:][:n])
+		t.Logf("matrix %d: the loss changes by %.5f along a gradient of length %.5f", i, want, length)
+		assert.InEpsilon(t, want, length, 0.02, "matrix %d", i)
+		at += n
+	}
+}
+
+// slope is by how much the host's loss changes along the gradient's direction within a matrix.
+func slope(s shape, parameters []float64, gradient []float32, at, n int, sequence, targets []byte) float64 {
+	length := norm(gradient[at:][:n])
+	const far = 1e-3
+	moved := func(by float64) float64 {
+		p := append([]float64(nil), parameters...)
+		for i := range n {
+			p[at+i] += by * float64(gradient[at+i]) / length
+		}
+		return hostLoss(s, p, sequence, targets)
+	}
+	return (moved(far) - moved(-far)) / (2 * far)
+}
+
+func norm(v []float32) float64 {
+	squares := 0.0
+	for _, x := range v {
+		squares += float64(x) * float64(x)
+	}
+	return math.Sqrt(squares)
+}
+
+// TestLearns: the loss falls, a killed training goes on with the same losses, and the model writes.
+func TestLearns(t *testing.T) {
+	leavesNothing(t)
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, lines, 0o666))
+	o := tinyOptions(t)
+	o.text, o.steps, o.drop = text, 4, 26
+	var whole strings.Builder
+	require.NoError(t, run(t.Context(), o, &whole))
+	want, err := readCheckpoint(o.model)
+	require.NoError(t, err)
+	assert.Less(t, want.Losses[3], want.Losses[0])
+	assert.FileExists(t, o.plot)
+	assert.Contains(t, whole.String(), "parameters, 1480 bytes of text, from step 0\n")
+	assert.Regexp(t, `step 4 of 4, test loss \d\.\d{4}, loss \d\.\d{4}, \d+\.\d\d ms a step, \d+ tokens/s\n$`, whole.String())
+
+	o.model = filepath.Join(t.TempDir(), "gpt.model")
+	ctx, cancel := context.WithCancel(t.Context())
+	killed := writer(func(line []byte) {
+		if strings.HasPrefix(string(line), "step 3") { // saved after step 2
+			cancel()
+		}
+	})
+	assert.ErrorIs(t, run(ctx, o, killed), context.Canceled)
+	var rest strings.Builder
+	require.NoError(t, run(t.Context(), o, &rest))
+	assert.Contains(t, rest.String(), "from step 2\n")
+	got, err := readCheckpoint(o.model)
+	require.NoError(t, err)
+	assert.Equal(t, want.Losses, got.Losses)
+	assert.Equal(t, want.Parameters, got.Parameters)
+
+	o.prompt, o.length = "func ", 10
+	var written strings.Builder
+	require.NoError(t, run(t.Context(), o, &written))
+	assert.Regexp(t, `^func (?s:.{10})\n$`, written.String())
+}
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
