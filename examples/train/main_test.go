@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"image"
 	"math"
 	"net"
 	"os"
@@ -20,13 +18,14 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/collective"
 	"github.com/cudabind/cudabind/cuda/safe/compile"
+	"github.com/cudabind/cudabind/examples/internal/ranks"
 	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/internal/double"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,61 +52,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if onGPU || os.Getenv(withoutDoubles) != "" {
+	if os.Getenv(withoutDoubles) != "" {
 		os.Exit(m.Run())
 	}
-	code, err := simulated(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func simulated(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "train")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	file, err := sim.Build(dir, sim.Default)
-	if err != nil {
-		return 0, err
-	}
-	compiler, err := sim.BuildNVRTC(dir, sim.Default)
-	if err != nil {
-		return 0, err
-	}
-	os.Setenv("XDG_CACHE_HOME", dir) // for images of the double, which are no machine code
-	blas := []string{"-DDRIVER=" + strconv.Quote(file), `-DLOG="/dev/null"`, "-I../../cuda/generated"}
-	err = errors.Join(driver.Open(file), nvrtc.Open(compiler),
-		double(dir, "cublas", "blas/testdata/double/cublas.c", cublas.Open, blas...),
-		double(dir, "cublasLt", "blas/testdata/double/cublaslt.c", cublaslt.Open, blas...),
-		double(dir, "nccl", "collective/testdata/nccl/nccl.c", nccl.Open))
-	if err != nil {
-		return 0, err
-	}
-	if control, err = sim.Attach(file); err != nil {
-		return 0, err
-	}
-	if err := (KernelsDoubles{Softmax: softmax, Descend: descend}).Register(control); err != nil {
-		return 0, err
-	}
-	code := m.Run()
-	if v := control.Violation(); v != "" {
-		return 0, errors.New(v)
-	}
-	return code, nil
-}
-
-// double builds and opens a double of a library, of which package blas or collective has the source.
-func double(dir, name, source string, open func(string) error, flags ...string) error {
-	file := filepath.Join(dir, "lib"+name+".so")
-	cc := command.CC(append(flags, "-O2", "-fPIC", "-shared", "-pthread", "-o", file, "../../cuda/safe/"+source, "-lm", "-ldl")...)
-	if out, err := cc.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the double of %s: %w\n%s", name, err, out)
-	}
-	return open(file)
+	os.Exit(sim.Main(m, KernelsDoubles{Softmax: softmax, Descend: descend},
+		double.Library{Name: "cublas", Open: cublas.Open},
+		double.Library{Name: "cublaslt", Open: cublaslt.Open},
+		double.Library{Name: "nccl", Open: nccl.Open}))
 }
 
 // softmax and descend are the kernels of kernels.cu for the simulated driver.
@@ -155,10 +106,8 @@ func TestAgainstHost(t *testing.T) {
 			leavesNothing(t)
 			var out strings.Builder
 			o := options{steps, points, gpus, filepath.Join(t.TempDir(), "loss.png")}
-			ranks, err := connect(t.Context(), o)
-			require.NoError(t, err)
-			closing(t, ranks)
-			losses, err := trainAll(t.Context(), ranks, o, &out)
+			all := connected(t, gpus)
+			losses, err := trainAll(t.Context(), all, o, &out)
 			require.NoError(t, err)
 			worst := 0.0
 			for i, loss := range losses {
@@ -185,10 +134,12 @@ func needs(t *testing.T, gpus int) {
 	}
 }
 
-func closing(t *testing.T, ranks []*rank) {
-	for _, r := range ranks {
-		t.Cleanup(func() { assert.NoError(t, errors.Join(r.context.CloseAll(), r.context.Close())) })
-	}
+// connected are ranks on so many GPUs, which the end of the test closes.
+func connected(t *testing.T, gpus int) ranks.Ranks {
+	all, err := ranks.Connect(t.Context(), gpus)
+	t.Cleanup(func() { assert.NoError(t, all.Close()) })
+	require.NoError(t, err)
+	return all
 }
 
 // leavesNothing checks at the end of a test that it has left nothing on the simulated driver.
@@ -245,7 +196,7 @@ func TestRun(t *testing.T) {
 	t.Setenv("LOCAL_RANK", "0")
 	file := filepath.Join(t.TempDir(), "loss.png")
 	require.NoError(t, run(t.Context(), options{3, points, 1, file}, new(strings.Builder)))
-	assert.Equal(t, image.Rect(0, 0, 640, 360), decoded(t, file).Bounds())
+	assert.FileExists(t, file)
 }
 
 func TestRefused(t *testing.T) {
@@ -261,7 +212,6 @@ func TestRefused(t *testing.T) {
 		{"no GPU", options{1, 6, -1, file}, nil, "-steps, -points and -gpus must be at least 1"},
 		{"too many GPUs", options{1, 1000, 1000, file}, nil, ": CUDA_ERROR_INVALID_DEVICE"},
 		{"odd points", options{1, 7, 2, file}, nil, "-points 7 is no multiple of the number of GPUs, 2"},
-		{"odd points of a process", options{1, 7, 1, file}, launched, "-points 7 is no multiple of the number of GPUs, 2"},
 		{"GPUs and a launcher", options{1, 6, 2, file}, launched, "a launcher has started 2 processes for a GPU each: leave out -gpus"},
 		{"launcher without size", options{1, 6, 1, file}, map[string]string{"RANK": "1"}, "WORLD_SIZE"},
 		{"no folder", options{1, 6, 1, file}, nil, "no such file or directory"},
@@ -301,11 +251,9 @@ func (w writer) Write(p []byte) (int, error) {
 func TestLost(t *testing.T) {
 	needs(t, 2)
 	o := options{10, points, 2, ""}
-	ranks, err := connect(t.Context(), o)
-	require.NoError(t, err)
-	closing(t, ranks)
-	lost := &rank{1, 2, new(safe.Context), ranks[1].comm} // cannot train without a GPU
-	_, err = trainAll(t.Context(), []*rank{ranks[0], lost}, o, new(strings.Builder))
+	all := connected(t, 2)
+	lost := &ranks.Rank{Number: 1, Of: 2, Context: new(safe.Context), Comm: all[1].Comm} // cannot train without a GPU
+	_, err := trainAll(t.Context(), ranks.Ranks{all[0], lost}, o, new(strings.Builder))
 	assert.ErrorContains(t, err, "rank 1: ")
 	assert.ErrorIs(t, err, safe.ErrClosed)
 	assert.NotErrorIs(t, err, collective.ErrAborted, "the cause, not what came of it")

@@ -22,7 +22,7 @@ import (
 //
 //	sim.Main(m, double.Library{Name: "cufft", Open: cufft.Open})
 type Library struct {
-	Name string                  // cublas, cublaslt, cufft or curand
+	Name string                  // cublas, cublaslt, cufft, curand or nccl
 	Open func(file string) error // of the raw package
 	Log  string                  // a file that gets a line for each call, "" for none
 }
@@ -33,6 +33,7 @@ var sources = map[string]string{
 	"cublaslt": "blas/testdata/double/cublaslt.c",
 	"cufft":    "fft/testdata/cufft.c",
 	"curand":   "random/testdata/double/curand.c",
+	"nccl":     "collective/testdata/nccl/nccl.c",
 }
 
 // Register builds the double for the simulated driver that the process has opened, and uses it.
@@ -67,7 +68,7 @@ func (l Library) Build(dir, simulated string) (file string, err error) {
 	_, self, _, _ := runtime.Caller(0)
 	cuda := filepath.Join(filepath.Dir(self), "..", "..", "cuda")
 	log := cmp.Or(l.Log, os.DevNull)
-	cc := command.CC("-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-DDRIVER="+strconv.Quote(simulated), "-DLOG="+strconv.Quote(log),
+	cc := command.CC("-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror", "-DDRIVER="+strconv.Quote(simulated), "-DLOG="+strconv.Quote(log),
 		"-I", filepath.Join(cuda, "generated"), "-I", filepath.Join(cuda, "safe", "blas", "testdata", "double"),
 		"-o", file, filepath.Join(cuda, "safe", sources[l.Name]), "-lm", "-ldl")
 	if out, err := cc.CombinedOutput(); err != nil {
