@@ -276,16 +276,20 @@ var serveDoubles = ServeDoubles{
 	Pick: func(_ sim.Grid, scores []bf16, rows []Row, random []float32, chosen []int32, n int32) {
 		for row := range int(n) {
 			score := dtype.Float32s(scores[row*tokens:][:tokens])
-			heat := max(rows[row].Temperature, 1e-6)
+			heat, wanted := rows[row].Temperature, random[row]
+			if heat == 0 {
+				heat, wanted = 1e-6, 0
+			}
 			for i := range score {
 				score[i] /= heat
 			}
 			p, _ := softmax(score)
 			upTo := float32(0)
 			for chosen[row] = 0; int(chosen[row]) < tokens-1; chosen[row]++ {
-				if upTo += p[chosen[row]]; upTo >= random[row] {
+				if v := p[chosen[row]]; v > 0 && upTo+v >= wanted {
 					break
 				}
+				upTo += p[chosen[row]]
 			}
 		}
 	},

@@ -68,8 +68,8 @@ attendCache(const __nv_bfloat16 *qkv, __nv_bfloat16 *cache, const Row *rows, __n
 }
 
 // pick draws the next token of each row by softmax(scores / temperature): the first one up to which
-// the probabilities add up to the row's random number. With a temperature of 0 it is the likeliest.
-// A warp does a row of 256 scores.
+// the probabilities add up to the row's random number. With a temperature of 0 it is the likeliest,
+// the first of several. A warp does a row of 256 scores.
 extern "C" __global__ void pick(const __nv_bfloat16 *scores, const Row *rows, const float *random, int *tokens, int n)
 {
 	int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -90,7 +90,8 @@ extern "C" __global__ void pick(const __nv_bfloat16 *scores, const Row *rows, co
 		if (lane >= lanes)
 			before += other;
 	}
-	float wanted = random[row] * __shfl_sync(0xffffffff, before, 31);
+	float part = heat > 0 ? random[row] * 0.99999f : 0; // less than 1, as the sums are rounded
+	float wanted = part * __shfl_sync(0xffffffff, before, 31);
 	before -= sum;
 	int chosen = 256;
 	for (int i = 7; i >= 0; i--) {
@@ -102,8 +103,6 @@ extern "C" __global__ void pick(const __nv_bfloat16 *scores, const Row *rows, co
 	}
 	for (int lanes = 16; lanes > 0; lanes /= 2)
 		chosen = min(chosen, __shfl_xor_sync(0xffffffff, chosen, lanes));
-	if (chosen == 256) // the sums were rounded
-		chosen = 255;
 	if (lane == 0)
-		tokens[row] = chosen;
+		tokens[row] = min(chosen, 255); // 256 if there are scores that are no numbers
 }

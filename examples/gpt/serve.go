@@ -9,8 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/cudabind/cudabind/cuda/safe"
 )
 
 const (
@@ -30,9 +33,11 @@ type text struct {
 func newText(prompt []byte, length int, temperature float64, context int) (*text, error) {
 	switch {
 	case len(prompt) == 0:
-		return nil, errors.New("the prompt is empty")
-	case length < 1 || len(prompt)+length > context:
-		return nil, fmt.Errorf("%d tokens of a prompt and %d more do not fit into a context of %d", len(prompt), length, context)
+		return nil, errors.New("the prompt is empty: give the text to write on from")
+	case length < 1:
+		return nil, fmt.Errorf("length %d: ask for at least 1 token", length)
+	case length > context-len(prompt):
+		return nil, fmt.Errorf("a prompt of %d bytes and %d tokens more do not fit into the model's context of %d: shorten the prompt, or ask for fewer", len(prompt), length, context)
 	case !(temperature >= 0 && temperature <= 100):
 		return nil, fmt.Errorf("temperature %v: must be from 0 to 100", temperature)
 	}
@@ -59,93 +64,91 @@ func (t *text) done() bool { return t.place >= len(t.prompt)+t.length-1 }
 // A request is a text for somebody, who reads its tokens at any pace: there is room for all.
 type request struct {
 	*text
-	context context.Context
-	written chan byte // closed at the end
+	context context.Context // ends when nobody reads any more
+	slot    int
+	written chan byte // closed when the text is complete
 }
 
 // A server writes the texts of many requests by one decoder.
 type server struct {
 	decoder  *decoder
-	incoming chan *request
+	free     []int         // slots
+	incoming chan *request // those that wait for a slot
 	ended    chan struct{} // closed when run has returned
 	err      error         // why, after that
 }
 
 func newServer(d *decoder) *server {
-	return &server{decoder: d, incoming: make(chan *request, waiting), ended: make(chan struct{})}
+	s := &server{decoder: d, incoming: make(chan *request, waiting), ended: make(chan struct{})}
+	for slot := range d.slots {
+		s.free = append(s.free, slot)
+	}
+	return s
 }
 
 // run writes texts until ctx ends or the GPU fails. Requests come and go between any two steps.
 func (s *server) run(ctx context.Context) {
 	defer close(s.ended)
-	slots := make([]*request, s.decoder.slots)
-	defer func() {
-		for _, r := range slots {
-			if r != nil {
-				close(r.written)
-			}
-		}
-	}()
+	var texts []*request
 	for s.err == nil {
-		if s.err = s.admit(ctx, slots); s.err == nil {
-			s.err = s.step(ctx, slots)
+		texts = slices.DeleteFunc(texts, s.leave)
+		if texts, s.err = s.admit(ctx, texts); s.err == nil {
+			s.err = s.step(ctx, texts)
 		}
 	}
 }
 
-// admit gives free slots to waiting requests. If all slots are free it waits for a request.
-func (s *server) admit(ctx context.Context, slots []*request) error {
-	busy := 0
-	for i, r := range slots {
-		if r != nil && r.context.Err() != nil { // nobody reads any more
-			close(r.written)
-			slots[i] = nil
-		} else if r != nil {
-			busy++
-		}
+// leave frees the slot of a request if it is done, or nobody reads it any more.
+func (s *server) leave(r *request) bool {
+	leaves := r.done() || r.context.Err() != nil
+	if leaves {
+		s.free = append(s.free, r.slot)
 	}
-	for i := range slots {
-		if slots[i] != nil {
-			continue
-		}
-		if busy == 0 {
+	return leaves
+}
+
+// admit gives free slots to requests that wait. If no text is being written it waits for a request.
+func (s *server) admit(ctx context.Context, texts []*request) ([]*request, error) {
+	for len(s.free) > 0 {
+		var r *request
+		if len(texts) == 0 {
 			select {
-			case slots[i] = <-s.incoming:
+			case r = <-s.incoming:
 			case <-ctx.Done():
-				return ctx.Err()
+				return nil, context.Cause(ctx)
 			}
 		} else {
 			select {
-			case slots[i] = <-s.incoming:
+			case r = <-s.incoming:
 			default:
-				return nil
+				return texts, nil
 			}
 		}
-		busy++
+		if r.context.Err() == nil {
+			last := len(s.free) - 1
+			r.slot, s.free = s.free[last], s.free[:last]
+			texts = append(texts, r)
+		}
 	}
-	return nil
+	return texts, nil
 }
 
 // step writes a token of each text.
-func (s *server) step(ctx context.Context, slots []*request) error {
+func (s *server) step(ctx context.Context, texts []*request) error {
 	var rows []Row
-	for i, r := range slots {
-		if r != nil {
-			rows = append(rows, r.row(i))
-		}
+	for _, r := range texts {
+		rows = append(rows, r.row(r.slot))
 	}
 	next, err := s.decoder.step(ctx, rows)
 	if err != nil {
 		return err
 	}
-	for i, row := range rows {
-		r := slots[row.Slot]
+	for i, r := range texts {
 		if token, isNew := r.append(next[i]); isNew {
 			r.written <- token
 		}
 		if r.done() {
 			close(r.written)
-			slots[row.Slot] = nil
 		}
 	}
 	return nil
@@ -167,57 +170,68 @@ func (s *server) handler() http.Handler {
 // write answers with what the model writes on from the body, a token when it is there. The form
 // values length and temperature are optional.
 func (s *server) write(w http.ResponseWriter, q *http.Request) {
-	prompt, err := io.ReadAll(http.MaxBytesReader(w, q.Body, int64(s.decoder.Context)))
-	length, err2 := strconv.Atoi(cmp.Or(q.URL.Query().Get("length"), "200"))
-	temperature, err3 := strconv.ParseFloat(cmp.Or(q.URL.Query().Get("temperature"), "0.8"), 64)
-	if err = errors.Join(err, err2, err3); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	t, err := newText(prompt, length, temperature, s.decoder.Context)
+	t, err := s.asked(w, q)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	r := &request{text: t, context: q.Context(), written: make(chan byte, length)}
+	r := &request{text: t, context: q.Context(), written: make(chan byte, t.length)}
 	select {
 	case s.incoming <- r:
-	case <-s.ended:
-		http.Error(w, "the server ends", http.StatusServiceUnavailable)
-		return
 	default:
+		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many texts are being written: try again later", http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	s.stream(w, r)
+	if !s.stream(w, r) {
+		panic(http.ErrAbortHandler) // ends the connection, so that nobody takes a part for the whole
+	}
 }
 
-// stream sends the tokens of r as they come.
-func (s *server) stream(w http.ResponseWriter, r *request) {
+// asked reads what a request asks for.
+func (s *server) asked(w http.ResponseWriter, q *http.Request) (*text, error) {
+	query := q.URL.Query()
+	length, err := strconv.Atoi(cmp.Or(query.Get("length"), "200"))
+	if err != nil {
+		return nil, fmt.Errorf("length %q: must be a number of tokens", query.Get("length"))
+	}
+	temperature, err := strconv.ParseFloat(cmp.Or(query.Get("temperature"), "0.8"), 64)
+	if err != nil {
+		return nil, fmt.Errorf("temperature %q: must be a number from 0 to 100", query.Get("temperature"))
+	}
+	prompt, err := io.ReadAll(http.MaxBytesReader(w, q.Body, int64(s.decoder.Context)))
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return nil, fmt.Errorf("the prompt does not fit into the model's context of %d: shorten it", s.decoder.Context)
+	} else if err != nil {
+		return nil, err
+	}
+	return newText(prompt, length, temperature, s.decoder.Context)
+}
+
+// stream sends the tokens of r as they come. It returns false if they are not all of its text.
+func (s *server) stream(w http.ResponseWriter, r *request) bool {
 	flush := http.NewResponseController(w)
 	for {
 		select {
 		case token, more := <-r.written:
 			if !more {
-				return
+				return true
 			}
 			some := []byte{token}
-			for len(r.written) > 0 {
+			for range len(r.written) {
 				some = append(some, <-r.written)
 			}
 			if _, err := w.Write(some); err != nil {
-				return
+				return false
 			}
 			if err := flush.Flush(); err != nil {
-				return
+				return false
 			}
 		case <-r.context.Done():
-			return
-		case <-s.ended: // it may have ended before it saw r
-			if len(r.written) == 0 {
-				return
-			}
+			return false
+		case <-s.ended:
+			return false
 		}
 	}
 }
@@ -229,25 +243,29 @@ func serve(ctx context.Context, o options, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		s := newServer(d)
-		h := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
-		go s.run(ctx)
-		go func() {
-			<-s.ended
-			ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			h.Shutdown(ending)
-			h.Close()
-		}()
 		fmt.Fprintf(w, "http://%s\n", l.Addr())
-		err = h.Serve(l)
-		stop()
-		<-s.ended
-		if errors.Is(s.err, context.Canceled) && errors.Is(err, http.ErrServerClosed) {
-			return nil
-		}
-		return errors.Join(err, s.err)
+		return newServer(d).serve(ctx, l)
 	})
+}
+
+// serve serves until ctx ends, and then returns nil, or until something fails.
+func (s *server) serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler:      s.handler(),
+		ReadTimeout:  10 * time.Second,
+		WriteTimeout: 5 * time.Minute, // from the request on, for clients that stop to read
+	}
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() { stop(h.Serve(l)) }()
+	s.run(running)
+	ending, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if h.Shutdown(ending) != nil {
+		h.Close()
+	}
+	if ctx.Err() != nil && !safe.IsFatal(s.err) {
+		return nil
+	}
+	return s.err
 }

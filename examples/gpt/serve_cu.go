@@ -119,8 +119,8 @@ func (k ServeAttendCache) Batch(batch *safe.Batch, config safe.LaunchConfig, qkv
 //	pick(const __nv_bfloat16 *scores, const Row *rows, const float *random, int *tokens, int n)
 //
 // pick draws the next token of each row by softmax(scores / temperature): the first one up to which
-// the probabilities add up to the row's random number. With a temperature of 0 it is the likeliest.
-// A warp does a row of 256 scores.
+// the probabilities add up to the row's random number. With a temperature of 0 it is the likeliest,
+// the first of several. A warp does a row of 256 scores.
 type ServePick struct {
 	*safe.Kernel
 }
