@@ -1,0 +1,65 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLoad: the table has what a server does that writes 10 tokens, the first after 20 ms, and the
+// others together after 18 ms more.
+func TestLoad(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		prompt, _ := io.ReadAll(q.Body)
+		assert.Equal(t, "POST /write?length=10&temperature=0.5 func", q.Method+" "+q.URL.String()+" "+string(prompt))
+		time.Sleep(20 * time.Millisecond)
+		io.WriteString(w, "1")
+		w.(http.Flusher).Flush()
+		time.Sleep(18 * time.Millisecond)
+		io.WriteString(w, "234567890")
+	}))
+	defer s.Close()
+	o := options{url: s.URL, prompt: "func", clients: []int{1, 3}, length: 10, temperature: 0.5, time: 200 * time.Millisecond}
+	var table strings.Builder
+	require.NoError(t, run(t.Context(), o, &table))
+	rows := strings.Split(table.String(), "\n")
+	require.Len(t, rows, 5)
+	assert.Equal(t, "| clients | tokens/s | ms to the first token, median | p99 | ms a token, median | p99 |", rows[0])
+	assert.Regexp(t, `^\| 1 \| \d+ \| [2-9]\d\.\d\d \| \d+\.\d\d \| [2-9]\.\d{3} \| \d+\.\d{3} \|$`, rows[2])
+	assert.Regexp(t, `^\| 3 \|`, rows[3])
+}
+
+// TestLoadFails: a part of a text and a refusal are errors.
+func TestLoadFails(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		want   string
+	}{
+		{"a part", http.StatusOK, "got 4 tokens of 10"},
+		{"a refusal", http.StatusServiceUnavailable, "503 Service Unavailable: part"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				io.WriteString(w, "part")
+			}))
+			defer s.Close()
+			err := run(t.Context(), options{url: s.URL, clients: []int{1}, length: 10}, io.Discard)
+			assert.EqualError(t, err, c.want)
+		})
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	values := []float64{5, 1, 4, 2, 3}
+	assert.Equal(t, 3.0, quantile(values, 0.5))
+	assert.Equal(t, 5.0, quantile(values, 0.99))
+	assert.Equal(t, 7.0, quantile([]float64{7}, 0.99))
+}
