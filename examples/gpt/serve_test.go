@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/safe/dtype"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -41,6 +43,7 @@ func hold(t *testing.T) {
 func modelFile(t *testing.T) string {
 	o := tinyOptions(t)
 	if onGPU {
+		o.steps, o.sequences = 300, 8
 		tr := newTraining(t, open(t), o)
 		require.NoError(t, tr.run(o.steps))
 		require.NoError(t, tr.wait(t.Context()))
@@ -67,7 +70,7 @@ func decoding(t *testing.T, file string, slots int, f func(*decoder)) {
 	}))
 }
 
-// A wish is a text that is asked for, always the likeliest.
+// A wish is a text that is asked for, with temperature 0.
 type wish struct {
 	prompt string
 	length int
@@ -75,7 +78,7 @@ type wish struct {
 
 func wishes(n int) (all []wish) {
 	for i := range n {
-		all = append(all, wish{string(lines[i : 2+i*5%7+i]), 3 + i*11%8})
+		all = append(all, wish{string(lines[i:][:5+i*5%7]), 3 + i*11%8})
 	}
 	return all
 }
@@ -149,29 +152,38 @@ func distinct(texts []string) map[string]bool {
 	return all
 }
 
-// TestTemperature: text of a temperature above 0 is random, differs between rows and steps, and has
-// the likeliest token most often.
+// TestTemperature: tokens are drawn by their probabilities, which are softmax(scores / temperature),
+// by other random numbers in each row and step.
 func TestTemperature(t *testing.T) {
 	decoding(t, modelFile(t), 8, func(d *decoder) {
-		counts := map[int32]int{}
-		rows := make([]Row, 8)
+		const steps, heat = 50, 2
+		rows := make([]Row, d.slots)
 		for i := range rows {
-			rows[i] = Row{Slot: int32(i), Token: 'f', Temperature: 3}
+			rows[i] = Row{Slot: int32(i), Token: 'f', Temperature: heat}
 		}
-		for range 25 {
+		drawn, same := make([]float64, tokens), 0
+		for range steps {
 			next, err := d.step(t.Context(), rows)
 			require.NoError(t, err)
-			for _, token := range next {
-				counts[token]++
+			for i, token := range next {
+				drawn[token]++
+				if i > 0 && token == next[i-1] {
+					same++
+				}
 			}
 		}
-		next, err := d.step(t.Context(), []Row{{Token: 'f'}})
+		scores, err := d.scores.Buffer.Download()
 		require.NoError(t, err)
-		likeliest := next[0]
-		for token, n := range counts {
-			assert.LessOrEqual(t, n, counts[likeliest], "%d, and %d is the likeliest", token, likeliest)
+		score := dtype.Float32s(scores[:tokens])
+		for i := range score {
+			score[i] /= heat
 		}
-		assert.Greater(t, len(counts), 5)
+		p, _ := softmax(score)
+		for token, n := range drawn {
+			want := float64(p[token]) * steps * float64(d.slots)
+			assert.InDelta(t, want, n, 3+5*math.Sqrt(want), "token %d", token)
+		}
+		assert.Less(t, same, steps*(d.slots-1)*9/10)
 	})
 }
 
