@@ -14,7 +14,7 @@ import (
 // and then the numbers in the order of the fields, as float32 in little-endian order.
 type checkpoint struct {
 	header
-	Parameters    []float32 // nil before the first step
+	Parameters    []float32
 	First, Second []float32 // AdamW's moments
 	Losses        []float32 // of each step
 }

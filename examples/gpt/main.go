@@ -52,7 +52,7 @@ func main() {
 	flag.IntVar(&o.shape.Channels, "channels", 512, "values of a token between layers")
 	flag.IntVar(&o.shape.Context, "context", 512, "number of `tokens` that the model sees")
 	flag.IntVar(&o.sequences, "sequences", 32, "number of `sequences` of each step, for all GPUs together")
-	flag.IntVar(&o.steps, "steps", 2000, "number of `steps`")
+	flag.IntVar(&o.steps, "steps", 2000, "number of `steps`; with 0 the new model is only written")
 	flag.Float64Var(&rate, "rate", 1e-3, "how fast the model learns, at most")
 	flag.Float64Var(&dropout, "dropout", 0.1, "which `part` of a branch's values is dropped, in steps of 1/256")
 	flag.Uint64Var(&o.seed, "seed", 1, "where random numbers begin")
@@ -91,7 +91,7 @@ func train(ctx context.Context, o options, w io.Writer) (err error) {
 		c = &checkpoint{header: header{Shape: o.shape}}
 	case err != nil:
 		return err
-	case c.Step >= o.steps:
+	case c.Step >= o.steps && o.steps > 0:
 		return fmt.Errorf("%s has learned for %d steps: set -steps to more, or -model to another file", o.model, c.Step)
 	}
 	if err := c.Shape.check(); err != nil {
@@ -118,8 +118,8 @@ func train(ctx context.Context, o options, w io.Writer) (err error) {
 // check returns an error if the training cannot be as o says.
 func (o options) check(text int, s shape, gpus int) error {
 	switch {
-	case min(o.sequences, o.steps, o.report, o.save, o.tests) < 1:
-		return errors.New("-sequences, -steps, -report, -save and -tests must be at least 1")
+	case min(o.sequences, o.report, o.save, o.tests) < 1 || o.steps < 0:
+		return errors.New("-sequences, -report, -save and -tests must be at least 1, and -steps at least 0")
 	case o.sequences%gpus != 0:
 		return fmt.Errorf("-sequences %d is no multiple of the number of GPUs, %d", o.sequences, gpus)
 	case o.drop < 0 || o.drop > 255:

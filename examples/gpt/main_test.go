@@ -72,7 +72,9 @@ func leavesNothing(t *testing.T) {
 func newTraining(t *testing.T, r *ranks.Rank, o options) *trainer {
 	m, err := newModel(t.Context(), r.Context, o.shape, nil, o.seed)
 	require.NoError(t, err)
-	tr, err := newTrainer(t.Context(), m, r, lines, &checkpoint{header: header{Shape: o.shape}}, o)
+	c, err := begun(t.Context(), m, &checkpoint{header: header{Shape: o.shape}})
+	require.NoError(t, err)
+	tr, err := newTrainer(t.Context(), m, r, lines, c, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, errors.Join(tr.close(), m.close())) })
 	return tr

@@ -61,8 +61,8 @@ func newTrainer(ctx context.Context, m *model, r *ranks.Rank, text []byte, c *ch
 	t.testLoss = buffer[float32](a, 1)
 	var errs [8]error
 	t.text, errs[0] = safe.Upload(x, text)
-	t.first, errs[1] = uploadOr0(x, c.First, n)
-	t.second, errs[2] = uploadOr0(x, c.Second, n)
+	t.first, errs[1] = safe.Upload(x, c.First)
+	t.second, errs[2] = safe.Upload(x, c.Second)
 	t.history, errs[3] = safe.NewZeroed[float32](x, o.steps)
 	t.step, errs[4] = safe.Upload(x, []int32{int32(c.Step)})
 	t.zero, errs[5] = safe.NewZeroed[int32](x, 1)
@@ -76,13 +76,6 @@ func newTrainer(ctx context.Context, m *model, r *ranks.Rank, text []byte, c *ch
 		return nil, err
 	}
 	return t, t.capture(ctx)
-}
-
-func uploadOr0(x *safe.Context, values []float32, n int) (*safe.Buffer[float32], error) {
-	if values == nil {
-		return safe.NewZeroed[float32](x, n)
-	}
-	return safe.Upload(x, values)
 }
 
 // newDrops makes the random bytes that say which values of branches are dropped. After a
@@ -264,6 +257,17 @@ func trainOn(ctx context.Context, r *ranks.Rank, text []byte, c *checkpoint, o o
 		return err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
+	if c, err = begun(ctx, m, c); err != nil {
+		return err
+	}
+	if c.Step == 0 && r.Number == 0 { // better now than after hours if it cannot be written
+		if err := c.write(o.model); err != nil {
+			return err
+		}
+	}
+	if c.Step == o.steps {
+		return nil
+	}
 	t, err := newTrainer(ctx, m, r, text, c, o)
 	if err != nil {
 		return err
@@ -285,6 +289,19 @@ func trainOn(ctx context.Context, r *ranks.Rank, text []byte, c *checkpoint, o o
 		return r.Comm.Shutdown(ctx) // waits for the other ranks, which need this one until then
 	}
 	return nil
+}
+
+// begun returns c, or for a new model one of its first parameters.
+func begun(ctx context.Context, m *model, c *checkpoint) (*checkpoint, error) {
+	if c.Parameters != nil {
+		return c, nil
+	}
+	if err := m.stream.Wait(ctx); err != nil {
+		return nil, err
+	}
+	parameters, err := m.parameters.Download()
+	n := m.shape.parameters()
+	return &checkpoint{c.header, parameters, make([]float32, n), make([]float32, n), nil}, err
 }
 
 // report tells how the training goes, and saves it when it is time.
