@@ -11,7 +11,7 @@ go=${GO:-go}
 
 rm -rf "$out"
 mkdir -p "$out"
-for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective profile:cuda/safe/profile tour:examples/tour images:examples/imageserver training:examples/train short:examples/short fft:cuda/safe/fft random:cuda/safe/random films:examples/micromagnetics; do
+for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective profile:cuda/safe/profile tour:examples/tour images:examples/imageserver training:examples/train short:examples/short fft:cuda/safe/fft random:cuda/safe/random films:examples/micromagnetics language:examples/gpt; do
 	name=${p%%:*} package=${p#*:}
 	mkdir -p "$out/tests/$name"
 	$go test -c -ldflags='-s -w' -o "$out/tests/$name/$name.test" "./$package"
@@ -22,8 +22,9 @@ done
 mkdir "$out/tests/samples"
 cp examples/samples/*.ptx "$out/tests/samples/" # the tour loads one
 $go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/bench/peers ./tools/storm ./examples/vectoradd ./examples/samples \
-	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction ./examples/micromagnetics ./examples/train
-cp examples/train/train.py cuda/safe/blas/testdata/matmul.py "$out/"
+	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction ./examples/micromagnetics ./examples/train \
+	./examples/gpt ./examples/gpt/load
+cp examples/train/train.py examples/gpt/gpt.py examples/gpt/server.py cuda/safe/blas/testdata/matmul.py "$out/"
 mkdir "$out/short"
 $go build -ldflags='-s -w' -o "$out/short/" ./examples/short/...
 cp examples/short/*/*.py "$out/short/"

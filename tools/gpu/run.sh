@@ -152,6 +152,7 @@ tests images images
 tests training training
 tests short short
 tests films films
+tests language language
 test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
 program peers -short -seconds 60
