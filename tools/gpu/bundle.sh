@@ -40,7 +40,8 @@ $go run ./tools/simdriver -o "$out/simulated" >/dev/null
 if [ -d .cache/libcudart ]; then
 	cp -R .cache/libcudart "$out/" # what make libraries got
 fi
-cp tools/gpu/run.sh "$out/"
+cp tools/gpu/run.sh tools/gpu/gpt.sh "$out/"
+find "$($go env GOROOT)/src" -name '*.go' | LC_ALL=C sort | xargs cat | head -c 20000000 >"$out/text" # for the language model to learn
 # 1,000 random kernels, which write what they get: in parts, as large packages take the Go compiler long.
 if [ -d .cache/libnvrtc/13.0 ]; then
 	for seed in 1 2 3 4 5; do

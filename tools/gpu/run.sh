@@ -12,6 +12,8 @@
 # ./peers -json peers.json -page peers.md measures beside other bindings, and writes
 # docs/peers.md: some 5 minutes.
 #
+# sh gpt.sh compares the language model with the same in PyTorch: some 4 minutes.
+#
 # sh run.sh -simulated runs the tests of package safe on the simulated driver.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 results=$here/results

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Compares examples/gpt with the same training in PyTorch, in a folder that bundle.sh has made:
+#
+#	sh gpt.sh [GPUS]
+#
+# prints how far the losses of 200 steps are from each other, and the times of both.
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+gpus=${1:-1} out=$here/results/gpt
+mkdir -p "$out" && cd "$here" || exit 1
+export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
+
+# torch runs gpt.py on so many GPUs.
+torch() {
+	if [ "$gpus" = 1 ]; then
+		timeout 300 python3 gpt.py "$@"
+	else
+		timeout 300 torchrun --nproc-per-node "$gpus" gpt.py "$@"
+	fi
+}
+
+cp_start() { cp "$out/start.model" "$out/go.model"; }
+go="timeout 300 ./gpt -text text -gpus $gpus -save 100000 -plot $out/loss.png -model $out/go.model"
+
+rm -f "$out/start.model"
+timeout 300 ./gpt -text text -steps 0 -model "$out/start.model" || exit 1
+echo "== losses"
+cp_start
+$go -steps 200 -dropout 0 -report 100
+torch -text text -model "$out/start.model" -steps 200 -dropout 0 -report 100 -losses "$out/losses"
+python3 - "$out" <<'END' || exit 1
+import json, sys
+import numpy as np
+with open(sys.argv[1] + "/go.model", "rb") as f:
+    steps = json.loads(f.readline())["Step"]
+    ours = np.frombuffer(f.read()[-4 * steps :], dtype="<f4")
+theirs = np.fromfile(sys.argv[1] + "/losses", dtype="<f4")
+print("largest difference of a loss:", np.abs(ours - theirs).max(), "mean:", np.abs(ours - theirs).mean(), "last:", ours[-1], theirs[-1])
+END
+for round in 1 2 3; do
+	echo "== round $round: Go, PyTorch, PyTorch with torch.compile"
+	cp_start
+	$go -steps 300 -report 100 -tests 1 | tail -n 2
+	torch -text text -model "$out/start.model" -steps 300 -report 1000 | tail -n 2
+	torch -text text -model "$out/start.model" -steps 300 -report 1000 -compile | tail -n 2
+done
+echo "== the first 10 steps, with all that comes before"
+cp_start
+time -p $go -steps 10 -report 10 -tests 1
+time -p torch -text text -model "$out/start.model" -steps 10
