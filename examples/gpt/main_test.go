@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/cublas"
 	"github.com/cudabind/cudabind/cuda/generated/cublaslt"
 	"github.com/cudabind/cudabind/cuda/generated/curand"
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/examples/internal/ranks"
 	"github.com/cudabind/cudabind/internal/double"
@@ -35,7 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(sim.Main(m, layersDoubles, attentionDoubles, optimizerDoubles, serveDoubles,
 		double.Library{Name: "cublas", Open: cublas.Open},
 		double.Library{Name: "cublaslt", Open: cublaslt.Open},
-		double.Library{Name: "curand", Open: curand.Open}))
+		double.Library{Name: "curand", Open: curand.Open},
+		double.Library{Name: "nccl", Open: nccl.Open}))
 }
 
 var tiny = shape{Layers: 1, Channels: 128, Context: 64}
@@ -184,6 +188,84 @@ func TestLearns(t *testing.T) {
 	var written strings.Builder
 	require.NoError(t, run(t.Context(), o, &written))
 	assert.Regexp(t, `^func (?s:.{10})\n$`, written.String())
+}
+
+// TestRanks: two and four GPUs learn as one does.
+func TestRanks(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, lines, 0o666))
+	o := tinyOptions(t)
+	o.text, o.sequences, o.steps = text, 2, 2
+	if onGPU {
+		o.shape, o.sequences, o.steps = shape{Layers: 2, Channels: 256, Context: 128}, 4, 50
+	}
+	require.NoError(t, run(t.Context(), o, io.Discard))
+	want, err := readCheckpoint(o.model)
+	require.NoError(t, err)
+	for _, gpus := range []int{2, 4} {
+		t.Run(fmt.Sprint("GPUs ", gpus), func(t *testing.T) {
+			devices, err := safe.Devices()
+			require.NoError(t, err)
+			if len(devices) < gpus || o.sequences < gpus {
+				t.Skipf("needs %d GPUs", gpus)
+			}
+			leavesNothing(t)
+			o := o
+			o.gpus, o.model = gpus, filepath.Join(t.TempDir(), "gpt.model")
+			require.NoError(t, run(t.Context(), o, io.Discard))
+			got, err := readCheckpoint(o.model)
+			require.NoError(t, err)
+			assert.InDeltaSlice(t, want.Losses, got.Losses, 0.02)
+		})
+	}
+}
+
+// TestRefused: what cannot be is refused before anything is written.
+func TestRefused(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, lines, 0o666))
+	learned := filepath.Join(t.TempDir(), "learned.model")
+	n := tiny.parameters()
+	c := &checkpoint{header{tiny, 5}, make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, 5)}
+	require.NoError(t, c.write(learned))
+	whole, err := os.ReadFile(learned)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name   string
+		change func(*options)
+		says   string
+	}{
+		{"no sequences", func(o *options) { o.sequences = 0 }, "-sequences, -report, -save and -tests must be at least 1"},
+		{"odd sequences", func(o *options) { o.sequences, o.gpus = 3, 2 }, "-sequences 3 is no multiple of the number of GPUs, 2"},
+		{"everything is dropped", func(o *options) { o.drop = 256 }, "-dropout must be at least 0 and less than 1"},
+		{"channels", func(o *options) { o.shape.Channels = 100 }, "a multiple of 128 channels"},
+		{"context", func(o *options) { o.shape.Context = 65 }, "a multiple of 64 up to 1024"},
+		{"too many layers", func(o *options) { o.shape.Layers = 1 << 40 }, "layers"},
+		{"little text", func(o *options) { o.shape.Context = 192 }, "1480 bytes of text are too few"},
+		{"no text", func(o *options) { o.text = filepath.Join(t.TempDir(), "none") }, "no such file"},
+		{"an empty folder", func(o *options) { o.text = t.TempDir() }, "has no text"},
+		{"enough steps", func(o *options) { o.model = learned }, "has learned for 5 steps: set -steps to more, or -model to another file"},
+		{"no checkpoint", func(o *options) { o.model = text }, "text is no checkpoint"},
+		{"nothing to write by", func(o *options) { o.prompt = "a" }, "no such file"},
+		{"a long text", func(o *options) { o.model, o.prompt, o.length = learned, "a", 64 }, "1 tokens of a prompt and 64 more do not fit into a context of 64"},
+		{"a folder that is not there", func(o *options) { o.model = filepath.Join(t.TempDir(), "none", "gpt.model") }, "no such file or directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leavesNothing(t)
+			o := tinyOptions(t)
+			o.text = text
+			c.change(&o)
+			before, _ := os.ReadFile(o.model)
+			assert.ErrorContains(t, run(t.Context(), o, io.Discard), c.says)
+			after, _ := os.ReadFile(o.model)
+			assert.Equal(t, before, after)
+		})
+	}
+	for _, size := range []int{0, 10, 60, len(whole) - 1, len(whole) + 1} {
+		require.NoError(t, os.WriteFile(learned, append(whole, 0)[:size], 0o666))
+		_, err := readCheckpoint(learned)
+		assert.ErrorContains(t, err, "is no checkpoint", "%d bytes of %d", size, len(whole))
+	}
 }
 
 type writer func([]byte)

@@ -31,9 +31,9 @@ type shape struct {
 }
 
 func (s shape) check() error {
-	if s.Layers < 1 || s.Channels < 128 || s.Channels%128 != 0 || s.Context < tile || s.Context%tile != 0 || s.Context > longest {
-		return fmt.Errorf("%d layers of %d channels with a context of %d: needs at least 1 layer, a multiple of 128 channels, and a context that is a multiple of %d up to %d",
-			s.Layers, s.Channels, s.Context, tile, longest)
+	if s.Layers < 1 || s.Layers > 1000 || s.Channels < 128 || s.Channels > 1<<14 || s.Channels%128 != 0 || s.Context < tile || s.Context%tile != 0 || s.Context > longest {
+		return fmt.Errorf("%d layers of %d channels with a context of %d: needs 1 to 1000 layers, a multiple of 128 channels up to %d, and a context that is a multiple of %d up to %d",
+			s.Layers, s.Channels, s.Context, 1<<14, tile, longest)
 	}
 	return nil
 }

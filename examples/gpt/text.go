@@ -20,7 +20,7 @@ func readText(name string) ([]byte, error) {
 	if name == "" {
 		root, err := exec.Command("go", "env", "GOROOT").Output()
 		if err != nil {
-			return nil, fmt.Errorf("Go's own sources are not found, so set -text: %w", err)
+			return nil, fmt.Errorf("-text is not set, and the sources of Go are not found: %w", err)
 		}
 		name, suffix = filepath.Join(strings.TrimSpace(string(root)), "src"), ".go"
 	}

@@ -285,10 +285,10 @@ func trainOn(ctx context.Context, r *ranks.Rank, text []byte, c *checkpoint, o o
 			return err
 		}
 	}
-	if r.Comm != nil {
-		return r.Comm.Shutdown(ctx) // waits for the other ranks, which need this one until then
+	if err := t.executable.Close(); err != nil || r.Comm == nil { // it holds the communicator
+		return err
 	}
-	return nil
+	return r.Comm.Shutdown(ctx) // waits for the other ranks, which need this one until then
 }
 
 // begun returns c, or for a new model one of its first parameters.

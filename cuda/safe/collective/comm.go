@@ -277,7 +277,8 @@ func (c *Comm) Close() error {
 }
 
 // Shutdown closes the communicator and waits until NCCL has released it, which it does when
-// all ranks close theirs. If ctx ends first, Shutdown aborts the communicator and returns
+// all ranks close theirs. Close graphs and executables with its operations first: they hold
+// it. If ctx ends first, Shutdown aborts the communicator and returns
 // the cause. It returns the error that the communicator was aborted with, if it was. In a host
 // function it closes the communicator, does not wait, and returns [safe.ErrInCallback].
 func (c *Comm) Shutdown(ctx context.Context) error {
