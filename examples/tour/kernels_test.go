@@ -37,10 +37,10 @@ func loadAdd(x *safe.Context) (*safe.Module, *safe.Kernel, error) {
 // whether anything has failed.
 func twice(x *safe.Context, add *safe.Kernel, in []float32) ([]float32, error) {
 	s, err1 := safe.NewStream(x)
-	defer s.Close()
 	values, err2 := safe.Upload(x, in)
-	defer values.Close()
 	sum, err3 := safe.NewBuffer[float32](x, len(in))
+	defer s.Close()
+	defer values.Close()
 	defer sum.Close()
 	err4 := add.Launch(s, safe.Threads(len(in)), values.Arg(), values.Arg(), sum.Arg(), safe.Val(uint32(len(in))))
 	out, err5 := sum.Download()

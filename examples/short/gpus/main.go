@@ -27,6 +27,7 @@ func main() {
 		var load nvml.NvmlUtilization_t
 		var celsius, milliwatts uint32
 		check(nvml.NvmlDeviceGetUtilizationRates(d, &load))
+		//lint:ignore SA1019 older drivers have no other
 		check(nvml.NvmlDeviceGetTemperature(d, nvml.NVML_TEMPERATURE_GPU, &celsius))
 		check(nvml.NvmlDeviceGetPowerUsage(d, &milliwatts))
 		fmt.Fprintf(table, "%d\t%s\t%d MiB\t%d MiB\t%d%%\t%d °C\t%.0f W\n",
