@@ -5,15 +5,19 @@ import "time"
 // A Nap is the pause before the next try of something that may take a moment, or long.
 type Nap time.Duration
 
-// Where the other side takes microseconds, naps begin with ShortNap; none is longer than LongNap.
+// Where the other side takes microseconds, naps begin with ShortNap; none is longer than LongNap. The
+// first few, up to exactNap, are exact.
 const (
 	ShortNap = Nap(20 * time.Microsecond)
 	LongNap  = Nap(time.Millisecond)
+	exactNap = 8 * ShortNap
 )
 
 // Take sleeps, and returns the next Nap, which is longer.
 func (n Nap) Take() Nap {
-	time.Sleep(time.Duration(n))
+	if n > exactNap || !napExactly(time.Duration(n)) {
+		time.Sleep(time.Duration(n))
+	}
 	return min(2*n, LongNap)
 }
 
