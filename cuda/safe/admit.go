@@ -109,6 +109,7 @@ const (
 	locked                            // the caller has locked the stream
 	unacquired                        // neither the stream nor while is acquired: the stream's lock keeps it from being destroyed
 	holds                             // while is acquired: set by admit, for leave
+	waits                             // for other streams or processes: the limit does not count the call
 )
 
 // admit admits the call until leave. It returns an error if CUDA must not see the call now, and admits nothing
@@ -152,7 +153,7 @@ func (a *admission) enter() (entered bool, err error) {
 		a.leaveStream(s)
 		return false, nil
 	}
-	s.enterLimit()
+	s.enterLimit(a)
 	return true, nil
 }
 

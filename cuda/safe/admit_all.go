@@ -51,7 +51,7 @@ func (a *admission) enterAll(streams, reserved []*streamCore) (entered bool, err
 	if n == len(streams) {
 		if a.capture, err = lockCaptureOf(a.op, streams); err == nil {
 			if roomForAll(streams, reserved, a.places) {
-				a.stream.enterLimit()
+				a.stream.enterLimit(a)
 				return true, nil
 			}
 			a.capture.unlock()

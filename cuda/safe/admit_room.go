@@ -161,8 +161,8 @@ var enqueuing = admit.Limiter{Patience: admit.Patience}
 
 // enterLimit enters enqueuing, if there are enough streams to reach its limit. mu is held until
 // leaveLimit.
-func (q *queue) enterLimit() {
-	if q.limited = listed.Load() > enqueuing.Limit(); q.limited {
+func (q *queue) enterLimit(a *admission) {
+	if q.limited = a.flags&waits == 0 && listed.Load() > enqueuing.Limit(); q.limited {
 		enqueuing.Enter()
 	}
 }

@@ -13,6 +13,10 @@ type RawWork struct {
 	// Uses lists the memory, textures, surfaces and resources that the work uses: buf.Arg() for
 	// each.
 	Uses []Arg
+	// Waits tells that the function may wait for other processes or other streams, as NCCL does in
+	// first operations. The function must launch no graphs then. Meanwhile it holds up calls on its
+	// streams, but no releases of executables.
+	Waits bool
 }
 
 // EnqueueRaw calls f, which enqueues work on the stream by other means: functions of
@@ -56,7 +60,7 @@ func (s *Stream) EnqueueRaw(f func(raw driver.CUstream) error, uses ...Arg) erro
 	if f == nil {
 		return noFunction(op)
 	}
-	return enqueueRaw(op, []RawWork{{s, uses}}, func() error { return f(s.core.raw) })
+	return enqueueRaw(op, []RawWork{{Stream: s, Uses: uses}}, func() error { return f(s.core.raw) })
 }
 
 // EnqueueRaw is [Stream.EnqueueRaw] for calls that enqueue work on several streams, such
@@ -100,12 +104,15 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 		streams = inOrder(slices.Clone(streams))
 	}
 	a := admission{op: op, stream: streams[0], flags: enqueues, places: rawPlaces}
+	if slices.ContainsFunc(on, func(w RawWork) bool { return w.Waits }) {
+		a.flags |= waits
+	}
 	if err := a.admitAll(streams); err != nil {
 		return err
 	}
 	called := false
 	defer func() { a.leaveAll(streams, called) }()
-	return callRaw(op, on, first, a.capture, func() error {
+	return a.callRaw(on, first, func() error {
 		called = true
 		for _, s := range streams {
 			if s.capture.Load() == nil {
@@ -117,20 +124,23 @@ func enqueueRawOn(op string, on []RawWork, streams []*streamCore, f func() error
 }
 
 // callRaw calls f, unless the streams cannot use what it uses.
-func callRaw(op string, on []RawWork, first *streamCore, capture *capturing, f func() error) error {
+func (a *admission) callRaw(on []RawWork, first *streamCore, f func() error) error {
 	for i := range on {
-		if err := on[i].use(op, i, len(on), capture); err != nil {
+		if err := on[i].use(a.op, i, len(on), a.capture); err != nil {
 			return err
 		}
 	}
 	lend(on, 1)
 	defer lend(on, -1)
+	if a.flags&waits != 0 {
+		return first.ctx.callForeign(a.op, f)
+	}
 	slot := executables.Slot(first.number) // a library may launch graphs
 	if err := slot.Enter(&executables); err != nil {
-		return wrap(op, err)
+		return wrap(a.op, err)
 	}
 	defer slot.Leave()
-	return first.ctx.callForeign(op, f)
+	return first.ctx.callForeign(a.op, f)
 }
 
 // lend makes the handles valid for f, also if the streams and the memory are closed now.

@@ -47,10 +47,6 @@ type call struct {
 // enqueue passes the call to NCCL.
 func (k *call) enqueue() error {
 	src, dst, c, s := ffi.Pointer(k.src), ffi.Pointer(k.dst), *k.core.raw, k.stream.Raw()
-	var status driver.CUstreamCaptureStatus
-	if driver.CuStreamIsCapturing(s, &status) == nil && status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
-		captured.Store(true)
-	}
 	switch k.kind {
 	case allReduce:
 		return nccl.NcclAllReduce(src, dst, k.count, k.element, k.op, c, s)
@@ -138,27 +134,24 @@ func both(first, second error) error {
 }
 
 // run enqueues the operations in one group.
-func (g *Calls) run(op string) error {
-	if err := mayWait(op); err != nil { // list waits for locks
-		return err
-	}
-	g.sort()
-	for i, c := range g.cores {
+func (b *batch) run(op string) error {
+	b.sort()
+	for i, c := range b.cores {
 		err := c.session.usable()
 		if err == nil && !c.Acquire() {
 			err = safe.ErrClosed
 		}
 		if err != nil {
-			g.release(i)
+			b.release(i)
 			return named(op, err)
 		}
 	}
-	defer g.release(len(g.cores))
-	err := g.enqueueAll()
+	defer b.release(len(b.cores))
+	err := b.enqueueAll()
 	if err == nil {
 		return nil
 	}
-	for _, c := range g.cores { // which tells why calls and uses fail
+	for _, c := range b.cores { // which tells why calls and uses fail
 		if end := c.err(); end != nil {
 			return named(op, end)
 		}
@@ -167,11 +160,11 @@ func (g *Calls) run(op string) error {
 }
 
 // sort lists the communicators, each once, in the order of their locks.
-func (g *Calls) sort() {
-	for i := range g.calls {
-		g.cores = append(g.cores, g.calls[i].core)
+func (b *batch) sort() {
+	for i := range b.calls {
+		b.cores = append(b.cores, b.calls[i].core)
 	}
-	g.cores = inOrder(g.cores)
+	b.cores = inOrder(b.cores)
 }
 
 // inOrder sorts communicators in the order of their locks, each once.
@@ -183,42 +176,43 @@ func inOrder(cores []*core) []*core {
 	return cores
 }
 
-func (g *Calls) release(n int) {
-	for _, c := range g.cores[:n] {
+func (b *batch) release(n int) {
+	for _, c := range b.cores[:n] {
 		c.Release()
 	}
 }
 
-func (g *Calls) unlock() {
-	for _, c := range g.cores {
+func (b *batch) unlock() {
+	for _, c := range b.cores {
 		c.mu.Unlock()
 	}
 }
 
 // pass passes the operations to NCCL. The streams are admitted.
-func (g *Calls) pass() error {
-	for _, c := range g.cores {
+func (b *batch) pass() error {
+	for _, c := range b.cores {
 		c.mu.Lock()
 	}
-	defer g.unlock()
-	for _, c := range g.cores {
+	defer b.unlock()
+	for _, c := range b.cores {
 		if err := c.session.usable(); err != nil {
 			return err
 		}
 	}
-	if g.listed != g.version() {
+	if b.listed != b.version() {
 		return errStale
 	}
-	g.passed = true
-	err := g.group()
-	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(g.calls) == 1 && !g.calls[0].grouped() {
+	b.passed = true
+	b.noteCaptures()
+	err := b.group()
+	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(b.calls) == 1 && !b.calls[0].grouped() {
 		return explained(err) // NCCL has refused it, and the communicator works as before
 	}
 	if err == nil {
 		return nil
 	}
 	err = explained(err)
-	for _, c := range g.cores {
+	for _, c := range b.cores {
 		if c.err() == nil {
 			c.session.fail(err)
 		}
@@ -226,17 +220,30 @@ func (g *Calls) pass() error {
 	return err
 }
 
+// noteCaptures notes whether there may be graphs with operations from now on.
+func (b *batch) noteCaptures() {
+	for i := range b.on {
+		if captured.Load() {
+			return
+		}
+		var status driver.CUstreamCaptureStatus
+		if driver.CuStreamIsCapturing(b.on[i].Stream.Raw(), &status) == nil && status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
+			captured.Store(true)
+		}
+	}
+}
+
 // group passes the operations to NCCL, several of them as a group.
-func (g *Calls) group() error {
-	if len(g.calls) == 1 {
-		return g.calls[0].enqueue()
+func (b *batch) group() error {
+	if len(b.calls) == 1 {
+		return b.calls[0].enqueue()
 	}
 	if err := nccl.NcclGroupStart(); err != nil {
 		return err
 	}
 	var err error
-	for i := range g.calls {
-		if err = g.calls[i].enqueue(); err != nil {
+	for i := range b.calls {
+		if err = b.calls[i].enqueue(); err != nil {
 			break
 		}
 	}

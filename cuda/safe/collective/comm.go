@@ -218,10 +218,9 @@ func (c *Comm) Wait(ctx context.Context, s *safe.Stream) error {
 		return err
 	}
 	defer r.Release()
-	either, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.life, cancel)()
-	err = s.Wait(either)
+	either := either{Context: ctx, other: r.life}
+	defer either.end()
+	err = s.Wait(&either)
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		r.session.fail(context.Cause(ctx))
 	}
@@ -230,6 +229,42 @@ func (c *Comm) Wait(ctx context.Context, s *safe.Stream) error {
 	}
 	return err
 }
+
+// either is a context that ends with another one, too. It makes what that takes only when it is asked
+// for: a wait for short work does not.
+type either struct {
+	context.Context
+	other context.Context
+	once  sync.Once
+	both  context.Context
+	leave []func()
+}
+
+// made returns the context of both.
+func (e *either) made() context.Context {
+	e.once.Do(func() {
+		both, cancel := context.WithCancel(e.Context)
+		stop := context.AfterFunc(e.other, cancel)
+		e.both, e.leave = both, []func(){cancel, func() { stop() }}
+	})
+	return e.both
+}
+
+// end releases what made has made.
+func (e *either) end() {
+	for _, f := range e.leave {
+		f()
+	}
+}
+
+// Done implements context.Context.
+func (e *either) Done() <-chan struct{} { return e.made().Done() }
+
+// Err implements context.Context.
+func (e *either) Err() error { return e.made().Err() }
+
+// Value implements context.Context. [context.Cause] calls it.
+func (e *either) Value(key any) any { return e.made().Value(key) }
 
 // Abort aborts the communicator: operations that wait for other ranks end, with undefined
 // results, and all later calls return an error that wraps [ErrAborted] and cause. The other

@@ -25,9 +25,9 @@
 // communicator, the stream or a buffer is closed, and safe.ErrInCallback in a host function.
 //
 // NCCL connects the ranks at their first operations. Such a call waits for the other ranks;
-// [Comm.Abort] ends it. Until then, other calls on its stream wait, and so does the
-// release of closed executables on every device. So run each kind of operation once before you capture it. A
-// goroutine that serves several ranks puts their operations into one [Group].
+// [Comm.Abort] ends it. Until then, other calls on its stream and on the communicator wait. So run each kind
+// of operation once before you capture it. A goroutine that serves several ranks puts their operations
+// into one [Group].
 //
 // # Failures
 //

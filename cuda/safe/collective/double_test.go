@@ -19,7 +19,7 @@ type control struct {
 	Live, Destroyed, Aborted, Finalized                        int32
 	Overlapped, Polled, Element, Operations, Groups, Multicast int32
 	Skips, Registered, Deregistered, Cleaned, Stale, Used      int32
-	Identified, Freed, Waiting                                 int32
+	Identified, Freed, Waiting, Nothing                        int32
 }
 
 // told is what the double of NCCL in this process is told. On a GPU it stays zero.
@@ -54,7 +54,7 @@ func needsDouble(t *testing.T) {
 }
 
 // tell sets a field until the end of the test, which needs the double.
-func tell(t *testing.T, field *int32, value int32) {
+func tell(t testing.TB, field *int32, value int32) {
 	t.Helper()
 	require.False(t, onGPU)
 	atomic.StoreInt32(field, value)

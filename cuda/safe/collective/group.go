@@ -2,7 +2,6 @@ package collective
 
 import (
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -10,16 +9,37 @@ import (
 
 // Calls collects operations that NCCL gets as one group: see [Group].
 type Calls struct {
-	mu    sync.Mutex // a leaf: guards over and calls until f has returned
-	over  bool       // f of Group has returned
-	calls []call
+	mu   sync.Mutex // a leaf: guards the fields below
+	all  *batch     // nil when f of Group has returned
+	last *Comm      // that In has returned
+}
 
-	on      []safe.RawWork
-	uses    []safe.Arg // of on, with registrations
+// A batch is operations that NCCL gets at once.
+type batch struct {
+	calls   []call
+	on      []safe.RawWork // one for each stream
+	uses    []safe.Arg     // of on, with registrations
 	cores   []*core
 	enqueue func() error // pass
 	listed  uint64       // version of on
 	passed  bool         // NCCL was called
+}
+
+// batches keeps them, for reuse of their memory.
+var batches = sync.Pool{New: func() any {
+	b := &batch{calls: make([]call, 0, 1), on: make([]safe.RawWork, 0, 1), cores: make([]*core, 0, 1)}
+	b.enqueue = b.pass
+	return b
+}}
+
+// forget puts an empty batch back.
+func (b *batch) forget() {
+	clear(b.calls)
+	clear(b.on)
+	clear(b.uses)
+	clear(b.cores)
+	b.calls, b.on, b.uses, b.cores = b.calls[:0], b.on[:0], b.uses[:0], b.cores[:0]
+	batches.Put(b)
 }
 
 // Group calls f, which adds operations by [Comm.In], and then enqueues all of them as one
@@ -48,20 +68,21 @@ func Group(f func(*Calls) error) error {
 	if f == nil {
 		return refuse(op, safe.ErrInvalidArgument, "the function is nil")
 	}
-	g := &Calls{}
-	g.enqueue = g.pass
-	err := g.collect(f)
-	if err != nil || len(g.calls) == 0 {
+	b := batches.Get().(*batch)
+	defer b.forget()
+	err := b.collect(f)
+	if err != nil || len(b.calls) == 0 {
 		return err
 	}
-	return g.run(op)
+	return b.run(op)
 }
 
 // collect calls f. After it, also after a panic, no operation can be added.
-func (g *Calls) collect(f func(*Calls) error) error {
+func (b *batch) collect(f func(*Calls) error) error {
+	g := &Calls{all: b}
 	defer func() {
 		g.mu.Lock()
-		g.over = true
+		g.all = nil
 		g.mu.Unlock()
 	}()
 	return f(g)
@@ -77,7 +98,15 @@ func (c *Comm) In(g *Calls) *Comm {
 	if c.whole != nil {
 		whole = c.whole
 	}
-	return &Comm{core: c.core, calls: g, whole: whole}
+	if g == nil {
+		return &Comm{core: c.core, whole: whole}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last == nil || g.last.whole != whole {
+		g.last = &Comm{core: c.core, calls: g, whole: whole}
+	}
+	return g.last
 }
 
 // errOver is returned for operations of a group that has ended.
@@ -87,33 +116,20 @@ var errOver = errors.New("the function of Group has returned")
 func (g *Calls) add(op string, k *call) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over {
+	if g.all == nil {
 		return refuse(op, safe.ErrInvalidArgument, "%v", errOver)
 	}
-	g.calls = append(g.calls, *k)
+	g.all.calls = append(g.all.calls, *k)
 	return nil
 }
-
-// singles are groups of one operation, for reuse of their memory.
-var singles = sync.Pool{New: func() any {
-	g := &Calls{calls: make([]call, 0, 1), on: make([]safe.RawWork, 0, 1), cores: make([]*core, 0, 1)}
-	g.enqueue = g.pass
-	return g
-}}
 
 // start enqueues the call, or adds it to the group of c.
 func (k *call) start(op string, c *Comm) error {
 	if c.calls != nil {
 		return c.calls.add(op, k)
 	}
-	g := singles.Get().(*Calls)
-	g.calls = append(g.calls, *k)
-	err := g.run(op)
-	clear(g.calls)
-	clear(g.on)
-	clear(g.uses)
-	clear(g.cores)
-	g.calls, g.on, g.uses, g.cores = g.calls[:0], g.on[:0], g.uses[:0], slices.Delete(g.cores, 0, len(g.cores))
-	singles.Put(g)
-	return err
+	b := batches.Get().(*batch)
+	defer b.forget()
+	b.calls = append(b.calls, *k)
+	return b.run(op)
 }

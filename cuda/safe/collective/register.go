@@ -280,29 +280,39 @@ func (c *core) forgetAll() {
 }
 
 // list lists what the operations use, the registrations of their memory included.
-func (g *Calls) list() error {
-	g.listed, g.on, g.uses = g.version(), g.on[:0], g.uses[:0]
-	for i := range g.calls {
-		k := &g.calls[i]
-		w := safe.RawWork{Stream: k.stream, Uses: k.uses[:k.used]}
-		if k.core.version.Load() > 0 {
-			from := len(g.uses)
-			if err := g.listAll(k); err != nil {
-				return err
-			}
-			w.Uses = g.uses[from:]
+func (b *batch) list() error {
+	clear(b.on)
+	clear(b.uses)
+	b.listed, b.on, b.uses = b.version(), b.on[:0], b.uses[:0]
+	for i := range b.calls {
+		s, from := b.calls[i].stream, len(b.uses)
+		if slices.ContainsFunc(b.on, func(w safe.RawWork) bool { return w.Stream == s }) {
+			continue
 		}
-		g.on = append(g.on, w)
+		for j := range b.calls[i:] {
+			if k := &b.calls[i+j]; k.stream == s {
+				if err := b.listUses(k); err != nil {
+					return err
+				}
+			}
+		}
+		b.on = append(b.on, safe.RawWork{Stream: s, Uses: b.uses[from:], Waits: true})
 	}
 	return nil
 }
 
-// listAll lists the registrations of the memory of one operation. The communicator has or had some.
-func (g *Calls) listAll(k *call) error {
+// listUses lists what one operation uses.
+func (b *batch) listUses(k *call) error {
 	c := k.core
+	b.uses = append(b.uses, k.uses[:k.used]...)
+	if c.version.Load() == 0 { // there never was a registration
+		return nil
+	}
+	if err := mayWait(""); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g.uses = append(g.uses, k.uses[:k.used]...)
 	for _, r := range c.registered {
 		if !slices.ContainsFunc(k.at[:k.used], r.at.overlaps) {
 			continue
@@ -313,14 +323,14 @@ func (g *Calls) listAll(k *call) error {
 				return err
 			}
 		}
-		g.uses = append(g.uses, r.uses.Arg())
+		b.uses = append(b.uses, r.uses.Arg())
 	}
 	return nil
 }
 
 // version changes when list may list something else.
-func (g *Calls) version() (sum uint64) {
-	for _, c := range g.cores {
+func (b *batch) version() (sum uint64) {
+	for _, c := range b.cores {
 		sum += c.version.Load()
 	}
 	return sum
@@ -331,13 +341,13 @@ var errStale = errors.New("a registration has come or gone")
 
 // enqueueAll lists and enqueues the operations, again if a registration comes or goes
 // meanwhile.
-func (g *Calls) enqueueAll() error {
-	for g.passed = false; ; {
-		err := g.list()
+func (b *batch) enqueueAll() error {
+	for b.passed = false; ; {
+		err := b.list()
 		if err == nil {
-			err = safe.EnqueueRaw(g.enqueue, g.on...)
+			err = safe.EnqueueRaw(b.enqueue, b.on...)
 		}
-		if g.passed || g.listed == g.version() {
+		if b.passed || b.listed == b.version() {
 			return err
 		}
 	}

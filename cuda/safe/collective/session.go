@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -12,6 +13,8 @@ import (
 type session struct {
 	peers   members // the other processes, or nil
 	leaving sync.Once
+
+	over atomic.Bool // err or left is set
 
 	mu    sync.Mutex // a leaf: guards the fields below
 	comms map[*core]struct{}
@@ -93,6 +96,7 @@ func (s *session) end(cause error, tell func()) {
 	}
 	tell()
 	s.err = &abortError{cause}
+	s.over.Store(true)
 	comms := s.comms
 	s.comms = map[*core]struct{}{}
 	for c := range comms {
@@ -111,11 +115,15 @@ func (s *session) goes(rank int) {
 	defer s.mu.Unlock()
 	if s.left == nil {
 		s.left = &PeerError{rank, "it has closed the communicator"}
+		s.over.Store(true)
 	}
 }
 
 // usable returns the error of operations if the session has ended.
 func (s *session) usable() error {
+	if !s.over.Load() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {

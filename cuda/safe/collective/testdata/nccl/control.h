@@ -26,4 +26,5 @@ struct control {
 	int32_t identified; /* calls of ncclGetUniqueId, so far */
 	int32_t freed;      /* registrations that were ended after their memory was freed */
 	int32_t waiting;    /* calls that wait for other ranks now */
+	int32_t nothing;    /* operations do nothing */
 };

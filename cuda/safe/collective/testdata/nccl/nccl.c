@@ -423,6 +423,8 @@ static int add(struct comm *c, stream_t stream, struct step s)
 {
 	struct work *w = group, **last = &group;
 
+	if (control->nothing)
+		return SUCCESS;
 	enter(c);
 	control->element = s.type;
 	control->operations++;

@@ -1,0 +1,107 @@
+//go:build cgo && linux
+
+package drivertest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Counted is a call whose costs [Counts] counts.
+type Counted struct {
+	Name string
+	F    func() error
+}
+
+// Counts compares the crossings into C, the allocations and the calls of the simulated driver that calls take with a
+// file, or writes it. idle waits for the work of the calls.
+func Counts(t *testing.T, file string, write bool, idle func() error, calls []Counted) {
+	t.Helper()
+	names := ofDriver(t)
+	text := "# What calls take: crossings into C, allocations of Go, and calls of the driver.\n"
+	for _, call := range calls {
+		require.NoError(t, call.F(), call.Name) // the first time may be another
+		text += call.Name + ": " + taken(t, names, idle, call.F) + "\n"
+	}
+	if write {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o666))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), text)
+}
+
+// taken returns what a call takes. It is the least of several calls, as others happen beside them now and then, such as
+// the mark of a stream's work.
+func taken(t *testing.T, names []string, idle, f func() error) string {
+	t.Helper()
+	var calls map[string]int
+	crossings, fewest := int64(math.MaxInt64), math.MaxInt
+	for range 30 {
+		require.NoError(t, idle())
+		before := simulatedCalls(names)
+		require.NoError(t, f())
+		now := simulatedCalls(names)
+		maps.DeleteFunc(now, func(name string, n int) bool { return n == before[name] })
+		total := 0
+		for name := range now {
+			now[name] -= before[name]
+			total += now[name]
+		}
+		if total < fewest {
+			fewest, calls = total, now
+		}
+		start := runtime.NumCgoCall()
+		require.NoError(t, f())
+		crossings = min(crossings, runtime.NumCgoCall()-start)
+	}
+	allocations := math.Inf(1)
+	for range 20 {
+		allocations = min(allocations, testing.AllocsPerRun(1, func() { require.NoError(t, f()) }))
+	}
+	said := make([]string, 0, len(calls))
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		if n := calls[name]; n > 1 {
+			name = fmt.Sprintf("%d %s", n, name)
+		}
+		said = append(said, name)
+	}
+	return fmt.Sprintf("%d, %.0f, %s", crossings, allocations, strings.Join(said, " "))
+}
+
+// simulatedCalls returns how often each function of the simulated driver was called.
+func simulatedCalls(names []string) map[string]int {
+	all := map[string]int{}
+	for _, name := range names {
+		if n := (sim.Control{}).Calls(name); n > 0 {
+			all[name] = n
+		}
+	}
+	return all
+}
+
+// ofDriver returns the functions of the simulated driver.
+func ofDriver(t *testing.T) (names []string) {
+	t.Helper()
+	const file = "tools/simdriver/sim/c/functions.h"
+	text, err := os.ReadFile("../../" + file)
+	if err != nil {
+		text, err = os.ReadFile("../../../" + file)
+	}
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`(?m)^\tF\((\w+)\)`).FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	return names
+}
