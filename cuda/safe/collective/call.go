@@ -37,15 +37,25 @@ type call struct {
 	count    uint64 // of elements, as NCCL counts them for the operation
 	bytes    uint64 // of count elements
 	element  nccl.NcclDataType_t
-	op       nccl.NcclRedOp_t
 	peer     int32       // or the root
-	uses     [3]safe.Arg // used of them
-	at       [3]extent   // the memory of each
+	uses     [4]safe.Arg // used of them
+	at       [4]extent   // the memory of each
 	used     int
+
+	reduction *reduction // or nil
+	op        nccl.NcclRedOp_t
 }
 
 // enqueue passes the call to NCCL.
 func (k *call) enqueue() error {
+	if k.reduction == nil {
+		return k.pass()
+	}
+	return k.reduction.with(k, k.pass)
+}
+
+// pass is enqueue with the operator of NCCL in op.
+func (k *call) pass() error {
 	src, dst, c, s := ffi.Pointer(k.src), ffi.Pointer(k.dst), *k.core.raw, k.stream.Raw()
 	switch k.kind {
 	case allReduce:

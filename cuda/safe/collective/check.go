@@ -50,6 +50,11 @@ func (k *call) check(op string, c *Comm, s *safe.Stream, sh *shape) error {
 	if err := k.buffers(op, sh); err != nil {
 		return err
 	}
+	if k.reduction != nil && k.reduction.at != nil {
+		if err := k.buffer(op, "the factor", k.reduction.at); err != nil {
+			return err
+		}
+	}
 	k.use(r.uses.Arg(), extent{})
 	return k.start(op, c)
 }

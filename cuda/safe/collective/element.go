@@ -1,8 +1,6 @@
 package collective
 
 import (
-	"fmt"
-
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe/dtype"
 )
@@ -44,33 +42,4 @@ func elementOf[T Element]() nccl.NcclDataType_t {
 		return nccl.NcclFloat8e5m2
 	}
 	return nccl.NcclFloat64
-}
-
-// Op is how a reduction combines the values of the ranks. Integers wrap around. The order
-// of additions is NCCL's choice, so that sums of floats may differ in the last bits between
-// machines.
-type Op int
-
-// The reductions. Average is the sum divided by the number of ranks, for integers rounded
-// towards zero.
-const (
-	Sum Op = iota
-	Product
-	Min
-	Max
-	Average
-)
-
-var opNames = [...]string{Sum: "Sum", Product: "Product", Min: "Min", Max: "Max", Average: "Average"}
-
-var opCodes = [...]nccl.NcclRedOp_t{Sum: nccl.NcclSum, Product: nccl.NcclProd, Min: nccl.NcclMin, Max: nccl.NcclMax, Average: nccl.NcclAvg}
-
-func (o Op) known() bool { return o >= 0 && int(o) < len(opNames) }
-
-// String returns the name of the constant, or the number.
-func (o Op) String() string {
-	if !o.known() {
-		return fmt.Sprintf("Op(%d)", int(o))
-	}
-	return opNames[o]
 }

@@ -32,6 +32,7 @@ func TestRefused(t *testing.T) {
 		return b
 	}
 	b4, b5, b8, there := b(4), b(5), b(8), filled(t, w, 8, func(int, int) int32 { return 0 })[1]
+	floats := filled(t, w, 1, func(int, int) float32 { return 1 })[0]
 	gone := b(4)
 	require.NoError(t, gone.Close())
 	closedStream, err := safe.NewStream(x)
@@ -54,8 +55,12 @@ func TestRefused(t *testing.T) {
 		says string
 	}{
 		{"lengths", AllReduce(c, s, b4, b5, Sum), safe.ErrRange, "collective.AllReduce: out of range: the destination has 4 values, the source 5"},
-		{"a reduction", AllReduce(c, s, b4, b4, 7), safe.ErrInvalidArgument, "Op(7) is no reduction"},
-		{"a negative one", AllReduce(c, s, b4, b4, -1), safe.ErrInvalidArgument, "Op(-1)"},
+		{"a factor", AllReduce(c, s, b4, b4, ScaledSum(0.5)), safe.ErrInvalidArgument, "ScaledSum(0.5), but the values are integers that lack the factor"},
+		{"a factor of another type", AllReduce(c, s, b4, b4, ScaledSumBy(floats)), safe.ErrInvalidArgument, "the factor has another type than the values"},
+		{"another's factor", AllReduce(c, s, b4, b4, ScaledSumBy(there)), safe.ErrContextMismatch, "the factor is on device 1"},
+		{"an empty factor", AllReduce(c, s, b4, b4, ScaledSumBy(b(0))), safe.ErrRange, "the buffer of the factor is empty"},
+		{"a closed factor", AllReduce(c, s, b4, b4, ScaledSumBy(gone)), safe.ErrClosed, "the factor"},
+		{"no factor", AllReduce(c, s, b4, b4, ScaledSumBy[int32](nil)), safe.ErrClosed, "the factor"},
 		{"a partial overlap", AllReduce(c, s, mid, low, Sum), safe.ErrOverlap, "16 bytes at"},
 		{"no communicator", AllReduce(nil, s, b4, b4, Sum), safe.ErrClosed, ""},
 		{"a zero one", AllReduce(&Comm{}, s, b4, b4, Sum), safe.ErrClosed, ""},

@@ -38,8 +38,9 @@ func TestHostile(t *testing.T) {
 	}.Run(t, map[string]any{
 		"AllGather": AllGather[float32], "AllReduce": AllReduce[float32], "AllToAll": AllToAll[float32], "Broadcast": Broadcast[float32],
 		"FromEnv": FromEnv, "Gather": Gather[float32], "Group": Group, "Join": Join, "NewUniqueID": NewUniqueID, "Open": Open, "Recv": Recv[float32], "Reduce": Reduce[float32],
-		"ReduceScatter": ReduceScatter[float32], "Register": Register[float32], "Scatter": Scatter[float32], "Send": Send[float32],
-	}, []any{&Comm{}, &PeerError{}, &Registration{}, Comms{}, Op(0)})
+		"ReduceScatter": ReduceScatter[float32], "Register": Register[float32], "ScaledSum": ScaledSum, "ScaledSumBy": ScaledSumBy[float32], "Scatter": Scatter[float32],
+		"Send": Send[float32],
+	}, []any{&Comm{}, &PeerError{}, &Registration{}, Comms{}, Op{}})
 }
 
 // TestGroupPanics: a panic goes to the caller, and nothing can be added any more.

@@ -113,10 +113,10 @@ func (s *span) extent() extent {
 
 // reducing checks and starts an operation that computes.
 func reducing[T Element](op string, c *Comm, s *safe.Stream, k *call, with Op, sh shape) error {
-	if !with.known() {
-		return refuse(op, safe.ErrInvalidArgument, "%v is no reduction", with)
+	k.element, k.reduction = elementOf[T](), with.reduction()
+	if err := k.reduction.check(op, k.element); err != nil {
+		return err
 	}
-	k.element, k.op = elementOf[T](), opCodes[with]
 	return k.check(op, c, s, &sh)
 }
 

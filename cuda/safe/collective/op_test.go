@@ -6,6 +6,7 @@ package collective
 
 import (
 	"errors"
+	"math"
 	"os"
 	"testing"
 
@@ -35,6 +36,91 @@ func TestAllReduce(t *testing.T) {
 				require.Equal(t, want(i), v, "%v of value %d", op, i)
 			}
 		}
+	}
+}
+
+// TestScaledSum: each rank multiplies its values by a factor of its own, or one on its device.
+func TestScaledSum(t *testing.T) {
+	w := newWorld(t)
+	src := filled(t, w, 10, func(rank, i int) float32 { return float32(i + rank) })
+	dst := filled(t, w, 10, func(int, int) float32 { return 0 })
+	factors := filled(t, w, 2, func(rank, i int) float32 { return float32(2*rank+1) / 4 })
+	for name, by := range map[string]func(rank int) Op{
+		"a number": func(rank int) Op { return ScaledSum(float64(2*rank+1) / 4) },
+		"a buffer": func(rank int) Op { return ScaledSumBy(factors[rank]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want [10]float32
+			for i := range want {
+				for r := range w.comms {
+					want[i] += float32(i+r) * float32(2*r+1) / 4
+				}
+			}
+			for range 10 { // an operator of NCCL each time
+				require.NoError(t, w.each(func(c *Comm, s *safe.Stream, i int) error { return AllReduce(c, s, dst[i], src[i], by(i)) }))
+			}
+			w.wait(t)
+			for _, b := range dst {
+				assert.Equal(t, want[:], contents(t, b))
+			}
+		})
+	}
+}
+
+// TestFactors: a factor on the device is read when the operation runs, also one of a graph, which keeps the buffer.
+func TestFactors(t *testing.T) {
+	w := newWorld(t)
+	c, err := Open(soon(t), w.contexts[0])
+	require.NoError(t, err)
+	defer c.Close()
+	s := w.streams[0]
+	b := filled(t, w, 3, func(_, i int) int32 { return int32(i) })[0]
+	factor, err := safe.Upload(w.contexts[0], []int32{3})
+	require.NoError(t, err)
+	double := ScaledSumBy(factor)
+	require.NoError(t, AllReduce(c[0], s, b, b, double))
+	require.NoError(t, c[0].Wait(soon(t), s))
+	assert.Equal(t, []int32{0, 3, 6}, contents(t, b))
+	e, err := s.CaptureExecutable(func() error { return AllReduce(c[0], s, b, b, double) })
+	require.NoError(t, err)
+	require.NoError(t, factor.CopyFromHost([]int32{-1}))
+	require.NoError(t, factor.Close())
+	require.NoError(t, e.Launch(s))
+	require.NoError(t, c[0].Wait(soon(t), s))
+	assert.Equal(t, []int32{0, -3, -6}, contents(t, b))
+	assert.ErrorIs(t, AllReduce(c[0], s, b, b, double), safe.ErrClosed, "the program has closed it")
+	require.NoError(t, e.Close())
+}
+
+func TestScalars(t *testing.T) {
+	for name, test := range map[string]struct {
+		element nccl.NcclDataType_t
+		factor  float64
+		want    []byte // nil if there is none
+	}{
+		"int8":          {nccl.NcclInt8, -128, []byte{128}},
+		"too large":     {nccl.NcclInt8, 128, nil},
+		"a fraction":    {nccl.NcclInt32, 0.5, nil},
+		"negative":      {nccl.NcclUint64, -1, nil},
+		"uint8":         {nccl.NcclUint8, 255, []byte{255}},
+		"too small":     {nccl.NcclInt64, -1e19, nil},
+		"int64":         {nccl.NcclInt64, 1 << 40, []byte{0, 0, 0, 0, 0, 1}},
+		"uint32":        {nccl.NcclUint32, 1 << 31, []byte{0, 0, 0, 128}},
+		"int32":         {nccl.NcclInt32, 1 << 31, nil},
+		"not a number":  {nccl.NcclUint64, math.NaN(), nil},
+		"uint64":        {nccl.NcclUint64, math.Inf(1), nil},
+		"float64":       {nccl.NcclFloat64, 1, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f}},
+		"float32":       {nccl.NcclFloat32, -2, []byte{0, 0, 0, 0xc0}},
+		"half":          {nccl.NcclFloat16, 1, []byte{0, 0x3c}},
+		"bfloat16":      {nccl.NcclBfloat16, 1, []byte{0x80, 0x3f}},
+		"float of e4m3": {nccl.NcclFloat8e4m3, 1, []byte{0x38}},
+		"float of e5m2": {nccl.NcclFloat8e5m2, 1, []byte{0x3c}},
+	} {
+		value, ok := scalarOf(test.element, test.factor)
+		assert.Equal(t, test.want != nil, ok, name)
+		var want [8]byte
+		copy(want[:], test.want)
+		assert.Equal(t, want, value, name)
 	}
 }
 

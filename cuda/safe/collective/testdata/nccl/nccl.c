@@ -16,7 +16,7 @@
 
 enum { SUCCESS, CUDA_FAILED, SYSTEM, INTERNAL, INVALID, USAGE, REMOTE };
 enum { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
-enum { RANKS = 16 };
+enum { RANKS = 16, FACTORS = 4, FIRST_FACTOR = 16 };
 
 typedef struct { char bytes[128]; } id_t128;
 typedef struct {
@@ -34,6 +34,14 @@ struct reg {
 	struct reg *next;
 };
 
+/* A factor is an operator that multiplies by a number here, or at an address. */
+struct factor {
+	bool used;
+	int type;
+	const void *at;
+	char host[8];
+};
+
 /* A step is an operation that a rank waits for; the work of a call, or of a group, has several. */
 struct step {
 	int kind, type, op, peer;
@@ -41,6 +49,7 @@ struct step {
 	char *dst;
 	size_t count;
 	struct reg *of[2]; /* the registrations of src and dst, or 0 */
+	struct factor factor; /* of a scaled sum */
 	struct work *work;
 	struct step *next;
 };
@@ -73,6 +82,7 @@ struct comm {
 	struct step *pending, **tail;
 	struct comm **child;
 	struct reg *regs;
+	struct factor factors[FACTORS];
 	struct comm *next; /* in the group of the thread */
 };
 
@@ -240,6 +250,30 @@ static void divide(int type, void *to, size_t n, int by)
 	}
 }
 
+#define SCALE(T) \
+	for (size_t i = 0; i < n; i++) \
+		((T *)to)[i] *= *(const T *)by; \
+	break
+
+/* scale multiplies by the factor of a step, if it has one. */
+static void scale(struct step *s, void *to, size_t n)
+{
+	const void *by = s->factor.at ? s->factor.at : s->factor.host;
+
+	if (!s->factor.used)
+		return;
+	switch (s->type) {
+	case 0: SCALE(int8_t);
+	case 1: SCALE(uint8_t);
+	case 2: SCALE(int32_t);
+	case 3: SCALE(uint32_t);
+	case 4: SCALE(int64_t);
+	case 5: SCALE(uint64_t);
+	case 7: SCALE(float);
+	case 8: SCALE(double);
+	}
+}
+
 /* compute does a collective of which every rank's step is there. */
 static void compute(struct world *w, struct step **of)
 {
@@ -254,9 +288,15 @@ static void compute(struct world *w, struct step **of)
 	} else if (s->kind == BROADCAST) {
 		memcpy(sum, of[s->peer]->src, bytes);
 	} else {
+		char *part = malloc(all + 1);
 		memcpy(sum, s->src, all);
-		for (int r = 1; r < w->size; r++)
-			combine(s->type, s->op, sum, of[r]->src, all / size);
+		scale(s, sum, all / size);
+		for (int r = 1; r < w->size; r++) {
+			memcpy(part, of[r]->src, all);
+			scale(of[r], part, all / size);
+			combine(s->type, s->op, sum, part, all / size);
+		}
+		free(part);
 		if (s->op == 4)
 			divide(s->type, sum, all / size, w->size);
 	}
@@ -434,6 +474,8 @@ static int add(struct comm *c, stream_t stream, struct step s)
 		return leave(c, failed ? failed : USAGE);
 	if (c->aborted)
 		return leave(c, INTERNAL);
+	if (s.op >= FIRST_FACTOR && (!c->factors[s.op - FIRST_FACTOR].used || c->factors[s.op - FIRST_FACTOR].type != s.type))
+		return leave(c, INVALID);
 	if (c->splitting)
 		return leave(c, INVALID); /* as NCCL refuses a communicator that is not ready */
 	for (; w && (w->comm != c || w->stream != stream); w = w->next)
@@ -446,6 +488,8 @@ static int add(struct comm *c, stream_t stream, struct step s)
 	}
 	struct step *copy = malloc(sizeof *copy), **end = &w->steps;
 	size_t bytes = s.count * sizes[s.type], all = bytes * c->world->size;
+	if (s.op >= FIRST_FACTOR)
+		s.factor = c->factors[s.op - FIRST_FACTOR];
 	s.of[0] = registration(c, s.src, s.kind == REDUCE_SCATTER ? all : bytes);
 	s.of[1] = registration(c, s.dst, s.kind == ALL_GATHER ? all : bytes);
 	*copy = s;
@@ -559,6 +603,31 @@ int ncclGroupEnd(void)
 int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, struct comm *c, stream_t s)
 {
 	return add(c, s, (struct step){.kind = ALL_REDUCE, .src = src, .dst = dst, .count = n, .type = type, .op = op});
+}
+
+int ncclRedOpCreatePreMulSum(int *op, const void *scalar, int type, int residence, struct comm *c)
+{
+	int i = 0;
+
+	enter(c);
+	while (i < FACTORS && c->factors[i].used)
+		i++;
+	if (i == FACTORS)
+		return leave(c, INTERNAL); /* NCCL has more, but they must not pile up */
+	c->factors[i] = (struct factor){.used = true, .type = type, .at = residence == 0 ? scalar : 0};
+	if (residence)
+		memcpy(c->factors[i].host, scalar, sizes[type]);
+	*op = FIRST_FACTOR + i;
+	return leave(c, SUCCESS);
+}
+
+int ncclRedOpDestroy(int op, struct comm *c)
+{
+	enter(c);
+	bool used = op >= FIRST_FACTOR && c->factors[op - FIRST_FACTOR].used;
+	if (used)
+		c->factors[op - FIRST_FACTOR].used = false;
+	return leave(c, used ? SUCCESS : INVALID);
 }
 
 int ncclReduce(const void *src, void *dst, size_t n, int type, int op, int root, struct comm *c, stream_t s)
