@@ -20,6 +20,9 @@ const smallRow = `{"api": "small", "headers": ["small.h"], "prefix": "small", "l
 // TestHardHeaders: what once became code that does not compile. The package builds with and
 // without cgo, and the C side with all warnings.
 func TestHardHeaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
 	for _, tt := range []struct{ name, header, want, notice string }{
 		{"no status, and a struct without a tag", "typedef struct { int n; } smallThing;\nint smallTake(smallThing *t);", "func SmallTake(", ""},
 		{"_Bool bit field", "struct smallFlags { _Bool on : 1; _Bool off : 1; };\nint smallTake(struct smallFlags f);", "func (u *SmallFlags) SetOn(v bool)", ""},

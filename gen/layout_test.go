@@ -33,6 +33,9 @@ var compilers = map[string]string{"linux_amd64": "gcc", "linux_arm64": "aarch64-
 // TestRandomLayouts compares records made at random with what C compilers make of them, and
 // some of them with what the Go compiler makes of the package.
 func TestRandomLayouts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
 	seed := *layoutSeed
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -66,6 +66,9 @@ func main() {
 // TestSystemLibraries binds libraries that were made without a thought of Go, where this machine
 // has them with their headers, and calls them.
 func TestSystemLibraries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
 	const include = "/usr/include"
 	for _, tt := range []struct {
 		name, header, program, output string

@@ -37,6 +37,9 @@ func userModule(t *testing.T, files map[string]string) string {
 // TestDeterminism: the same bytes come out of a second run, on one processor,
 // and where no other program can be found.
 func TestDeterminism(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
 	fetched(t, newest)
 	dir := userModule(t, nil)
 	gen := filepath.Join(t.TempDir(), "gen")
