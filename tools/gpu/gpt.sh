@@ -18,13 +18,20 @@ torch() {
 	fi
 }
 
-cp_start() { cp "$out/start.model" "$out/go.model"; }
+again() { cp "$out/start.model" "$out/go.model"; } # from the first step
+
+took() { # what to run
+	begin=$(date +%s%N)
+	"$@"
+	echo "all took $((($(date +%s%N) - begin) / 1000000)) ms"
+}
+
 go="timeout 300 ./gpt -text text -gpus $gpus -save 100000 -plot $out/loss.png -model $out/go.model"
 
 rm -f "$out/start.model"
 timeout 300 ./gpt -text text -steps 0 -model "$out/start.model" || exit 1
 echo "== losses"
-cp_start
+again
 $go -steps 200 -dropout 0 -report 100
 torch -text text -model "$out/start.model" -steps 200 -dropout 0 -report 100 -losses "$out/losses"
 python3 - "$out" <<'END' || exit 1
@@ -38,12 +45,12 @@ print("largest difference of a loss:", np.abs(ours - theirs).max(), "mean:", np.
 END
 for round in 1 2 3; do
 	echo "== round $round: Go, PyTorch, PyTorch with torch.compile"
-	cp_start
+	again
 	$go -steps 300 -report 100 -tests 1 | tail -n 2
 	torch -text text -model "$out/start.model" -steps 300 -report 1000 | tail -n 2
 	torch -text text -model "$out/start.model" -steps 300 -report 1000 -compile | tail -n 2
 done
 echo "== the first 10 steps, with all that comes before"
-cp_start
-time -p $go -steps 10 -report 10 -tests 1
-time -p torch -text text -model "$out/start.model" -steps 10
+again
+took $go -steps 10 -report 10 -tests 1
+took torch -text text -model "$out/start.model" -steps 10
