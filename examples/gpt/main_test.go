@@ -247,7 +247,7 @@ func TestRefused(t *testing.T) {
 		{"enough steps", func(o *options) { o.model = learned }, "has learned for 5 steps: set -steps to more, or -model to another file"},
 		{"no checkpoint", func(o *options) { o.model = text }, "text is no checkpoint"},
 		{"nothing to write by", func(o *options) { o.prompt = "a" }, "no such file"},
-		{"a long text", func(o *options) { o.model, o.prompt, o.length = learned, "a", 64 }, "1 tokens of a prompt and 64 more do not fit into a context of 64"},
+		{"a long text", func(o *options) { o.model, o.prompt, o.length = learned, "a", 64 }, "a prompt of 1 bytes and 64 tokens more do not fit into the model's context of 64"},
 		{"a folder that is not there", func(o *options) { o.model = filepath.Join(t.TempDir(), "none", "gpt.model") }, "no such file or directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

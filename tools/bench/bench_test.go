@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/internal/double"
 	"github.com/cudabind/cudabind/tools/simdriver/sim"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -147,10 +147,7 @@ func TestStepWithTransforms(t *testing.T) {
 	dir := t.TempDir()
 	file, err := sim.Build(dir, sim.Newest)
 	require.NoError(t, err)
-	safe := filepath.Join("..", "..", "cuda", "safe")
-	out, err := command.CC("-O2", "-fPIC", "-shared", "-DDRIVER="+strconv.Quote(file), "-I", filepath.Join(safe, "blas", "testdata", "double"),
-		"-o", filepath.Join(dir, "libcufft.so.12"), filepath.Join(safe, "fft", "testdata", "cufft.c"), "-lm", "-ldl").CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, double.Library{Name: "cufft"}.Build(filepath.Join(dir, "libcufft.so.12"), file))
 	t.Setenv("LD_LIBRARY_PATH", dir)
 	stdout, stderr, code := runBench(t, "-lib", file, "-short", "-group", "^step$", "-markdown")
 	require.Zero(t, code, stderr)
