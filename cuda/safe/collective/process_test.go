@@ -144,23 +144,33 @@ type process struct {
 	said chan string // closed at its end
 }
 
-// start starts a rank with each role.
+// start starts a rank with each role, and waits until they have joined.
 func start(t *testing.T, roles ...string) []*process {
+	t.Helper()
+	all := startTest(t, "TestRank", roleVariable, roles...)
+	for _, p := range all {
+		p.says(t, "joined")
+	}
+	return all
+}
+
+// startTest starts a rank for each value of a variable. A test is its program.
+func startTest(t *testing.T, test, variable string, values ...string) []*process {
 	t.Helper()
 	devices, err := safe.Devices()
 	require.NoError(t, err)
-	if len(devices) < len(roles) {
-		t.Skipf("needs %d devices", len(roles))
+	if len(devices) < len(values) {
+		t.Skipf("needs %d devices", len(values))
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	host, port, _ := strings.Cut(freeAddress(t), ":")
 	var all []*process
-	for rank, role := range roles {
-		p := &process{command.Built(self, "-test.run=^TestRank$", "-test.timeout=3m"), nil, make(chan string, 100)}
-		p.Env = append(os.Environ(), roleVariable+"="+role, "COLLECTIVE_SECRET=a secret", "MASTER_ADDR="+host, "MASTER_PORT="+port,
+	for rank, value := range values {
+		p := &process{command.Built(self, "-test.run=^"+test+"$", "-test.timeout=3m"), nil, make(chan string, 100)}
+		p.Env = append(os.Environ(), variable+"="+value, "COLLECTIVE_SECRET=a secret", "MASTER_ADDR="+host, "MASTER_PORT="+port,
 			"TMPDIR="+t.TempDir(), // a process that is killed removes nothing
-			fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", len(roles)))
+			fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", len(values)))
 		p.Stderr = os.Stderr
 		out, err := p.StdoutPipe()
 		require.NoError(t, err)
@@ -182,9 +192,6 @@ func start(t *testing.T, roles ...string) []*process {
 			_ = p.Wait()
 		})
 		all = append(all, p)
-	}
-	for _, p := range all {
-		p.says(t, "joined")
 	}
 	return all
 }
