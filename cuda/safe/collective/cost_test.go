@@ -1,4 +1,4 @@
-//go:build cgo && linux && amd64 && !race
+//go:build cgo && linux && amd64 && !race && !cudabind_lockorder
 
 // What operations cost beside NCCL: here the double does nothing.
 
