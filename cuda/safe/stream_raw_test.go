@@ -454,3 +454,43 @@ func TestWithoutCapturesTogether(t *testing.T) {
 	go func() { over <- y.WithoutCaptures(func() error { close(other); return nil }) }()
 	require.NoError(t, errors.Join(<-over, <-over, <-begun))
 }
+
+// TestRawWaits: a function that waits for something else, and says so, holds up no release of an executable.
+func TestRawWaits(t *testing.T) {
+	for name, waits := range map[string]bool{"it says so": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			x := open(t, 0)
+			s, other := stream(t, x), stream(t, x)
+			released := make(chan struct{})
+			r, err := safe.NewResource(x, func() { close(released) })
+			require.NoError(t, err)
+			b := buffer[float32](t, x, 4)
+			g, err := other.Capture(func() error {
+				return other.EnqueueRaw(func(raw driver.CUstream) error { return clearRaw(b, raw) }, b.Arg(), r.Arg())
+			})
+			require.NoError(t, err)
+			e, err := g.Instantiate()
+			require.NoError(t, err)
+			require.NoError(t, errors.Join(g.Close(), r.Close()))
+			begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
+			go func() {
+				done <- safe.EnqueueRaw(func() error { close(begun); <-end; return nil }, safe.RawWork{Stream: s, Waits: waits})
+			}()
+			<-begun
+			require.NoError(t, e.Close())
+			limit := 50 * time.Millisecond
+			if waits {
+				limit = 10 * time.Second
+			}
+			select {
+			case <-released:
+				assert.True(t, waits)
+			case <-time.After(limit):
+				assert.False(t, waits)
+			}
+			close(end)
+			require.NoError(t, <-done)
+			<-released
+		})
+	}
+}

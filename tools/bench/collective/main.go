@@ -11,7 +11,7 @@
 // for each other by the operations alone. Ratios of one run tell something, times of different runs do not.
 //
 // The figures are, in microseconds: an operation and a wait for the stream; one of 200 without a wait between
-// them; a group of 5, one of 40 without a wait; a launch of a graph with an operation, and a wait.
+// them; a group of 5, one of 200 as well; a launch of a graph with an operation, and a wait.
 // -page replaces what lies between two marks in a page.
 //
 // NVLink multicast is switched off for all, unless NCCL_NVLS_ENABLE is set.

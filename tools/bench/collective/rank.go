@@ -124,7 +124,7 @@ func (p plan) measure(c *collective.Comm, s *safe.Stream) (*figures, error) {
 	if f.Many, err = means(p.times, sum, wait); err != nil {
 		return nil, err
 	}
-	if f.Group, err = means(max(p.times/grouped, 1), group, wait); err != nil {
+	if f.Group, err = means(p.times, group, wait); err != nil {
 		return nil, err
 	}
 	e, err := s.CaptureExecutable(sum)

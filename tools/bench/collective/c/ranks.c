@@ -118,7 +118,7 @@ static void measure(struct rank *r, size_t bytes, int times)
 	CUDA(cudaMemset(r->memory, 0, bytes));
 	CUDA(cudaDeviceSynchronize());
 	double wait = single(r, times, sum), many = means(r, times, sum);
-	double grouped = means(r, times / GROUPED > 1 ? times / GROUPED : 1, group);
+	double grouped = means(r, times, group);
 	CUDA(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
 	sum(r);
 	CUDA(cudaStreamEndCapture(r->stream, &graph));

@@ -59,7 +59,7 @@ for size, times in PLANS:
     x = torch.zeros(size // 4, device=device)
     row = {"bytes": size, "wait": single(lambda: dist.all_reduce(x), times), "many": means(lambda: dist.all_reduce(x), times)}
     for name, measure in {
-        "group": lambda: means(lambda: group(x), max(times // GROUPED, 1)),
+        "group": lambda: means(lambda: group(x), times),
         "graph": lambda: single(captured(x).replay, times),
     }.items():
         try:
