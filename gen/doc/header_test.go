@@ -25,12 +25,12 @@ var leftover = regexp.MustCompile(`[\\@](?:p|c|e|b|n|ref|param|brief|return|retu
 // TestHeaderDocs converts every comment of every pinned version and looks for
 // what was not understood.
 func TestHeaderDocs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make test-all runs it")
-	}
 	notUnderRace(t)
 	used := map[string]bool{}
 	releases := headers.Releases()
+	if testing.Short() {
+		releases = releases[len(releases)-1:]
+	}
 	for _, r := range releases {
 		dir, err := r.Find()
 		if err != nil {
@@ -42,6 +42,9 @@ func TestHeaderDocs(t *testing.T) {
 			}
 			t.Run(r.Version+"/"+api, func(t *testing.T) { headerDocs(t, dir, api, used) })
 		}
+	}
+	if testing.Short() {
+		return // older headers refer to more
 	}
 	for name := range danglingRefs {
 		assert.Truef(t, used[name], "no pinned header refers to %s any more: take it off the list", name)
