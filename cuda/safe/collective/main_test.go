@@ -5,7 +5,6 @@
 package collective
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/command"
-	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/cudabind/cudabind/internal/double"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -48,12 +46,8 @@ func setUp(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	file := os.Getenv("CUDABIND_SIM")
-	if file == "" {
-		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
-			return 0, err
-		}
-		os.Setenv("CUDABIND_SIM", file)
+	if _, err := double.Driver(dir); err != nil {
+		return 0, err
 	}
 	library := os.Getenv("CUDABIND_NCCL_DOUBLE")
 	if library == "" {
@@ -61,9 +55,6 @@ func setUp(m *testing.M) (int, error) {
 			return 0, err
 		}
 		os.Setenv("CUDABIND_NCCL_DOUBLE", library)
-	}
-	if err := driver.Open(file); err != nil {
-		return 0, err
 	}
 	if library == noLibrary {
 		return m.Run(), nil

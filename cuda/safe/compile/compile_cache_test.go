@@ -18,7 +18,7 @@ import (
 // anyNVRTC runs a test in a process of its own with a double of NVRTC, which every machine has.
 func anyNVRTC(t *testing.T, test func(t *testing.T), env ...string) {
 	drivertest.InChild(t, func(t *testing.T) {
-		require.NoError(t, nvrtc.Open(double(t)))
+		require.NoError(t, nvrtc.Open(nvrtcDouble(t)))
 		test(t)
 	}, env...)
 }

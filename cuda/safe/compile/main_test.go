@@ -12,11 +12,10 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/generated/nvjitlink"
 	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/safe"
-	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/cudabind/cudabind/internal/double"
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,15 +48,8 @@ func run(m *testing.M) (int, error) {
 		os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 		return m.Run(), nil
 	}
-	file := os.Getenv("CUDABIND_SIM") // for tests in a process of their own
-	if file == "" {
-		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
-			return 0, err
-		}
-		os.Setenv("CUDABIND_SIM", file)
-	}
 	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-	if err := driver.Open(file); err != nil {
+	if _, err := double.Driver(dir); err != nil {
 		return 0, err
 	}
 	return m.Run(), nil

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// double builds a double of NVRTC. On Windows it lies beside the simulated driver.
-func double(t *testing.T) string {
+// nvrtcDouble builds a double of NVRTC. On Windows it lies beside the simulated driver.
+func nvrtcDouble(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		return filepath.Join(filepath.Dir(os.Getenv("CUDABIND_SIM")), "nvrtc64_130_0.dll")
@@ -34,7 +34,7 @@ func TestSimulated(t *testing.T) {
 		t.Skip("needs the simulated driver")
 	}
 	drivertest.InChild(t, func(t *testing.T) {
-		require.NoError(t, nvrtc.Open(double(t)))
+		require.NoError(t, nvrtc.Open(nvrtcDouble(t)))
 		ctx, x, o := context.Background(), open(t), own(t)
 		o.Arch, o.Kernels = "", []string{"scale<float>"}
 		for range 2 {
@@ -57,7 +57,7 @@ func TestSimulatedVariable(t *testing.T) {
 		t.Skip("needs the simulated driver")
 	}
 	drivertest.InChild(t, func(t *testing.T) {
-		require.NoError(t, nvrtc.Open(double(t)))
+		require.NoError(t, nvrtc.Open(nvrtcDouble(t)))
 		ctx, x := context.Background(), open(t)
 		const source = `namespace ns { __constant__ float table[COUNT] = {1, 2}; }
 __global__ void scale(float *v) { v[threadIdx.x] *= ns::table[1]; }`

@@ -5,13 +5,11 @@
 package fft_test
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/double"
@@ -44,16 +42,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	file := os.Getenv("CUDABIND_SIM")
-	if file == "" {
-		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
-			return 0, err
-		}
-	}
-	if err := driver.Open(file); err != nil {
-		return 0, err
-	}
-	if simulated, err = sim.Attach(file); err != nil {
+	if simulated, err = double.Driver(dir); err != nil {
 		return 0, err
 	}
 	if err := (double.Library{Name: "cufft", Open: cufft.Open}).Register(simulated); err != nil {

@@ -3,7 +3,6 @@
 package profile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,19 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cudabind/cudabind/cuda/generated/cupti"
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/internal/command"
-	"github.com/cudabind/cudabind/tools/simdriver/sim"
+	"github.com/cudabind/cudabind/internal/double"
 )
 
 // The tests run on the simulated driver with a double of CUPTI, or with CUDABIND_REQUIRE_GPU=1 on
 // the machine's driver and CUPTI.
 var onGPU = os.Getenv("CUDABIND_REQUIRE_GPU") != ""
 
-// double is the double of CUPTI.
-var double struct{ work, other, refuse, enabled uintptr }
+// cuptiDouble is the double of CUPTI.
+var cuptiDouble struct{ work, other, refuse, enabled uintptr }
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -46,14 +44,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	file := os.Getenv("CUDABIND_SIM")
-	if file == "" {
-		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
-			return 0, err
-		}
-		os.Setenv("CUDABIND_SIM", file) // for a test in a process of its own
-	}
-	if err := driver.Open(file); err != nil {
+	if _, err := double.Driver(dir); err != nil {
 		return 0, err
 	}
 	if os.Getenv("CUDABIND_TEST_NO_CUPTI") != "" {
@@ -74,7 +65,7 @@ func attachDouble(lib string) error {
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string]*uintptr{"double_work": &double.work, "double_other": &double.other, "double_refuse": &double.refuse, "double_enabled": &double.enabled} {
+	for name, to := range map[string]*uintptr{"double_work": &cuptiDouble.work, "double_other": &cuptiDouble.other, "double_refuse": &cuptiDouble.refuse, "double_enabled": &cuptiDouble.enabled} {
 		if *to, err = purego.Dlsym(h, name); err != nil {
 			return err
 		}
@@ -106,7 +97,7 @@ const (
 )
 
 // work makes a call and its work.
-func work(kind, stream int) { drivertest.Call(double.work, uintptr(kind), uintptr(stream), 0) }
+func work(kind, stream int) { drivertest.Call(cuptiDouble.work, uintptr(kind), uintptr(stream), 0) }
 
 // tell tells the double something until the end of the test.
 func tell(t *testing.T, what uintptr, value int) {
@@ -116,7 +107,7 @@ func tell(t *testing.T, what uintptr, value int) {
 
 // enabled is what the double records, and whether there is a subscriber.
 func enabled() int {
-	n, _, _ := purego.SyscallN(double.enabled)
+	n, _, _ := purego.SyscallN(cuptiDouble.enabled)
 	return int(n)
 }
 

@@ -142,7 +142,7 @@ func TestBusy(t *testing.T) {
 	assert.ErrorIs(t, Detach(), ErrBusy)
 	stop(t, r)
 	require.NoError(t, Detach())
-	tell(t, double.other, 1)
+	tell(t, cuptiDouble.other, 1)
 	_, err = Start(Options{})
 	assert.ErrorIs(t, err, ErrBusy)
 	assert.ErrorIs(t, err, cupti.CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
@@ -152,13 +152,13 @@ func TestBusy(t *testing.T) {
 // TestRefused: a Start that fails in the middle leaves nothing behind.
 func TestRefused(t *testing.T) {
 	needsDouble(t)
-	tell(t, double.refuse, doubleFill)
+	tell(t, cuptiDouble.refuse, doubleFill)
 	_, err := Start(Options{})
 	assert.ErrorIs(t, err, cupti.CUPTI_ERROR_INVALID_KIND)
 	assert.ErrorContains(t, err, "MEMSET")
 	require.NoError(t, Detach())
 	assert.Zero(t, enabled())
-	tell(t, double.refuse, 0)
+	tell(t, cuptiDouble.refuse, 0)
 	stop(t, start(t, Options{}))
 }
 

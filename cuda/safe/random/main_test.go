@@ -5,7 +5,6 @@
 package random_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/curand"
-	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/random"
@@ -50,17 +48,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	file := os.Getenv("CUDABIND_SIM")
-	if file == "" {
-		if file, err = sim.Build(dir, cmp.Or(os.Getenv("CUDABIND_SIM_DRIVER"), sim.Default)); err != nil {
-			return 0, err
-		}
-		os.Setenv("CUDABIND_SIM", file) // for a test in a process of its own
-	}
-	if err := driver.Open(file); err != nil {
-		return 0, err
-	}
-	if simulated, err = sim.Attach(file); err != nil {
+	if simulated, err = double.Driver(dir); err != nil {
 		return 0, err
 	}
 	if os.Getenv("CUDABIND_TEST_NO_CURAND") != "" { // a test in a process of its own
