@@ -140,18 +140,8 @@ func newModel(ctx context.Context, x *safe.Context, s shape, parameters []float3
 // close frees the model, once its work is done.
 func (m *model) close() error {
 	k := m.kernels
-	closed := []interface{ Close() error }{k.Layers, k.Attention, k.Optimizer, k.Serve, m.parameters, m.rounded}
-	var errs []error
-	for _, c := range closed {
-		errs = append(errs, c.Close())
-	}
-	if m.blas != nil {
-		errs = append(errs, m.blas.Close())
-	}
-	if m.stream != nil {
-		errs = append(errs, m.stream.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(k.Layers.Close(), k.Attention.Close(), k.Optimizer.Close(), k.Serve.Close(),
+		m.parameters.Close(), m.rounded.Close(), m.blas.Close(), m.stream.Close())
 }
 
 // randomize begins the model: normal numbers, smaller for the matrices that add branches, of which

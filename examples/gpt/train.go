@@ -239,16 +239,7 @@ func (t *trainer) checkpoint() (*checkpoint, error) {
 }
 
 // close frees what the trainer has beside its model, which is all of the context.
-func (t *trainer) close() error {
-	var errs []error
-	if t.executable != nil {
-		errs = append(errs, t.executable.Close())
-	}
-	if t.drops != nil {
-		errs = append(errs, t.drops.Close())
-	}
-	return errors.Join(errs...)
-}
+func (t *trainer) close() error { return errors.Join(t.executable.Close(), t.drops.Close()) }
 
 // trainOn trains a model on the rank's GPU as o says, and tells w how it goes.
 func trainOn(ctx context.Context, r *ranks.Rank, text []byte, c *checkpoint, o options, w io.Writer) (err error) {
