@@ -83,7 +83,7 @@ func (w *waiter) deliver(code driver.CUresult) {
 	w.code <- code
 }
 
-// add adds a waiter. If nobody polls, it returns true: the caller polls then, by lead or by run.
+// add adds a waiter. It returns true if no goroutine polls: the caller must then poll, by lead or by run.
 func (p *polling) add(w *waiter) (start bool) {
 	p.mu.Lock()
 	p.fresh = append(p.fresh, w)
@@ -118,7 +118,7 @@ func (p *polling) take(idle bool) (fresh []*waiter, done bool) {
 	return fresh, !p.running
 }
 
-// run polls until nobody waits any more. If leader is set, it has another goroutine go on at the end of that wait.
+// run polls until no wait is left. If leader is set, it returns when that wait ends, and starts a goroutine that polls on.
 func (p *polling) run(l *waitQueues, leader *waiter) {
 	for {
 		seen, done := p.update(l)

@@ -54,7 +54,7 @@ func (k *call) enqueue() error {
 	return k.reduction.with(k, k.pass)
 }
 
-// pass is enqueue with the operator of NCCL in op.
+// pass calls NCCL's function for the operation. op is the operator that NCCL gets.
 func (k *call) pass() error {
 	src, dst, c, s := ffi.Pointer(k.src), ffi.Pointer(k.dst), *k.core.raw, k.stream.Raw()
 	switch k.kind {

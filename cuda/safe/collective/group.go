@@ -109,7 +109,7 @@ func (c *Comm) In(g *Calls) *Comm {
 	return g.last
 }
 
-// errOver is returned for operations of a group that has ended.
+// errOver says why an operation cannot be added to a group that has ended.
 var errOver = errors.New("the function of Group has returned")
 
 // add adds an operation.

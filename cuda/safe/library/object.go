@@ -19,9 +19,9 @@ type Options struct {
 	// context is current, and the library may wait for all of its work. If Create fails, it
 	// leaves nothing behind, but for what the next call goes on with: see OutOfMemory.
 	Create func() error
-	// Destroy destroys it, as Create is called, on a goroutine of its own. A panic there becomes a
-	// [safe.PanicError]. Neither function may refer to the Object, nor
-	// to what holds it: the garbage collector would never find it dropped.
+	// Destroy destroys it while no stream of the context captures, on a goroutine of its own. A
+	// panic there becomes a [safe.PanicError]. Neither function may refer to the Object, nor to
+	// what holds it: the garbage collector would never find it dropped.
 	Destroy func() error
 	// OutOfMemory is the error by which the library says that the device has too little
 	// memory. New then makes room and calls Create again.
