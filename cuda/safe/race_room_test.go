@@ -88,7 +88,8 @@ func TestCaptureEndsBesideWork(t *testing.T) {
 func TestCaptureEndsBesideFullQueue(t *testing.T) {
 	watch(t)
 	x := open(t, 0)
-	s, side, full, k := stream(t, x), stream(t, x), stream(t, x), kernel(t, x, "nothing")
+	s, k := stream(t, x), kernel(t, x, "nothing")
+	side, full := safe.InOrder(stream(t, x), stream(t, x)) // EnqueueRaw gets side before it waits for full
 	require.NoError(t, errors.Join(k.Launch(full, one), full.Synchronize()))
 	unstick := stick(t, x, full)
 	for safe.Pending(full) < 950 {
