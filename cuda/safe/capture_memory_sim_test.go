@@ -165,3 +165,23 @@ func TestEmptyInCapture(t *testing.T) {
 	closing(t, g)
 	assert.Empty(t, types(t, g))
 }
+
+// TestSimFillInRawCapture: a fill of a pool's memory has its context current where a raw call has begun a capture, too.
+func TestSimFillInRawCapture(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s, b := stream(t, x), buffer[float32](t, x, 4)
+	calls := func() int {
+		before := simulated.Calls("cuCtxSetCurrent")
+		require.NoError(t, onThread(func() error { return b.FillAsync(s, 0) }))
+		return simulated.Calls("cuCtxSetCurrent") - before
+	}
+	assert.Zero(t, calls())
+	raw := s.Raw()
+	require.NoError(t, x.WithCurrent(func() error { return driver.CuStreamBeginCapture(raw, driver.CU_STREAM_CAPTURE_MODE_RELAXED) }))
+	assert.NotZero(t, calls())
+	var g driver.CUgraph
+	require.NoError(t, x.WithCurrent(func() error {
+		return errors.Join(driver.CuStreamEndCapture(raw, &g), driver.CuGraphDestroy(g))
+	}))
+}

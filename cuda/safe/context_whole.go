@@ -119,7 +119,7 @@ func (c *contextCore) uncaptured(op string) error {
 // Wait waits until the current work of the context's streams has completed, also of closed ones.
 // It does not wait for work that is enqueued later, nor for streams that this package does not
 // know. It also returns errors of earlier work. If ctx ends first, Wait returns its cause, and the
-// work goes on. Wait blocks no thread, and captures may begin meanwhile.
+// work goes on. Captures may begin meanwhile.
 //
 // Wait returns [ErrCapturing] if a stream of the context is capturing, and [ErrInCallback] in a
 // host function.

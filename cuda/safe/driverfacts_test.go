@@ -223,6 +223,16 @@ func TestFactNeedsNoCurrentContext(t *testing.T) {
 		{"MemAllocAsync", func(w *facts) error { return driver.CuMemAllocAsync(&w.more, factSize, w.other) }},
 		{"MemFreeAsync", func(w *facts) error { return gone(&w.async, driver.CuMemFreeAsync(w.async, w.other)) }},
 		{"MemsetD8Async", func(w *facts) error { return driver.CuMemsetD8Async(w.memory, 1, factSize, w.other) }},
+		{"MemsetD32Async of a pool's memory", func(w *facts) error { return driver.CuMemsetD32Async(w.async, 1, factSize/4, w.other) }},
+		{"MemcpyDtoDAsync", func(w *facts) error { return driver.CuMemcpyDtoDAsync(w.async, w.memory, factSize, w.other) }},
+		{"MemcpyHtoDAsync", func(w *facts) error { return driver.CuMemcpyHtoDAsync(w.async, w.host, factSize, w.other) }},
+		{"MemcpyDtoHAsync", func(w *facts) error { return driver.CuMemcpyDtoHAsync(w.host, w.async, factSize, w.other) }},
+		{"MemcpyHtoDAsync of Go memory", func(w *facts) error {
+			return driver.CuMemcpyHtoDAsync(w.async, unsafe.Pointer(&w.unregistered[0]), factSize, w.other)
+		}},
+		{"MemcpyPeerAsync", func(w *facts) error {
+			return driver.CuMemcpyPeerAsync(w.async, w.x.Raw(), w.memory, w.x.Raw(), factSize, w.other)
+		}},
 		{"ModuleUnload", func(w *facts) error { return gone(&w.module, driver.CuModuleUnload(w.module)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -118,3 +118,6 @@ func Unfit(a Arg) string {
 	}
 	return *(*string)(a.raw.Pointer)
 }
+
+// SweepWaits waits until the poller has forgotten the waits that were given up.
+func SweepWaits() { poller.sweep() }

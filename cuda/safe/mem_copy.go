@@ -147,7 +147,7 @@ func (s *Stream) copyThen(op string, c *rt.Copy, host unsafe.Pointer, on *contex
 	if err != nil {
 		return err
 	}
-	sc.ctx.forCopy(c, sc.callContext, blocks, a.capture != nil || sc.foreign)
+	sc.ctx.forCopy(c, sc.callContext, blocks, a.capture != nil || sc.root().known.Load()) // raw calls may have begun a capture
 	do := func() error {
 		code := c.Do(host)
 		if then != nil {
@@ -174,8 +174,8 @@ func uncapturable(c *rt.Copy, blocks []*block) string {
 	return ""
 }
 
-// forCopy sets the context to make current for a copy or a memset: usual, unless CUDA needs one. captured tells whether
-// it may be captured.
+// forCopy sets the context to make current for a copy or a memset: usual, unless CUDA needs one. captured is true if the
+// call may be captured.
 func (x *contextCore) forCopy(c *rt.Copy, usual driver.CUcontext, blocks []*block, captured bool) {
 	c.Context = usual
 	if c.Kind >= rt.SetRows8 {
@@ -193,8 +193,8 @@ func (x *contextCore) forCopy(c *rt.Copy, usual driver.CUcontext, blocks []*bloc
 func across(c *rt.Copy) bool { return c.Kind == rt.Peer || c.Kind == rt.CopyRowsPeer }
 
 // copiedInContext returns whether copies need a current context: those that span several mappings of
-// virtual memory, and captured ones with memory of a pool. Without it, an executable that is
-// updated to such a captured copy crashes at its next launch.
+// virtual memory, those of other code's memory, which may, and captured ones with memory of a pool. Without it, an
+// executable that is updated to such a captured copy crashes at its next launch.
 func (b *block) copiedInContext(captured bool) bool {
 	return b.view != nil || b.foreign || captured && (b.pooled() || b.pool != nil)
 }

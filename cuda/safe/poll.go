@@ -12,8 +12,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// poller polls the events of all waits, in one goroutine at a time: that of the first wait, up to its end, and then one of
-// its own, as long as there are waits.
+// poller polls the events of all waits, in one goroutine at a time as long as there are waits: in one of its own, or in
+// that of the first wait, up to its end, if that has no deadline.
 var poller polling
 
 type polling struct {
@@ -24,9 +24,6 @@ type polling struct {
 	running   bool
 	abandoned atomic.Bool   // some waits were abandoned
 	rounds    atomic.Uint32 // after which those are forgotten
-
-	asking  admit.Leaf   // held while events are queried
-	passing atomic.Int32 // calls of pass
 }
 
 // A waiter waits for an event. The poller calls end once the event is no longer needed.
@@ -52,8 +49,12 @@ func (w *waiter) wait(ctx context.Context, op string) error {
 		defer func() { (*tell)(op, begin, thread) }()
 	}
 	w.code = make(chan driver.CUresult, 1)
-	if poller.add(w) {
-		poller.lead(ctx, w)
+	switch start := poller.add(w); {
+	case !start:
+	case ctx.Done() == nil:
+		poller.run(&waitQueues{}, w) // need not be woken, which takes some 10 µs on an idle machine
+	default:
+		go poller.run(&waitQueues{}, nil) // ends with ctx even if the driver blocks a query
 	}
 	select {
 	case code := <-w.code:
@@ -83,7 +84,7 @@ func (w *waiter) deliver(code driver.CUresult) {
 	w.code <- code
 }
 
-// add adds a waiter. It returns true if no goroutine polls: the caller must then poll, by lead or by run.
+// add adds a waiter. It returns true if no goroutine polls: the caller must then call run.
 func (p *polling) add(w *waiter) (start bool) {
 	p.mu.Lock()
 	p.fresh = append(p.fresh, w)
@@ -94,16 +95,6 @@ func (p *polling) add(w *waiter) (start bool) {
 		p.alarm.Wake()
 	}
 	return start
-}
-
-// lead polls until the wait of w has ended, or ctx. A waiter that polls need not be woken, which takes some 10 µs on an
-// idle machine.
-func (p *polling) lead(ctx context.Context, w *waiter) {
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { p.abandon(w) })
-		defer stop()
-	}
-	p.run(&waitQueues{}, w)
 }
 
 // take returns new waiters. done means that there are none and the poller stops.
@@ -125,12 +116,12 @@ func (p *polling) run(l *waitQueues, leader *waiter) {
 		if done {
 			return
 		}
-		if leader != nil && (len(leader.code) > 0 || leader.abandoned.Load()) {
+		if leader != nil && len(leader.code) > 0 {
 			go p.run(l, nil)
 			return
 		}
-		if len(l.entries) > 0 && p.poll(l, seen) > 0 {
-			l.deliver()
+		if len(l.entries) > 0 && rt.Poll(l.entries, &p.alarm, seen) > 0 {
+			l.deliver(leader == nil)
 		}
 	}
 }
@@ -153,16 +144,6 @@ func (p *polling) update(l *waitQueues) (seen uint32, done bool) {
 	}
 	p.rounds.Add(1)
 	return seen, false
-}
-
-// poll polls until some events have completed, or the alarm rings after seen.
-func (p *polling) poll(l *waitQueues, seen uint32) int {
-	p.asking.Lock()
-	defer p.asking.Unlock()
-	if p.passing.Load() > 0 {
-		return 0
-	}
-	return rt.Poll(l.entries, &p.alarm, seen)
 }
 
 // sweep waits until the poller has forgotten the waits that were given up before.
@@ -261,17 +242,15 @@ func (l *waitQueues) forget() {
 }
 
 // deliver delivers results. When the first event of a queue has completed, later ones may
-// have as well.
-func (l *waitQueues) deliver() {
+// have as well. With yields, the goroutine lets the woken ones run in between.
+func (l *waitQueues) deliver(yields bool) {
 	for i := len(l.entries) - 1; i >= 0; i-- {
 		code := l.entries[i].Result
 		if code == driver.CUDA_ERROR_NOT_READY {
 			continue
 		}
 		list := l.lists[i]
-		poller.asking.Lock()
 		codes := append([]driver.CUresult{code}, completed(list[1:])...)
-		poller.asking.Unlock()
 		if n := len(codes); n == len(list) {
 			l.remove(i)
 		} else {
@@ -279,7 +258,10 @@ func (l *waitQueues) deliver() {
 			l.entries[i] = entry(list[n])
 		}
 		for k, code := range codes {
-			l.give(list[k], code)
+			list[k].deliver(code)
+			if l.given++; yields && l.given%4 == 0 {
+				runtime.Gosched()
+			}
 		}
 	}
 }
@@ -303,12 +285,4 @@ func completed(list []*waiter) (codes []driver.CUresult) {
 		codes = append(codes, code)
 	}
 	return codes
-}
-
-// give delivers a result, and sometimes yields so that the woken goroutines run.
-func (l *waitQueues) give(w *waiter, code driver.CUresult) {
-	w.deliver(code)
-	if l.given++; l.given%4 == 0 {
-		runtime.Gosched()
-	}
 }

@@ -33,8 +33,8 @@ type streamCore struct {
 	nonBlocking bool
 	priority    int
 	slow        atomic.Bool  // the last wait took long
-	took        atomic.Int64 // nanoseconds that the last wait spent in the poller
-	steady      atomic.Bool  // as the one before it did
+	took        atomic.Int64 // nanoseconds that the last successful Stream.Wait spent in the poller
+	steady      atomic.Bool  // the one before took about as long
 
 	// Guarded by mu:
 	used     bool           // some memory block lists it in its streamUses

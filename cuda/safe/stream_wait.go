@@ -67,7 +67,7 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 		return nil, true, wrap(op, err)
 	}
 	from := time.Now()
-	order, err := s.recordEnd(ctx, op, e)
+	order, err := s.recordEnd(ctx, op, e, false)
 	if err != errPending {
 		end()
 		return nil, true, err
@@ -88,8 +88,8 @@ func (s *streamCore) waiter(ctx context.Context, op string, slow bool) (w *waite
 var errPending = errors.New("pending")
 
 // recordEnd records e after the stream's work and returns errPending and its place in the order of these
-// records, or nil if the work has completed.
-func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent) (order uint64, err error) {
+// records, or nil if the work has completed. With always, it records e even then.
+func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent, always bool) (order uint64, err error) {
 	if err := s.lockContext(ctx, op); err != nil {
 		return 0, err
 	}
@@ -100,6 +100,12 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent)
 	code := rt.Mark(s.callContext, s.raw, e)
 	if code == 0 {
 		s.forgetBacklog()
+		if always {
+			code = rt.Record(s.callContext, e, s.raw)
+		}
+		if always && code == 0 {
+			code = driver.CUDA_ERROR_NOT_READY
+		}
 	}
 	s.ends++
 	order = s.ends
@@ -192,21 +198,17 @@ func (s *Stream) SynchronizeBlocking() error {
 		return err
 	}
 	defer c.Release()
+	event := func() (driver.CUevent, func(), error) { return c.blockingEvent(op) }
 	if code == driver.CUDA_SUCCESS { // a wait for nothing prints, too
-		e, end, err := c.ctx.event()
-		if err != nil {
-			return wrap(op, err)
-		}
-		defer end()
-		return c.waitInDriver(op, e)
+		event = c.ctx.event
 	}
-	e, end, err := c.blockingEvent(op)
+	e, end, err := event()
 	if err != nil {
 		return wrap(op, err)
 	}
 	defer end()
 	defer c.waited(time.Now())
-	if _, err := c.recordEnd(context.Background(), op, e); err != nil && err != errPending {
+	if _, err := c.recordEnd(context.Background(), op, e, true); err != errPending { // before that, e marks other work
 		return err
 	}
 	return c.waitInDriver(op, e)
@@ -247,7 +249,7 @@ func (s *streamCore) blockingEvent(op string) (e driver.CUevent, end func(), err
 // Wait waits until the latest record of e has completed. If e is recorded again
 // meanwhile, Wait waits for the newer record. It returns at once if e was never recorded,
 // and [ErrCapturing] if e was last recorded in a capture. If ctx ends first, Wait returns
-// its cause at once. Wait blocks no thread. Source: cuEventQuery.
+// its cause at once. All waits together block one thread. Source: cuEventQuery.
 func (e *Event) Wait(ctx context.Context) error {
 	const op = "Event.Wait"
 	if ctx == nil {

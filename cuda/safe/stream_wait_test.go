@@ -108,25 +108,29 @@ func TestWaitOrder(t *testing.T) {
 	<-after.Done()
 }
 
-// TestShortWait: a wait for work that completes soon records no event, and the stream
-// remembers long waits only until the next short one.
+// TestShortWait: a wait for work that completes soon records no event, but for one in the driver, and the
+// stream remembers long waits only until the next short one.
 func TestShortWait(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
-	for name, wait := range map[string]func(*safe.Stream) error{
-		"Synchronize":         (*safe.Stream).Synchronize,
-		"SynchronizeBlocking": (*safe.Stream).SynchronizeBlocking,
+	for _, c := range []struct {
+		name             string
+		wait             func(*safe.Stream) error
+		queries, records int
+	}{
+		{"Synchronize", (*safe.Stream).Synchronize, 2, 0},
+		{"SynchronizeBlocking", (*safe.Stream).SynchronizeBlocking, 3, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			defer simulated.Reset()
 			defer safe.SpinFor(time.Minute)()
 			s, g := stream(t, x), newGate(t, x)
 			short := func() {
 				simulated.Fail("cuStreamQuery", 1, uint32(driver.CUDA_ERROR_NOT_READY))
 				queries, records := simulated.Calls("cuStreamQuery"), simulated.Calls("cuEventRecord")
-				require.NoError(t, wait(s))
-				assert.Equal(t, records, simulated.Calls("cuEventRecord"))
-				assert.Equal(t, queries+2, simulated.Calls("cuStreamQuery"))
+				require.NoError(t, c.wait(s))
+				assert.Equal(t, records+c.records, simulated.Calls("cuEventRecord"))
+				assert.Equal(t, queries+c.queries, simulated.Calls("cuStreamQuery"))
 			}
 			short()
 			g.shut(t, s)
@@ -134,7 +138,7 @@ func TestShortWait(t *testing.T) {
 			time.AfterFunc(time.Millisecond, g.open)
 			require.NoError(t, s.Synchronize()) // long: the next wait does not spin
 			safe.SpinFor(time.Minute)
-			require.NoError(t, wait(s))
+			require.NoError(t, c.wait(s))
 			short()
 		})
 	}
@@ -181,18 +185,23 @@ func TestManyWaiters(t *testing.T) {
 func TestFirstWaiterLeaves(t *testing.T) {
 	x := open(t, 0)
 	for _, test := range []struct {
-		name  string
-		leave func(done, cancel func())
-		err   error
+		name     string
+		deadline bool
+		leave    func(done, cancel func())
+		err      error
 	}{
-		{"its work is done", func(done, _ func()) { done() }, nil},
-		{"its context ends", func(_, cancel func()) { cancel() }, context.Canceled},
+		{"its work is done", false, func(done, _ func()) { done() }, nil},
+		{"its work is done, with a deadline", true, func(done, _ func()) { done() }, nil},
+		{"its context ends", true, func(_, cancel func()) { cancel() }, context.Canceled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := stream(t, x), stream(t, x)
 			unstickA, unstickB := stick(t, x, a), stick(t, x, b)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
+			if !test.deadline {
+				ctx = context.Background()
+			}
 			first, second := make(chan struct{}), make(chan struct{})
 			go func() { defer close(first); assert.ErrorIs(t, a.Wait(ctx), test.err) }()
 			time.Sleep(2 * time.Millisecond)
@@ -206,6 +215,25 @@ func TestFirstWaiterLeaves(t *testing.T) {
 			unstickA()
 		})
 	}
+}
+
+// TestDeadlineBesideBlockedQuery: a wait ends with its context also while the driver blocks a query.
+func TestDeadlineBesideBlockedQuery(t *testing.T) {
+	needsSimulated(t)
+	x := open(t, 0)
+	s := stream(t, x)
+	defer safe.SpinFor(0)()
+	unstick := stick(t, x, s)
+	time.AfterFunc(10*time.Millisecond, unstick)
+	require.NoError(t, s.Wait(context.Background())) // took long: the next one leaves all queries to the poller
+	unstick = stick(t, x, s)
+	defer simulated.Reset()
+	simulated.Delay("cuEventQuery", hang)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	soon(t, background(func() { assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded) }), "it waits for the driver")
+	simulated.Reset() // ends the delay
+	unstick()
 }
 
 func TestShutdown(t *testing.T) {

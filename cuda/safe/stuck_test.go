@@ -309,3 +309,22 @@ func TestOnReleaseMayWait(t *testing.T) {
 		soon(t, returned, "Stream.Release in a function of OnRelease never returns")
 	})
 }
+
+// TestBlockingWaitBesideStuckStream: SynchronizeBlocking waits for its stream alone, also after a wait for another one
+// that was given up while its event was pending.
+func TestBlockingWaitBesideStuckStream(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		watch(t)
+		x := open(t, 0)
+		stuck, idle := stream(t, x), stream(t, x)
+		unstick := stick(t, x, stuck)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			require.ErrorIs(t, stuck.Wait(ctx), context.DeadlineExceeded)
+			cancel()
+			safe.SweepWaits()
+			soon(t, background(func() { assert.NoError(t, idle.SynchronizeBlocking()) }), "it waits for the stuck stream")
+		}
+		unstick()
+	})
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // eventPool has untimed events of one context, for markers and waits. An event that is
-// put back may still be pending: recording it again is safe. The pool grows to the number
+// put back may still be pending: record it before anything asks or waits for it. The pool grows to the number
 // of events used at once, plus 15 at most.
 type eventPool struct {
 	making admit.Leaf // creating events blocks a thread

@@ -20,8 +20,16 @@ import (
 // committed are the packages that this module publishes.
 var committed = model.Packages()
 
+// completed are the results of complete: parsing takes seconds.
+var completed = map[[2]string]*model.API{}
+
+// complete parses a published API and completes it. Several tests read what it returns.
 func complete(t *testing.T, api, version string) *model.API {
 	t.Helper()
+	key := [2]string{api, version}
+	if a := completed[key]; a != nil {
+		return a
+	}
 	dir, err := headers.Find(version)
 	if err != nil {
 		t.Skipf("needs the headers that make generate fetches: %v", err)
@@ -29,6 +37,7 @@ func complete(t *testing.T, api, version string) *model.API {
 	a, err := parse.Parse(os.DirFS(dir), api)
 	require.NoError(t, err)
 	require.NoError(t, model.Complete(a, model.Options{Frozen: frozen(t, api, version)}))
+	completed[key] = a
 	return a
 }
 

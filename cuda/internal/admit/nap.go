@@ -5,8 +5,8 @@ import "time"
 // A Nap is the pause before the next try of something that may take a moment, or long.
 type Nap time.Duration
 
-// Where the other side takes microseconds, naps begin with ShortNap; none is longer than LongNap. The
-// first few, up to exactNap, are exact.
+// Where the other side takes microseconds, naps begin with ShortNap; none is longer than LongNap. On Linux the
+// first few, up to exactNap, are exact unless many goroutines nap at once.
 const (
 	ShortNap = Nap(20 * time.Microsecond)
 	LongNap  = Nap(time.Millisecond)

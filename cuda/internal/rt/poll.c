@@ -19,8 +19,8 @@ enum {
 	SHARE = 32,              /* the interval is 1/SHARE of the time waited so far */
 	NEAR = 50 * 1000,        /* ns around the expected end, with the shortest interval */
 	SPIN = 30 * 1000,        /* ns around the expected end of a steady wait, in which its event is queried all the time */
-	SPARSE = 40 * 1000,      /* SOONEST and SHARE of a steady wait, up to then */
-	SPARSE_SHARE = 8,
+	SPARSE = 40 * 1000,      /* SOONEST of a steady wait, before it spins */
+	SPARSE_SHARE = 8,        /* SHARE of the same */
 	FEW = 4,                 /* entries beside which one is treated as steady */
 	BATCH = 256,             /* completed events per call */
 };
@@ -56,6 +56,8 @@ static long interval(const struct rt_entry *e, long t, unsigned n)
 		wait = (t - e->since) / SPARSE_SHARE;
 		if (wait < SPARSE)
 			wait = SPARSE;
+		if (wait > LATEST)
+			wait = LATEST;
 		return wait < left - SPIN ? wait : left - SPIN;
 	}
 	if (e->expected && left > -NEAR && wait > SOONEST) {

@@ -11,10 +11,10 @@ const (
 	share   = 32          // the interval is 1/share of the time waited so far
 	near    = 50 * 1000   // around the expected end, with the shortest interval
 	spin    = 30 * 1000   // around the expected end of a steady wait, in which its event is queried all the time
-	sparse  = 40 * 1000   // soonest and share of a steady wait, up to then
-	portion = 8
-	few     = 4   // entries beside which one is treated as steady
-	most    = 256 // completed events per call
+	sparse  = 40 * 1000   // soonest of a steady wait, before it spins
+	portion = 8           // share of the same
+	few     = 4           // entries beside which one is treated as steady
+	most    = 256         // completed events per call
 )
 
 // interval returns the time after t until the next query of an event, one of n.
@@ -25,7 +25,7 @@ func (e *Entry) interval(t int64, n int) int64 {
 		if left <= spin {
 			return 0
 		}
-		return min(max((t-e.Since)/portion, sparse), left-spin)
+		return min(max((t-e.Since)/portion, sparse), latest, left-spin)
 	}
 	if e.Expected != 0 && left > -near && wait > soonest {
 		if left < near {

@@ -32,6 +32,10 @@ func TestInterval(t *testing.T) {
 			assert.Equal(t, test.want, e.interval(test.t, 1))
 		})
 	}
+	t.Run("steady, of seconds", func(t *testing.T) {
+		e := Entry{Expected: 10000 * ms, Steady: 1}
+		assert.EqualValues(t, 2*ms, e.interval(1000*ms, 1))
+	})
 	for _, test := range []struct {
 		name    string
 		t, want int64
