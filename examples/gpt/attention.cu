@@ -133,7 +133,7 @@ __device__ float foursome(float v)
 	return v + __shfl_xor_sync(0xffffffff, v, 2);
 }
 
-// attention enqueues a mean of values for each query, weighted by softmax of its products with the
+// attention computes a mean of values for each query, weighted by softmax of its products with the
 // keys up to its own. A block of 128 threads does 64 queries of a head, blockIdx.y, of a sequence,
 // blockIdx.z. qkv has queries, keys and values of a token side by side, with `channels` each.
 // logSums are log2 of the sums of softmax, for the backward pass. The context is a multiple of 64.

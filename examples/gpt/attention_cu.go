@@ -62,7 +62,7 @@ func ofAttention(m *safe.Module, err error) (*Attention, error) {
 //
 //	attention(const __nv_bfloat16 *qkv, __nv_bfloat16 *out, float *logSums, int context, int channels)
 //
-// attention enqueues a mean of values for each query, weighted by softmax of its products with the
+// attention computes a mean of values for each query, weighted by softmax of its products with the
 // keys up to its own. A block of 128 threads does 64 queries of a head, blockIdx.y, of a sequence,
 // blockIdx.z. qkv has queries, keys and values of a token side by side, with `channels` each.
 // logSums are log2 of the sums of softmax, for the backward pass. The context is a multiple of 64.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 )
@@ -20,8 +21,21 @@ type checkpoint struct {
 }
 
 type header struct {
-	Shape shape
-	Step  int
+	Shape  shape
+	Step   int
+	Recipe recipe
+}
+
+// A recipe is all that decides the losses of a training, beside the shape of the model.
+type recipe struct {
+	Sequences, Steps, Dropped, GPUs int
+	Rate                            float32
+	Seed                            uint64
+	Text                            uint32 // its checksum
+}
+
+func (o options) recipe(text []byte, gpus int) recipe {
+	return recipe{o.sequences, o.steps, o.drop, gpus, o.rate, o.seed, crc32.ChecksumIEEE(text)}
 }
 
 // write replaces a file by the checkpoint. When the program ends at any moment, or the machine,
@@ -37,7 +51,7 @@ func (c *checkpoint) write(file string) (err error) {
 		}
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
-	err = json.NewEncoder(w).Encode(c.header)
+	err = errors.Join(f.Chmod(0o644), json.NewEncoder(w).Encode(c.header))
 	for _, values := range [][]float32{c.Parameters, c.First, c.Second, c.Losses} {
 		err = errors.Join(err, binary.Write(w, binary.LittleEndian, values))
 	}

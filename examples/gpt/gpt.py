@@ -2,7 +2,7 @@
 """The training of main.go in PyTorch, from a model that it has written:
 
     ./gpt -steps 0 -model start.model -text FILE
-    python3 gpt.py -model start.model -text FILE -steps 200 [-compile] [-losses FILE]
+    python3 gpt.py -model start.model -text FILE -steps 200 [-compile [MODE]] [-losses FILE]
     torchrun --nproc-per-node 2 gpt.py ...
 """
 
@@ -45,12 +45,13 @@ def main():
     parser.add_argument("-dropout", type=float, default=0.1)
     parser.add_argument("-seed", type=int, default=1)
     parser.add_argument("-report", type=int, default=10)
-    parser.add_argument("-compile", action="store_true")
+    parser.add_argument("-compile", nargs="?", const="default", help="by torch.compile in this mode, such as reduce-overhead, which makes graphs")
     parser.add_argument("-losses", help="write the loss of each step to this file")
     o = parser.parse_args()
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
+    torch.manual_seed(o.seed + rank)  # of dropout
     if size > 1:
         dist.init_process_group("nccl", device_id=device)
 
@@ -99,7 +100,7 @@ def main():
     if size > 1:
         model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[device.index])
     if o.compile:
-        model = torch.compile(model)
+        model = torch.compile(model, mode=o.compile)
     optimizer = torch.optim.AdamW(parameters, lr=o.rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     text = np.fromfile(o.text, dtype=np.uint8)[: 64 << 20]
     text = text[: len(text) - len(text) // TEST_PART]

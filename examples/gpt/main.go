@@ -60,15 +60,24 @@ func main() {
 	flag.IntVar(&o.report, "report", 10, "print a line after so many `steps`")
 	flag.IntVar(&o.save, "save", 500, "write the model and the plot after so many `steps`")
 	flag.IntVar(&o.tests, "tests", 8, "number of `batches` that measure the test loss")
-	flag.StringVar(&o.prompt, "write", "", "write on from this `text`, and train no more")
+	flag.Func("write", "write on from this `text`, and train no more", func(text string) error {
+		if o.prompt = text; text == "" {
+			return errors.New("needs at least a character to go on from")
+		}
+		return nil
+	})
 	flag.Float64Var(&o.temperature, "temperature", 0.8, "how freely the model writes: 0 is the likeliest token each time")
 	flag.IntVar(&o.length, "length", 400, "number of `tokens` to write")
 	flag.StringVar(&o.serve, "serve", "", "serve the model at this `address`")
 	flag.Parse()
 	o.rate, o.drop = float32(rate), int(math.Round(dropout*256))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o, os.Stdout); err != nil {
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	err := run(ctx, o, os.Stdout)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		log.Fatal("gpt: interrupted: the training goes on from its last checkpoint if you run it again")
+	}
+	if err != nil {
 		log.Fatal("gpt: ", err)
 	}
 }
@@ -101,16 +110,25 @@ func train(ctx context.Context, o options, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := o.check(len(text), c.Shape, o.gpus); err != nil {
+		return err
+	}
 	all, err := ranks.Connect(ctx, o.gpus)
 	defer func() { err = errors.Join(err, all.Close()) }()
 	if err != nil {
 		return err
 	}
-	if err := o.check(len(text), c.Shape, all[0].Of); err != nil {
+	if err := o.check(len(text), c.Shape, all[0].Of); err != nil { // of all processes
 		return err
 	}
+	before := c.Recipe
+	c.Recipe = o.recipe(text, all[0].Of)
 	if all[0].Number == 0 {
-		fmt.Fprintf(w, "%d parameters, %d bytes of text, from step %d\n", c.Shape.parameters(), len(text), c.Step)
+		fmt.Fprintf(w, "%d layers of %d channels, context %d: %d parameters; %d bytes of text, from step %d\n",
+			c.Shape.Layers, c.Shape.Channels, c.Shape.Context, c.Shape.parameters(), len(text), c.Step)
+		if c.Step > 0 && before != c.Recipe {
+			fmt.Fprintf(w, "the losses will not be those of one run: until now it was %+v, and from now on %+v\n", before, c.Recipe)
+		}
 	}
 	return all.Run(ctx, func(ctx context.Context, r *ranks.Rank) error { return trainOn(ctx, r, text, c, o, w) })
 }
@@ -118,8 +136,8 @@ func train(ctx context.Context, o options, w io.Writer) (err error) {
 // check returns an error if the training cannot be as o says.
 func (o options) check(text int, s shape, gpus int) error {
 	switch {
-	case min(o.sequences, o.report, o.save, o.tests) < 1 || o.steps < 0:
-		return errors.New("-sequences, -report, -save and -tests must be at least 1, and -steps at least 0")
+	case min(o.sequences, o.report, o.save, o.tests, o.gpus) < 1 || o.steps < 0:
+		return errors.New("-sequences, -report, -save, -tests and -gpus must be at least 1, and -steps at least 0")
 	case o.sequences%gpus != 0:
 		return fmt.Errorf("-sequences %d is no multiple of the number of GPUs, %d", o.sequences, gpus)
 	case o.drop < 0 || o.drop > 255:

@@ -76,7 +76,7 @@ func leavesNothing(t *testing.T) {
 func newTraining(t *testing.T, r *ranks.Rank, o options) *trainer {
 	m, err := newModel(t.Context(), r.Context, o.shape, nil, o.seed)
 	require.NoError(t, err)
-	c, err := begun(t.Context(), m, &checkpoint{header: header{Shape: o.shape}})
+	c, err := begun(t.Context(), m, header{Shape: o.shape, Recipe: o.recipe(lines, r.Of)})
 	require.NoError(t, err)
 	tr, err := newTrainer(t.Context(), m, r, lines, c, o)
 	require.NoError(t, err)
@@ -92,10 +92,7 @@ func TestGradients(t *testing.T) {
 		o.shape = shape{Layers: 2, Channels: 256, Context: 192}
 	}
 	tr := newTraining(t, open(t), o)
-	require.NoError(t, tr.sample(tr.step, 0, 0, tr.learned, tr.seed))
-	require.NoError(t, tr.forward())
-	require.NoError(t, tr.kernels.Mean.Launch(tr.stream, oneBlock, tr.losses, int32(tr.rows()), tr.loss))
-	require.NoError(t, tr.backward(tr.gradients, tr.average))
+	require.NoError(t, tr.enqueueGradient())
 	require.NoError(t, tr.wait(t.Context()))
 	gradient, err := tr.gradient.Download()
 	require.NoError(t, err)
@@ -165,7 +162,7 @@ func TestLearns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, want.Losses[3], want.Losses[0])
 	assert.FileExists(t, o.plot)
-	assert.Contains(t, whole.String(), "parameters, 1480 bytes of text, from step 0\n")
+	assert.Contains(t, whole.String(), "parameters; 1480 bytes of text, from step 0\n")
 	assert.Regexp(t, `step 4 of 4, test loss \d\.\d{4}, loss \d\.\d{4}, \d+\.\d\d ms a step, \d+ tokens/s\n$`, whole.String())
 
 	o.model = filepath.Join(t.TempDir(), "gpt.model")
@@ -179,10 +176,25 @@ func TestLearns(t *testing.T) {
 	var rest strings.Builder
 	require.NoError(t, run(t.Context(), o, &rest))
 	assert.Contains(t, rest.String(), "from step 2\n")
+	assert.NotContains(t, rest.String(), "will not be those of one run")
 	got, err := readCheckpoint(o.model)
 	require.NoError(t, err)
 	assert.Equal(t, want.Losses, got.Losses)
 	assert.Equal(t, want.Parameters, got.Parameters)
+
+	o.steps, o.rate, o.report, o.save = 6, 2e-3, 4, 5
+	rest.Reset()
+	ctx, cancel = context.WithCancel(t.Context())
+	killed = writer(func(line []byte) {
+		if rest.Write(line); strings.HasPrefix(string(line), "step 5") {
+			cancel()
+		}
+	})
+	assert.ErrorIs(t, run(ctx, o, killed), context.Canceled)
+	assert.Contains(t, rest.String(), "the losses will not be those of one run: until now it was {Sequences:1 Steps:4 Dropped:26 GPUs:1 Rate:0.001")
+	got, err = readCheckpoint(o.model)
+	require.NoError(t, err)
+	assert.Equal(t, 5, got.Step, "it is saved when it is time, whenever it reports")
 
 	o.prompt, o.length = "func ", 10
 	var written strings.Builder
@@ -226,7 +238,7 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, lines, 0o666))
 	learned := filepath.Join(t.TempDir(), "learned.model")
 	n := tiny.parameters()
-	c := &checkpoint{header{tiny, 5}, make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, 5)}
+	c := &checkpoint{header{Shape: tiny, Step: 5}, make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, 5)}
 	require.NoError(t, c.write(learned))
 	whole, err := os.ReadFile(learned)
 	require.NoError(t, err)
@@ -235,7 +247,9 @@ func TestRefused(t *testing.T) {
 		change func(*options)
 		says   string
 	}{
-		{"no sequences", func(o *options) { o.sequences = 0 }, "-sequences, -report, -save and -tests must be at least 1"},
+		{"no sequences", func(o *options) { o.sequences = 0 }, "-sequences, -report, -save, -tests and -gpus must be at least 1"},
+		{"no GPUs", func(o *options) { o.gpus = 0 }, "-gpus must be at least 1"},
+		{"too many parameters", func(o *options) { o.shape = shape{100, 1 << 14, 64} }, "parameters: at most 2147483647"},
 		{"odd sequences", func(o *options) { o.sequences, o.gpus = 3, 2 }, "-sequences 3 is no multiple of the number of GPUs, 2"},
 		{"everything is dropped", func(o *options) { o.drop = 256 }, "-dropout must be at least 0 and less than 1"},
 		{"channels", func(o *options) { o.shape.Channels = 100 }, "a multiple of 128 channels"},
@@ -273,4 +287,17 @@ type writer func([]byte)
 func (w writer) Write(p []byte) (int, error) {
 	w(p)
 	return len(p), nil
+}
+
+// TestText: a name may be a link; what is no text is left out in folders.
+func TestText(t *testing.T) {
+	folder, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "a"), []byte("text"), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "b"), []byte("\xff\xfe"), 0o666))
+	require.NoError(t, os.Symlink(folder, link))
+	for name, want := range map[string]string{folder: "text", link: "text", filepath.Join(link, "b"): "\xff\xfe"} {
+		text, err := readText(name)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(text))
+	}
 }

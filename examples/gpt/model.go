@@ -35,6 +35,9 @@ func (s shape) check() error {
 		return fmt.Errorf("%d layers of %d channels with a context of %d: needs 1 to 1000 layers, a multiple of 128 channels up to %d, and a context that is a multiple of %d up to %d",
 			s.Layers, s.Channels, s.Context, 1<<14, tile, longest)
 	}
+	if n := s.parameters(); n > math.MaxInt32 {
+		return fmt.Errorf("%d layers of %d channels have %d parameters: at most %d", s.Layers, s.Channels, n, math.MaxInt32)
+	}
 	return nil
 }
 

@@ -21,14 +21,14 @@ type pass struct {
 	x               *safe.Buffer[float32] // a row for each token, to which each branch adds
 	layers          []activations
 	last            normalized
-	scores          blas.Matrix[bf16] // of all tokens; then the gradient by them
+	scores          blas.Matrix[bf16] // of all tokens; crossEntropy replaces them by the gradient by them
 	losses          *safe.Buffer[float32]
 
 	drop   int                   // of 256 values of a branch, how many are dropped
 	random []*safe.Buffer[uint8] // a byte for each value of each branch; nil if none is dropped
 
-	// For any layer.
-	branch, dy blas.Matrix[bf16]
+	// For any layer. Branch 2*i is the attention of layer i, and 2*i+1 its network.
+	branch, dy blas.Matrix[bf16]     // forward, branch is what the latest one adds to x; backward, the gradient by it
 	dx         *safe.Buffer[float32] // the gradient by x
 	dwide      blas.Matrix[bf16]
 	dqkv       blas.Matrix[bf16]
@@ -106,6 +106,8 @@ func (p *pass) forward() error {
 		k.CrossEntropy.Launch(s, rows(n), p.scores.Buffer, p.targets, p.losses, int32(n), tokens))
 }
 
+// layerForward enqueues a layer. errors.Join makes each call in turn, even after one that failed: what the others enqueue
+// is lost then.
 func (p *pass) layerForward(i int) error {
 	l, w := &p.layers[i], &p.weights.layers[i]
 	return errors.Join(
@@ -118,8 +120,8 @@ func (p *pass) layerForward(i int) error {
 		multiply(p.model, l.wide, w.narrow, p.branch, blas.MatmulOptions{}))
 }
 
-// normalize adds p.branch, which is the one of this number, to x, and normalizes the sum. Before
-// branch 0 there is none.
+// normalize adds p.branch, which is the one of this number, to x, and normalizes the sum. -1 is before
+// the first branch: nothing is added.
 func (p *pass) normalize(to normalized, branch int) error {
 	var added safe.Pointer[bf16]
 	var random safe.Pointer[uint8]

@@ -57,7 +57,9 @@ func start(t *testing.T, file string, slots, room int) served {
 		})
 	}()
 	t.Cleanup(func() {
-		control.Hold(false)
+		if !onGPU {
+			control.Hold(false)
+		}
 		cancel()
 		assert.NoError(t, <-s.ended) // nil if the test has got it
 	})

@@ -24,8 +24,12 @@ func readText(name string) ([]byte, error) {
 		}
 		name, suffix = filepath.Join(strings.TrimSpace(string(root)), "src"), ".go"
 	}
+	name, err := filepath.EvalSymlinks(name) // WalkDir does not follow a link
+	if err != nil {
+		return nil, err
+	}
 	var text []byte
-	err := filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || !strings.HasSuffix(path, suffix) {
 			return err
 		}
@@ -33,7 +37,7 @@ func readText(name string) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		if utf8.Valid(data) {
+		if path == name || utf8.Valid(data) { // a folder may have other files, too
 			text = append(text, data...)
 		}
 		if len(text) > mostText {

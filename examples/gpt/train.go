@@ -23,7 +23,7 @@ type trainer struct {
 
 	text     *safe.Buffer[uint8] // its last part is for tests only
 	learned  int                 // the length of the other part
-	seed     uint64
+	recipe   recipe
 	schedule Schedule
 
 	gradient      *safe.Buffer[float32] // of all parameters; the value behind is the mean loss
@@ -50,7 +50,7 @@ func newTrainer(ctx context.Context, m *model, r *ranks.Rank, text []byte, c *ch
 	if err != nil {
 		return nil, err
 	}
-	t = &trainer{pass: p, rank: r.Number, ranks: r.Of, comm: r.Comm, seed: o.seed, done: c.Step, learned: len(text) - len(text)/testPart}
+	t = &trainer{pass: p, rank: r.Number, ranks: r.Of, comm: r.Comm, recipe: c.Recipe, done: c.Step, learned: len(text) - len(text)/testPart}
 	t.schedule = Schedule{Rate: o.rate, Beta1: 0.9, Beta2: 0.95, Decay: 0.1, Norm: 1, WarmUp: int32(min(100, o.steps/10)), Steps: int32(o.steps)}
 	n, x := m.shape.parameters(), m.context
 	a := &allocator{context: x}
@@ -97,16 +97,16 @@ func (t *trainer) newDrops(a *allocator) (err error) {
 		t.random[i] = slice(a, all, i*branch, (i+1)*branch)
 	}
 	t.drops, err = random.New(t.context, random.Philox, random.Options{
-		Seed: t.seed + 1 + uint64(t.rank), Offset: uint64(t.done) * uint64(t.bits.Len()),
+		Seed: t.recipe.Seed + 1 + uint64(t.rank), Offset: uint64(t.done) * uint64(t.bits.Len()),
 	})
 	return err
 }
 
-// capture makes the graph of a step. NCCL connects the ranks at its first operation, which is not
-// to be captured.
+// capture makes the graph of a step. Several ranks compute a gradient before: NCCL connects them at the first
+// operation of each size, which is not to be captured.
 func (t *trainer) capture(ctx context.Context) (err error) {
 	if t.comm != nil {
-		if err := collective.AllReduce(t.comm, t.stream, t.testLoss, t.testLoss, collective.Average); err != nil {
+		if err := t.enqueueGradient(); err != nil {
 			return err
 		}
 	}
@@ -117,25 +117,28 @@ func (t *trainer) capture(ctx context.Context) (err error) {
 	return err
 }
 
-// enqueueStep enqueues a step: draw sequences, forward, backward, and update the parameters. The
-// gradients of a layer are averaged over all ranks while those of the layer before are computed.
-func (t *trainer) enqueueStep() error {
-	k, s, n := t.kernels, t.stream, t.shape.parameters()
+// enqueueGradient enqueues the first part of a step: draw sequences, forward, backward. The gradients
+// of a layer are averaged over all ranks while those of the layer before are computed.
+func (t *trainer) enqueueGradient() error {
 	err := errors.Join(
-		t.sample(t.step, 0, 0, t.learned, t.seed),
+		t.sample(t.step, 0, 0, t.learned, t.recipe.Seed),
 		t.forward(),
-		k.Mean.Launch(s, oneBlock, t.losses, int32(t.rows()), t.loss))
+		t.kernels.Mean.Launch(t.stream, oneBlock, t.losses, int32(t.rows()), t.loss))
 	if err != nil {
 		return err
 	}
-	if err := t.backward(t.gradients, t.average); err != nil {
+	if err := t.backward(t.gradients, t.average); err != nil || t.comm == nil {
 		return err
 	}
-	if t.comm != nil {
-		if err := s.WaitStream(t.summing); err != nil {
-			return err
-		}
+	return t.stream.WaitStream(t.summing)
+}
+
+// enqueueStep enqueues a step: the gradient, and the update of the parameters by it.
+func (t *trainer) enqueueStep() error {
+	if err := t.enqueueGradient(); err != nil {
+		return err
 	}
+	k, s, n := t.kernels, t.stream, t.shape.parameters()
 	blocks := safe.LaunchConfig{Grid: safe.Dim{X: uint32(t.sums.Len())}, Block: safe.Dim{X: 512}}
 	return errors.Join(
 		k.Squares.Launch(s, blocks, t.gradient, int32(n), t.sums),
@@ -193,11 +196,11 @@ func (t *trainer) run(steps int) error {
 // nothing is learned: the same ones each time.
 func (t *trainer) test(ctx context.Context, batches int) (mean float32, err error) {
 	learning := t.random
-	t.random = make([]*safe.Buffer[uint8], len(learning)) // nothing is dropped
+	t.random = make([]*safe.Buffer[uint8], len(learning)) // nothing is dropped; the graph of a step has its own pointers
 	defer func() { t.random = learning }()
 	for i := range batches {
 		err := errors.Join(
-			t.sample(t.zero, i, t.learned, t.text.Len(), t.seed),
+			t.sample(t.zero, i, t.learned, t.text.Len(), t.recipe.Seed),
 			t.forward(),
 			t.kernels.Mean.Launch(t.stream, oneBlock, t.losses, int32(t.rows()), t.testLoss))
 		if err == nil && t.comm != nil {
@@ -228,7 +231,7 @@ func (t *trainer) wait(ctx context.Context) error {
 
 // checkpoint returns all that the training needs to go on.
 func (t *trainer) checkpoint() (*checkpoint, error) {
-	c := &checkpoint{header: header{Shape: t.shape, Step: t.done}}
+	c := &checkpoint{header: header{t.shape, t.done, t.recipe}}
 	var errs [4]error
 	c.Parameters, errs[0] = t.parameters.Download()
 	c.First, errs[1] = t.first.Download()
@@ -248,12 +251,14 @@ func trainOn(ctx context.Context, r *ranks.Rank, text []byte, c *checkpoint, o o
 		return err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
-	if c, err = begun(ctx, m, c); err != nil {
-		return err
-	}
-	if c.Step == 0 && r.Number == 0 { // better now than after hours if it cannot be written
-		if err := c.write(o.model); err != nil {
+	if c.Parameters == nil {
+		if c, err = begun(ctx, m, c.header); err != nil {
 			return err
+		}
+		if r.Number == 0 { // better now than after hours if it cannot be written
+			if err := c.write(o.model); err != nil {
+				return err
+			}
 		}
 	}
 	if c.Step == o.steps {
@@ -264,15 +269,21 @@ func trainOn(ctx context.Context, r *ranks.Rank, text []byte, c *checkpoint, o o
 		return err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	begin, before := time.Now(), t.done
+	next := func(multiple int) int { return t.done + multiple - t.done%multiple }
+	var took time.Duration
 	for t.done < o.steps {
-		if err := t.run(min(o.steps, t.done+o.report-t.done%o.report)); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		begin := time.Now()
+		if err := t.run(min(o.steps, next(o.report), next(o.save))); err != nil {
 			return err
 		}
 		if err := t.wait(ctx); err != nil {
 			return err
 		}
-		if err := t.report(ctx, begin, t.done-before, o, w); err != nil {
+		took += time.Since(begin)
+		if err := t.report(ctx, took/time.Duration(t.done-c.Step), o, w); err != nil {
 			return err
 		}
 	}
@@ -282,22 +293,18 @@ func trainOn(ctx context.Context, r *ranks.Rank, text []byte, c *checkpoint, o o
 	return r.Comm.Shutdown(ctx) // waits for the other ranks, which need this one until then
 }
 
-// begun returns c, or for a new model one of its first parameters.
-func begun(ctx context.Context, m *model, c *checkpoint) (*checkpoint, error) {
-	if c.Parameters != nil {
-		return c, nil
-	}
+// begun returns the checkpoint of a new model.
+func begun(ctx context.Context, m *model, h header) (*checkpoint, error) {
 	if err := m.stream.Wait(ctx); err != nil {
 		return nil, err
 	}
 	parameters, err := m.parameters.Download()
 	n := m.shape.parameters()
-	return &checkpoint{c.header, parameters, make([]float32, n), make([]float32, n), nil}, err
+	return &checkpoint{h, parameters, make([]float32, n), make([]float32, n), nil}, err
 }
 
-// report tells how the training goes, and saves it when it is time.
-func (t *trainer) report(ctx context.Context, begin time.Time, steps int, o options, w io.Writer) error {
-	each := time.Since(begin) / time.Duration(steps)
+// report tells how the training goes, with the time that each step took, and saves it when it is time.
+func (t *trainer) report(ctx context.Context, each time.Duration, o options, w io.Writer) error {
 	end := t.done == o.steps
 	line := fmt.Sprintf("step %d of %d", t.done, o.steps)
 	if t.done%o.save == 0 || end {

@@ -49,6 +49,9 @@ func main() {
 		}
 		o.clients = append(o.clients, n)
 	}
+	if o.length < 2 {
+		log.Fatal("load: -length must be at least 2, for times between tokens")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
