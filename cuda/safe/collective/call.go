@@ -2,6 +2,7 @@ package collective
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -212,8 +213,10 @@ func (b *batch) pass() error {
 	if b.listed != b.version() {
 		return errStale
 	}
+	if err := b.sameCapture(); err != nil {
+		return err
+	}
 	b.passed = true
-	b.noteCaptures()
 	err := b.group()
 	if code, ok := err.(nccl.NcclResult_t); ok && code == nccl.NcclInvalidArgument && len(b.calls) == 1 && !b.calls[0].grouped() {
 		return explained(err) // NCCL has refused it, and the communicator works as before
@@ -230,17 +233,25 @@ func (b *batch) pass() error {
 	return err
 }
 
-// noteCaptures notes whether there may be graphs with operations from now on.
-func (b *batch) noteCaptures() {
+// sameCapture refuses a group whose streams are in a capture only in part. They are in no more than one.
+func (b *batch) sameCapture() error {
+	if len(b.on) < 2 {
+		return nil
+	}
+	capturing := 0
 	for i := range b.on {
-		if captured.Load() {
-			return
-		}
 		var status driver.CUstreamCaptureStatus
-		if driver.CuStreamIsCapturing(b.on[i].Stream.Raw(), &status) == nil && status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
-			captured.Store(true)
+		if err := driver.CuStreamIsCapturing(b.on[i].Stream.Raw(), &status); err != nil {
+			return err
+		}
+		if status != driver.CU_STREAM_CAPTURE_STATUS_NONE {
+			capturing++
 		}
 	}
+	if capturing > 0 && capturing < len(b.on) {
+		return fmt.Errorf("%w: %d of %d streams of the group are in one: all must be, or none", safe.ErrCapturing, capturing, len(b.on))
+	}
+	return nil
 }
 
 // group passes the operations to NCCL, several of them as a group.
@@ -254,6 +265,7 @@ func (b *batch) group() error {
 	var err error
 	for i := range b.calls {
 		if err = b.calls[i].enqueue(); err != nil {
+			failAll(b.cores, explained(err)) // else the end of the group may wait for what it lacks
 			break
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
@@ -41,8 +42,9 @@ type core struct {
 	mu    sync.Mutex // NCCL allows one call at a time. No lock of this package is taken under it
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
-	child bool // a split makes raw
-	ready bool // NCCL may be asked for errors
+	child bool      // a split makes raw
+	ready bool      // NCCL may be asked for errors
+	stuck time.Time // of watchAll: since when a call has been in NCCL, after a rank has left
 	state nccl.NcclResult_t
 
 	registered []*registration
@@ -51,15 +53,10 @@ type core struct {
 
 var numbers atomic.Uint64
 
-// captured tells that there may be graphs with operations. It is one for the process, as NCCL
-// releases all communicators of a process with the last of them, and then waits for the
-// graphs of each.
-var captured atomic.Bool
-
 // newCore makes a core whose handle NCCL has yet to make, in the primary context of the
 // device that x is on.
 func newCore(op string, x *safe.Context, s *session, rank, size int) (*core, error) {
-	c := &core{number: numbers.Add(1), rank: rank, size: size, session: s, gone: make(chan struct{}), raw: new(nccl.NcclComm_t)}
+	c := &core{number: numbers.Add(1), rank: rank, size: size, child: size == 0, session: s, gone: make(chan struct{}), raw: new(nccl.NcclComm_t)}
 	own, err := safe.Open(x.Device().Ordinal())
 	if err != nil {
 		return nil, named(op, err)
@@ -75,15 +72,17 @@ func newCore(op string, x *safe.Context, s *session, rank, size int) (*core, err
 	if err == nil {
 		err = c.Open(c, nil)
 	}
+	c.pin.Pin(c.raw)
+	watch(c)
 	if err == nil {
-		err = s.add(c)
+		err = s.add(c) // complete, as the session may end it at once
 	}
 	if err != nil {
+		unwatch(c)
+		c.pin.Unpin()
 		c.ending.Do(func() {}) // there is nothing to end
 		return nil, errors.Join(named(op, err), c.uses.Close(), own.Close())
 	}
-	c.pin.Pin(c.raw)
-	watch(c)
 	return c, nil
 }
 
@@ -311,8 +310,8 @@ func (c *Comm) Close() error {
 	return c.core.Close()
 }
 
-// Shutdown closes the communicator and waits until NCCL has released it, which it does when
-// all ranks close theirs. Close graphs and executables with its operations first: they hold
+// Shutdown closes the communicator and waits until NCCL has released it: after [Join], once all ranks close theirs, and
+// else once those of this machine do. Close graphs and executables with its operations first: they hold
 // it. If ctx ends first, Shutdown aborts the communicator and returns
 // the cause. It returns the error that the communicator was aborted with, if it was. In a host
 // function it closes the communicator, does not wait, and returns [safe.ErrInCallback].

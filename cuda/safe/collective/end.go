@@ -19,6 +19,7 @@ func (c *core) begin() { c.ending.Do(func() { go c.end() }) }
 
 // end has NCCL release the communicator: in order, or at once if it has failed.
 func (c *core) end() {
+	runtime.LockOSThread() // which may be left in a group of NCCL, and ends with this goroutine
 	err := c.complete()
 	c.tellReset(err)
 	if err != nil && c.err() == nil {
@@ -45,13 +46,10 @@ func (c *core) end() {
 	close(c.gone)
 }
 
-// release calls f, which has NCCL release the communicator, while no call is in flight.
+// release calls f, which has NCCL release the communicator, while no call is in flight. NCCL may wait for other
+// ranks of this machine, and for graphs.
 func (c *core) release(f func() error) error {
-	call := c.whole
-	if captured.Load() {
-		call = c.afterCaptures
-	}
-	return call(func() error {
+	return c.afterCaptures(func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.ready = false
@@ -65,9 +63,8 @@ func (c *core) release(f func() error) error {
 
 // kill aborts the communicator in two steps. The first one makes all calls return that are in
 // NCCL, on their way there or wait for other ranks, and ends the work on the GPU. The second
-// one releases what those calls use, so it waits for them, and for captures: see whole.
+// one releases what those calls use, so it waits for them, and for captures: see whole. The thread is locked.
 func (c *core) kill() error {
-	runtime.LockOSThread() // which has the group, and ends with this goroutine
 	if !defers() {
 		c.uses.Revoke() // for NCCL waits for the executables
 		if c.idle() {
@@ -153,8 +150,8 @@ func (c *core) whole(f func() error) error {
 }
 
 // afterCaptures calls f once no stream of the device captures. It does not keep captures from
-// beginning and executables from being destroyed meanwhile: NCCL waits for the graphs with
-// operations of a communicator that was aborted, to which no capture can add any more.
+// beginning and executables from being destroyed meanwhile: NCCL may wait for both, and for other ranks, and no capture
+// can add operations of the communicator any more.
 func (c *core) afterCaptures(f func() error) error {
 	if err := c.whole(func() error { return nil }); err != nil {
 		return err
@@ -173,39 +170,48 @@ func (c *core) afterCaptures(f func() error) error {
 // other ranks have gone.
 const desertion = 10 * time.Second
 
-// complete completes the communicator's operations. It returns early if the communicator
-// fails.
+// complete completes the communicator's operations, and with the last communicator of a session waits until the other
+// ranks do so: NCCL waits for those of this machine when it destroys the communicator, and that cannot be aborted. It
+// returns early if the communicator fails.
 func (c *core) complete() error {
 	if c.err() != nil {
 		return nil
 	}
-	if c.session.only(c) {
+	var deserted <-chan struct{}
+	if c.session.peers != nil {
+		deserted = c.session.peers.deserted()
+	}
+	last := c.session.only(c)
+	if last {
 		c.session.leave()
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.finalize() }()
 	var late <-chan time.Time
-	var deserted <-chan struct{}
-	if c.session.peers != nil {
-		deserted = c.session.peers.deserted()
-	}
 	for {
 		select {
 		case err := <-done:
-			return err
+			if err != nil || !last || deserted == nil {
+				return err
+			}
+			done = nil
 		case <-c.life.Done():
 			return nil
 		case <-late:
 			return context.DeadlineExceeded
 		case <-deserted:
+			if done == nil {
+				return nil
+			}
 			deserted, late = nil, time.After(desertion)
 		}
 	}
 }
 
-// finalize has NCCL complete the communicator's operations, which waits for other ranks. It
-// holds up no captures meanwhile: none can have operations of the communicator any more.
+// finalize has NCCL complete the communicator's operations. It holds up no captures meanwhile: none can have
+// operations of the communicator any more.
 func (c *core) finalize() error {
+	runtime.LockOSThread() // as end does
 	step := func(f func() error) func() error {
 		return func() error {
 			c.mu.Lock()

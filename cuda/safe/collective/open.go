@@ -182,11 +182,12 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 	if err != nil {
 		return err
 	}
+	stop := failAfter(ctx, cores)
 	for _, c := range inOrder(slices.Clone(cores)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}
-	err = abortable(ctx, cores, func() error {
+	err = abortable(ctx, stop, cores, func() error {
 		for _, c := range cores {
 			if err := driver.CuCtxSetCurrent(c.x.Raw()); err != nil {
 				return err
@@ -203,22 +204,29 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 	return err
 }
 
-// abortable calls f in a group of NCCL, whose end may wait for other ranks. It aborts the
-// communicators if ctx ends first, and returns why they were aborted. mu of all is held.
-func abortable(ctx context.Context, cores []*core, f func() error) error {
+// failAfter aborts the communicators when ctx ends, until stop, which returns false if that has happened. Call it before
+// their mu is locked: who has that locked may wait for other ranks.
+func failAfter(ctx context.Context, cores []*core) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { failAll(cores, context.Cause(ctx)) })
+}
+
+func failAll(cores []*core, cause error) {
 	for _, c := range cores {
-		if err := c.err(); err != nil { // NCCL may have released it
-			return err
-		}
+		c.session.fail(cause)
 	}
-	stop := context.AfterFunc(ctx, func() {
-		for _, c := range cores {
-			c.session.fail(context.Cause(ctx))
-		}
-	})
-	err := nccl.NcclGroupStart()
+}
+
+// abortable calls f in a group of NCCL, whose end may wait for other ranks, and then stop of failAfter. It returns why the
+// communicators were aborted, if they were. mu of all is held.
+func abortable(ctx context.Context, stop func() bool, cores []*core, f func() error) error {
+	err := usable(cores)
 	if err == nil {
-		err = f()
+		err = nccl.NcclGroupStart()
+	}
+	if err == nil {
+		if err = f(); err != nil {
+			failAll(cores, explained(err)) // else the end of the group would wait for what it lacks
+		}
 		err = both(err, nccl.NcclGroupEnd())
 	}
 	if !stop() {
@@ -228,4 +236,17 @@ func abortable(ctx context.Context, cores []*core, f func() error) error {
 		err = c.because(err)
 	}
 	return err
+}
+
+// usable returns why NCCL must not be called any more, or nil.
+func usable(cores []*core) error {
+	for _, c := range cores {
+		if err := c.err(); err != nil { // NCCL may have released it
+			return err
+		}
+		if err := c.session.usable(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

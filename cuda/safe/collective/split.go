@@ -19,8 +19,9 @@ const NoColor = nccl.NCCL_SPLIT_NOCOLOR
 // Wait for the work of c before. If ctx ends first, Split aborts c and returns the cause. The
 // new communicator fails and is aborted together with c, but it is closed by itself.
 //
-// It returns an error that matches errors.ErrUnsupported with NCCL before 2.18, and
-// [safe.ErrInCallback] in a host function.
+// Split returns [safe.ErrCapturing] while a stream of the device is capturing, and the other ranks then wait for this one;
+// captures that begin meanwhile wait for Split. It returns a [PeerError] once a rank of another process has closed the
+// communicator, an error that matches errors.ErrUnsupported with NCCL before 2.18, and [safe.ErrInCallback] in a host function.
 // Source: ncclCommSplit.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	all, err := splitAll(ctx, "Comm.Split", Comms{c}, []int{color}, []int{key})
@@ -76,7 +77,6 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 			discard(children[:i])
 			return nil, err
 		}
-		child.child = true
 		children[i] = child
 	}
 	var err error
@@ -116,11 +116,12 @@ func discard(all []*core) {
 // divide has NCCL split all ranks of this process. No other call may come before all are split,
 // and the new communicators do not end before. If ctx ends first, the ranks are aborted.
 func divide(ctx context.Context, p, children []*core, colors, keys []int) error {
+	stop := failAfter(ctx, p)
 	for _, c := range inOrder(slices.Concat(p, children)) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}
-	err := abortable(ctx, slices.Concat(p, children), func() (err error) {
+	err := abortable(ctx, stop, slices.Concat(p, children), func() (err error) {
 		for i, c := range p {
 			err = driver.CuCtxSetCurrent(c.x.Raw())
 			if err == nil {

@@ -54,13 +54,21 @@ func watchAll() {
 	}
 }
 
-// check asks NCCL for an error of work in progress, unless a call is in flight, which asks
-// by itself.
+// check asks NCCL for an error of work in progress, unless a call is in flight. One that is there for long after another
+// rank has left in order waits for that rank: then all communicators of the session are aborted.
 func (c *core) check() {
 	if !c.mu.TryLock() {
+		if left := c.session.departed(); left == nil || c.Closed() {
+			c.stuck = time.Time{}
+		} else if c.stuck.IsZero() {
+			c.stuck = time.Now()
+		} else if time.Since(c.stuck) > desertion {
+			c.session.lose(left)
+		}
 		return
 	}
 	defer c.mu.Unlock()
+	c.stuck = time.Time{}
 	if !c.ready || c.err() != nil {
 		return
 	}

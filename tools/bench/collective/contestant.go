@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,6 +75,11 @@ type figures struct {
 	Graph float64 `json:"graph"`
 }
 
+// withoutRank leaves out what torchrun or a scheduler has set: with it, one process would be one rank.
+func withoutRank(all []string) []string {
+	return slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, "RANK=") || strings.HasPrefix(v, "LOCAL_RANK=") })
+}
+
 // run starts the ranks, and returns what rank 0 prints. It kills those that are left after limit.
 func (c *contestant) run(gpus int, limit time.Duration, stderr io.Writer) (all []figures, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -95,7 +101,7 @@ func (c *contestant) run(gpus int, limit time.Duration, stderr io.Writer) (all [
 	var ranks sync.WaitGroup
 	for rank := range started {
 		p := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
-		p.Env = append(os.Environ(), fmt.Sprint("WORLD_SIZE=", gpus), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "RANKS_ID="+filepath.Join(dir, "id"))
+		p.Env = append(withoutRank(os.Environ()), fmt.Sprint("WORLD_SIZE=", gpus), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "RANKS_ID="+filepath.Join(dir, "id"))
 		if c.mode == processes {
 			p.Env = append(p.Env, fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank))
 		}

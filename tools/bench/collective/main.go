@@ -2,7 +2,7 @@
 // torch.distributed, on the GPUs of this machine:
 //
 //	go build -o ranks ./tools/bench/collective
-//	./ranks -source > ranks.c && cc -O2 -o ranks-c ranks.c -I ... -lnccl -lcudart -lpthread
+//	./ranks -source > ranks.c && cc -O2 -o ranks-c ranks.c ..., with what docs/scale.md has
 //	./ranks [-gpus N] [-rounds N] [-c PROGRAM] [-python PROGRAM] [-short] [-page FILE]
 //
 // Each contestant runs in processes of its own, in turns and for several rounds; the table has the medians.
@@ -12,7 +12,8 @@
 //
 // The figures are, in microseconds: an operation and a wait for the stream; one of 200 without a wait between
 // them; a group of 5, one of 200 as well; a launch of a graph with an operation, and a wait.
-// -page replaces what lies between two marks in a page.
+// -page replaces what lies between two marks in a page, if every contestant has figures. Each tells
+// the version of its NCCL on standard error: see that all use the same.
 //
 // NVLink multicast is switched off for all, unless NCCL_NVLS_ENABLE is set.
 package main
@@ -56,7 +57,7 @@ func parse(args []string, stderr io.Writer) (a arguments, err error) {
 	fs.StringVar(&a.page, "page", "", "replace the tables in `file`")
 	fs.BoolVar(&a.short, "short", false, "one short round, to see that it works")
 	fs.BoolVar(&a.source, "source", false, "print ranks.c")
-	fs.DurationVar(&a.limit, "limit", time.Minute, "end a contestant that runs longer")
+	fs.DurationVar(&a.limit, "limit", 3*time.Minute, "end a contestant that runs longer")
 	fs.BoolVar(&a.rank, "rank", false, "be the contestant in Go")
 	err = fs.Parse(args)
 	switch {
@@ -101,9 +102,9 @@ func run(args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	text := r.markdown(a.gpus)
-	if a.page != "" {
+	_, err = io.WriteString(stdout, text)
+	if err = cmp.Or(err, r.missing(all)); err == nil && a.page != "" {
 		err = replace(a.page, a.gpus, text)
 	}
-	_, failed := io.WriteString(stdout, text)
-	return cmp.Or(err, failed, r.missing(all))
+	return err
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/nccl"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/collective"
 )
@@ -34,7 +36,12 @@ func plans(short bool) []plan {
 func beRank(short bool, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if _, one := os.LookupEnv("RANK"); one {
+	rank, one := os.LookupEnv("RANK")
+	var version int32
+	if err := nccl.NcclGetVersion(&version); err == nil && (rank == "0" || !one) {
+		fmt.Fprintln(os.Stderr, "Go: NCCL", version)
+	}
+	if one {
 		o, err := collective.FromEnv()
 		if err != nil {
 			return err
@@ -100,11 +107,14 @@ func measure(c *collective.Comm, x *safe.Context, short bool, w io.Writer) error
 }
 
 func (p plan) measure(c *collective.Comm, s *safe.Stream) (*figures, error) {
-	b, err := safe.NewZeroed[float32](s.Context(), p.bytes/4)
+	b, err := safe.NewBufferWith[float32](s.Context(), p.bytes/4, safe.BufferOptions{Plain: true}) // as cudaMalloc's
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
+	if err := b.Fill(0); err != nil {
+		return nil, err
+	}
 	sum := func() error { return collective.AllReduce(c, s, b, b, collective.Sum) }
 	wait := func() error { return c.Wait(context.Background(), s) }
 	group := func() error {

@@ -114,7 +114,6 @@ static void measure(struct rank *r, size_t bytes, int times)
 	cudaGraph_t graph;
 
 	r->count = bytes / sizeof(float);
-	CUDA(cudaMalloc((void **)&r->memory, bytes));
 	CUDA(cudaMemset(r->memory, 0, bytes));
 	CUDA(cudaDeviceSynchronize());
 	double wait = single(r, times, sum), many = means(r, times, sum);
@@ -126,7 +125,6 @@ static void measure(struct rank *r, size_t bytes, int times)
 	double replayed = single(r, times, launch);
 	CUDA(cudaGraphExecDestroy(r->graph));
 	CUDA(cudaGraphDestroy(graph));
-	CUDA(cudaFree(r->memory));
 	if (!r->number) {
 		printf("{\"bytes\":%zu,\"wait\":%.3f,\"many\":%.3f,\"group\":%.3f,\"graph\":%.3f}\n", bytes, wait, many, grouped, replayed);
 		fflush(stdout);
@@ -137,11 +135,16 @@ static void *be(void *of)
 {
 	struct rank *r = of;
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	int version;
 
 	config.blocking = 1;
+	NCCL(ncclGetVersion(&version));
+	if (!r->number)
+		fprintf(stderr, "C: NCCL %d\n", version);
 	CUDA(cudaSetDevice(r->number));
 	NCCL(ncclCommInitRankConfig(&r->comm, size, id, r->number, &config));
 	CUDA(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+	CUDA(cudaMalloc((void **)&r->memory, brief ? 64 << 10 : 256 << 20)); /* once: cudaFree may wait for another rank */
 	if (brief) {
 		measure(r, 8, 5);
 		measure(r, 64 << 10, 5);

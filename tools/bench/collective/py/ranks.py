@@ -15,6 +15,8 @@ rank = int(os.environ["RANK"])
 device = torch.device("cuda", rank)
 torch.cuda.set_device(device)
 dist.init_process_group("nccl", device_id=device)
+if rank == 0:
+    print("torch: NCCL", *torch.cuda.nccl.version(), file=sys.stderr)
 
 
 def median(all):

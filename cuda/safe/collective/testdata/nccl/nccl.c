@@ -849,11 +849,9 @@ int ncclCommUserRank(struct comm *c, int *n)
 	return SUCCESS;
 }
 
-static bool unfinalized(struct comm *c)
+static bool hangs(struct comm *c)
 {
-	for (int r = 0; r < c->world->size; r++)
-		if (peer(c, r) && !peer(c, r)->finalized)
-			return true;
+	(void)c;
 	return control->hangs_final;
 }
 
@@ -863,7 +861,7 @@ int ncclCommFinalize(struct comm *c)
 	control->finalized++;
 	c->finalized = true;
 	pthread_cond_broadcast(&changed);
-	int code = await(c, unfinalized);
+	int code = await(c, hangs);
 	return leave(c, code ? code : take_time(c));
 }
 
@@ -945,10 +943,23 @@ static int end(struct comm *c)
 	return leave(c, SUCCESS);
 }
 
+static bool unfinalized(struct comm *c)
+{
+	for (int r = 0; r < c->world->size; r++)
+		if (peer(c, r) && !peer(c, r)->finalized && !peer(c, r)->aborted)
+			return true;
+	return false;
+}
+
+/* Ranks of one machine wait here for each other, and nothing can end that. */
 int ncclCommDestroy(struct comm *c)
 {
 	if (!c->finalized)
 		return USAGE;
+	pthread_mutex_lock(&lock);
+	while (unfinalized(c))
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
 	control->destroyed++;
 	int code = end(c);
 	host_free((void *)c->flag);
