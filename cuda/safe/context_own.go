@@ -124,6 +124,9 @@ func (c *contextCore) findPrimary(op string) error {
 	return in
 }
 
+// resetPatience is how long a reset waits for what was closed. Tests set it.
+var resetPatience = 5 * time.Second
+
 // ResetPrimary destroys the device's primary context with everything in it, and the settings that need
 // another context, such as its flags. The next [Open] makes another one. Other libraries in the process,
 // which use the primary context too, lose what they have made in it.
@@ -144,7 +147,7 @@ func (d Device) ResetPrimary() error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(lifetime.Retry) {
+	for end := time.Now().Add(resetPatience); ; time.Sleep(lifetime.Retry) {
 		if done, err := d.tryReset(); done {
 			return wrap(op, err)
 		}

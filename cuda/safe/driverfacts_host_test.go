@@ -284,6 +284,9 @@ func TestFactDestroyedStreamGoesOn(t *testing.T) {
 // TestFactQueue: a stream queues some work that cannot run yet; more blocks its thread.
 // Records take a place in the queue only if they take the time.
 func TestFactQueue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 7 seconds: make test-all runs it")
+	}
 	const all = 5000
 	for _, c := range []struct {
 		name   string

@@ -119,5 +119,12 @@ func Unfit(a Arg) string {
 	return *(*string)(a.raw.Pointer)
 }
 
+// ResetPatience sets how long a reset waits for what is in use, until restore.
+func ResetPatience(d time.Duration) (restore func()) {
+	before := resetPatience
+	resetPatience = d
+	return func() { resetPatience = before }
+}
+
 // SweepWaits waits until the poller has forgotten the waits that were given up.
 func SweepWaits() { poller.sweep() }

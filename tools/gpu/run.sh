@@ -147,7 +147,8 @@ tests compile compile
 tests blas blas '' -test.bench=.
 tests fft fft
 tests random random
-tests collective collective
+tests collective collective 'TestMany.*'
+tests collective collective-many '' '-test.run=^TestMany'
 tests profile profile
 tests tour tour
 tests images images

@@ -216,7 +216,11 @@ func (r *randomRank) run(t *testing.T, o Options, x *safe.Context) error {
 		time.AfterFunc(r.soon(), func() { give(errGivenUp) })
 	}
 	s := beginStep(phases[0])
-	joining, cancel := context.WithTimeout(ctx, rankPatience)
+	patience := rankPatience
+	if onGPU { // the first time takes long, and ranks begin at different times
+		patience *= 3
+	}
+	joining, cancel := context.WithTimeout(ctx, patience)
 	c, err := Join(joining, x, o)
 	cancel()
 	if s.end(t, err) != nil {
