@@ -1,11 +1,11 @@
 #!/bin/sh
 # Compares examples/gpt with the same training in PyTorch, in a folder that bundle.sh has made:
 #
-#	sh gpt.sh [GPUS]
+#	sh gpt.sh [GPUS [ROUNDS]]
 #
 # prints how far the losses of 200 steps are from each other, and the times of both.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
-gpus=${1:-1} out=$here/results/gpt
+gpus=${1:-1} rounds=${2:-3} out=$here/results/gpt
 mkdir -p "$out" && cd "$here" || exit 1
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0}
 
@@ -43,12 +43,13 @@ with open(sys.argv[1] + "/go.model", "rb") as f:
 theirs = np.fromfile(sys.argv[1] + "/losses", dtype="<f4")
 print("largest difference of a loss:", np.abs(ours - theirs).max(), "mean:", np.abs(ours - theirs).mean(), "last:", ours[-1], theirs[-1])
 END
-for round in 1 2 3; do
-	echo "== round $round: Go, PyTorch, PyTorch with torch.compile"
+for round in $(seq "$rounds"); do
+	echo "== round $round: Go, PyTorch, PyTorch with torch.compile, and with its graphs"
 	again
 	$go -steps 300 -report 100 -tests 1 | tail -n 2
 	torch -text text -model "$out/start.model" -steps 300 -report 1000 | tail -n 2
 	torch -text text -model "$out/start.model" -steps 300 -report 1000 -compile | tail -n 2
+	torch -text text -model "$out/start.model" -steps 300 -report 1000 -compile reduce-overhead | tail -n 2
 done
 echo "== the first 10 steps, with all that comes before"
 again
