@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"cuda/safe/fft":            {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/safe/library", "cuda/generated/driver", "cuda/generated/cufft", "cuda/generated/librarytypes"},
 	"cuda/safe/compile":        {"cuda/ffi", "internal/trust", "cuda/safe", "cuda/generated/driver", "cuda/generated/nvrtc", "cuda/generated/nvjitlink"},
 	"cuda/internal/activity":   {},
-	"cuda/internal/nvtx":       {purego},
+	"cuda/internal/nvtx":       {purego, "internal/trust"},
 	"cuda/safe/profile":        {"cuda/ffi", "cuda/safe", "cuda/internal/activity", "cuda/internal/admit", "cuda/internal/nvtx", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/cupti", "github.com/ianlancetaylor/demangle"},
 	"cuda/safe/random":         {"cuda/ffi", "cuda/safe", "cuda/safe/library", "cuda/generated/driver", "cuda/generated/curand"},
 	"cuda/safe/collective":     {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},

@@ -145,7 +145,7 @@ func (t trace) draw(w io.Writer, begin, end time.Duration) error {
 		for _, v := range k.bars {
 			wide := max(x(v.TS+v.Dur)-x(v.TS), 0.5)
 			fmt.Fprintf(&b, `<rect class="%s %s" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s, %.1f µs</title></rect>`+"\n",
-				v.Cat, class(v), x(v.TS), y+v.depth*row, wide, row-2, html.EscapeString(v.Name), v.Dur)
+				html.EscapeString(v.Cat), class(v), x(v.TS), y+v.depth*row, wide, row-2, html.EscapeString(v.Name), v.Dur)
 			if fit := int(wide / 6.2); fit >= len(v.Name) {
 				fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", x(v.TS)+2, y+v.depth*row+12, html.EscapeString(v.Name))
 			}

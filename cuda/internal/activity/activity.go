@@ -74,6 +74,9 @@ func Filled(f func(p unsafe.Pointer, valid uint64)) {
 	}
 }
 
+// Scarce returns whether few buffers are free. From CUDA 13 on, each thread that calls CUDA keeps one until it is full.
+func Scarce() bool { return s != nil && bits.OnesCount64(s.free.Load()) < Most/4 }
+
 // Starved returns how many requests have found no free buffer: CUPTI drops records then.
 func Starved() uint64 {
 	if s == nil {

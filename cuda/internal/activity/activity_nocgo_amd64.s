@@ -44,9 +44,13 @@ TEXT completeBuffer<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ ·s(SB), R9
 	SUBQ 0(R9), DX
 	SHRQ $20, DX              // Size
+	CMPQ DX, $64              // Most
+	JCC  foreign
 	MOVQ R8, 64(R9)(DX*8)     // shared.valid
 	LOCK
 	BTSQ DX, 24(R9)           // shared.filled
+
+foreign:                          // a buffer of other code that used CUPTI before
 	RET
 
 TEXT ignore<>(SB), NOSPLIT|NOFRAME, $0

@@ -53,6 +53,8 @@ TEXT completeBuffer<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD 0(R8), R9
 	SUB  R9, R2, R2
 	LSR  $20, R2, R2          // Size
+	CMP  $64, R2              // Most
+	BHS  foreign
 	ADD  $64, R8, R9          // shared.valid
 	MOVD R4, (R9)(R2<<3)
 	MOVD $1, R10
@@ -64,6 +66,8 @@ set:
 	ORR   R10, R11, R11
 	STLXR R11, (R9), R12
 	CBNZ  R12, set
+
+foreign:                          // a buffer of other code that used CUPTI before
 	RET
 
 TEXT ignore<>(SB), NOSPLIT|NOFRAME, $0

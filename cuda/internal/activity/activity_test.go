@@ -120,3 +120,19 @@ func TestLimit(t *testing.T) {
 	assert.Zero(t, Lent())
 	call(Ignored(), [5]uintptr{})
 }
+
+// TestForeignBuffer: a buffer that other code has given CUPTI before changes nothing.
+func TestForeignBuffer(t *testing.T) {
+	require.NoError(t, Open(Most))
+	other := make([]byte, 16)
+	var pins runtime.Pinner
+	pins.Pin(&other[0])
+	defer pins.Unpin()
+	filled, valid := s.filled.Load(), s.valid
+	for _, buffer := range []unsafe.Pointer{unsafe.Pointer(&other[0]), nil} {
+		complete(&answer{buffer: buffer}, 16)
+	}
+	assert.Equal(t, filled, s.filled.Load())
+	assert.Equal(t, valid, s.valid)
+	assert.Equal(t, make([]byte, 16), other)
+}

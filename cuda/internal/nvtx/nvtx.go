@@ -5,17 +5,29 @@ package nvtx
 import (
 	"os"
 	"sync"
+
+	"github.com/cudabind/cudabind/internal/trust"
 )
 
 // variable names the tool's library.
 const variable = "NVTX_INJECTION64_PATH"
 
+var secure = trust.Secure
+
+// library returns the tool's library, "" for none. Who starts a program with raised rights must not choose its code.
+func library() string {
+	if secure() {
+		return ""
+	}
+	return os.Getenv(variable)
+}
+
 // Wanted returns whether a tool has asked for ranges.
-func Wanted() bool { return os.Getenv(variable) != "" }
+func Wanted() bool { return library() != "" }
 
 // attached loads the tool at the first call, and returns whether it takes ranges.
 var attached = sync.OnceValue(func() bool {
-	path := os.Getenv(variable)
+	path := library()
 	return path != "" && attach(path)
 })
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/internal/command"
+	"github.com/cudabind/cudabind/internal/trust"
 )
 
 // tool builds testdata/tool.c; on Windows, CUDABIND_NVTX_TOOL names it.
@@ -59,6 +60,16 @@ func TestNoTool(t *testing.T) {
 		NameStream(1, "x")
 		NameThread(1, "x")
 	}, variable+"=")
+}
+
+// TestRaisedRights: a program with raised rights takes no code from the variable.
+func TestRaisedRights(t *testing.T) {
+	t.Setenv(variable, "tool.so")
+	require.True(t, Wanted())
+	secure = func() bool { return true }
+	defer func() { secure = trust.Secure }()
+	assert.False(t, Wanted())
+	assert.Empty(t, library())
 }
 
 // TestNotATool: a library that is none is left alone.

@@ -87,7 +87,7 @@ func (s *session) end() error {
 	if s.subscriber == 0 {
 		return nil
 	}
-	err := cupti.CuptiActivityFlushAll(flushForced)
+	err := cupti.CuptiActivityFlushAll(0) // forced, it would take work in progress without its end
 	for _, k := range s.kinds {
 		err = errors.Join(err, cupti.CuptiActivityDisable(k))
 	}

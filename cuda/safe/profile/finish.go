@@ -11,23 +11,19 @@ import (
 
 // finish puts all times on one clock, drops what is incomplete, and finds calls and ranges.
 func (t *Timeline) finish(c clock) {
-	t.Work, t.Calls = t.work.take(), t.calls.take()
-	t.Work = slices.DeleteFunc(t.Work, func(w Work) bool { return w.Start == 0 || w.End == 0 })
-	t.Calls = slices.DeleteFunc(t.Calls, func(c Call) bool { return c.Start == 0 || c.End == 0 })
-	host := func(d *time.Duration) { *d = time.Duration(c.host(int64(*d))) }
-	for i := range t.Work {
-		w := &t.Work[i]
-		host(&w.Start)
-		host(&w.End)
+	t.Work, t.Calls, t.Ranges, t.Waits = t.work.take(), t.calls.take(), t.ranges.take(), t.waits.take()
+	// during turns CUPTI's times into those of the recording, and returns false for what has none, or was over before: kinds
+	// are recorded a moment earlier.
+	during := func(start, end *time.Duration) bool {
+		if *start == 0 || *end == 0 {
+			return false
+		}
+		*start, *end = time.Duration(max(c.host(int64(*start)), 0)), time.Duration(c.host(int64(*end)))
+		return *end >= *start
 	}
-	for i := range t.Calls {
-		host(&t.Calls[i].Start)
-		host(&t.Calls[i].End)
-	}
-	for i := range t.own {
-		host(&t.own[i].Start)
-		host(&t.own[i].End)
-	}
+	t.Work = kept(t.Work, func(w *Work) bool { return during(&w.Start, &w.End) })
+	t.Calls = kept(t.Calls, func(c *Call) bool { return during(&c.Start, &c.End) })
+	t.own = kept(t.own, func(c *Call) bool { return during(&c.Start, &c.End) })
 	for i := range t.Ranges {
 		t.Ranges[i].Start -= time.Duration(c.start)
 		t.Ranges[i].End -= time.Duration(c.start)
@@ -42,6 +38,19 @@ func (t *Timeline) finish(c clock) {
 	t.attribute(t.nest())
 	t.occupancy()
 	t.symbols, t.functions = nil, [2][]*called{}
+}
+
+// kept returns the elements for which f returns true. f may change them.
+func kept[T any](all []T, f func(*T) bool) []T {
+	n := 0
+	for i := range all {
+		if f(&all[i]) {
+			all[n] = all[i]
+			n++
+		}
+	}
+	clear(all[n:])
+	return all[:n]
 }
 
 // nest finds the range around each range, and returns the ranges of each thread.

@@ -18,7 +18,7 @@ import (
 // tool such as Nsight Systems, Nsight Compute, compute-sanitizer or PyTorch's profiler.
 var ErrBusy = errors.New("another profiler is attached to the process")
 
-// defaultLimit is some 600 MB of records, at most.
+// defaultLimit is some 800 MB of records, at most.
 const defaultLimit = 4_000_000
 
 // Options are the options of [Start]. The zero value is for most programs.
@@ -26,8 +26,9 @@ type Options struct {
 	// AllCalls records all calls of the driver and of the runtime, instead of those that enqueue
 	// work, wait, allocate or load modules.
 	AllCalls bool
-	// Limit is how many records are kept, 0 for 4 million, at 50 to 200 bytes each. Later ones are only
-	// counted, in Timeline.Lost. CUPTI's buffers take 64 MiB more, at most.
+	// Limit is how many records, ranges and waits are kept, 0 for 4 million, at 50 to 200 bytes each; Stop takes
+	// as much again for a moment. Later ones are only counted, in Timeline.Lost. CUPTI's buffers take 64 MiB
+	// more on the host, at most, and some MB on each device.
 	Limit int
 }
 
@@ -44,7 +45,10 @@ type Recording struct {
 	once sync.Once
 	err  error // of Stop
 
-	mu    sync.Mutex // of t
+	kept atomic.Int64 // records, ranges and waits
+	lost int          // those of CUPTI's records that drain has not kept
+
+	mu    sync.Mutex // of t but for what drain adds, and of ended
 	t     Timeline
 	ended bool // t belongs to the user
 }
@@ -120,26 +124,32 @@ func (r *Recording) Stop() (*Timeline, error) {
 }
 
 func (r *Recording) end() {
+	last, wall := r.detach()
+	r.mu.Lock()
+	r.ended = true // from here on nobody else adds to t
+	r.mu.Unlock()
+	t := &r.t
+	t.Duration, t.Started = wall, r.started
+	t.Lost += r.lost + int(r.session.dropped)
+	if t.Lost == 0 { // records of a buffer that was not there, as far as CUPTI has not counted them
+		t.Lost = int(activity.Starved() - r.starved)
+	}
+	t.finish(clock{r.first, last, int64(r.started.Sub(base))})
+}
+
+// detach ends the session with CUPTI, and reads its last records.
+func (r *Recording) detach() (last sample, wall time.Duration) {
 	starting.Lock()
 	defer starting.Unlock()
 	recording.Store(nil)
 	admit.OnWait.Store(nil)
 	active.And(^isRecording)
 	last, err := now()
-	wall := time.Since(r.started)
+	wall = time.Since(r.started)
 	r.err = errors.Join(err, r.session.end())
 	close(r.stop)
 	<-r.drained
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true
-	t := &r.t
-	t.Duration, t.Started = wall, r.started
-	t.Lost += int(r.session.dropped)
-	if t.Lost == 0 { // records of a buffer that was not there, as far as CUPTI has not counted them
-		t.Lost = int(activity.Starved() - r.starved)
-	}
-	t.finish(clock{r.first, last, int64(r.started.Sub(base))})
+	return last, wall
 }
 
 // Detach takes CUPTI out of the calls of CUDA after a recording, so that they cost what they cost before. Call it only when no goroutine
@@ -175,6 +185,9 @@ func (r *Recording) drain() {
 	for {
 		select {
 		case <-tick.C:
+			if activity.Scarce() {
+				_ = cupti.CuptiActivityFlushAll(0)
+			}
 			activity.Filled(r.read)
 		case <-r.stop:
 			activity.Filled(r.read)
@@ -190,6 +203,15 @@ func (r *Recording) add(f func(t *Timeline)) {
 	if !r.ended {
 		f(&r.t)
 	}
+}
+
+// room returns whether one more record, range or wait is to be kept.
+func (r *Recording) room() bool {
+	if r.kept.Load() >= int64(r.o.Limit) {
+		return false
+	}
+	r.kept.Add(1)
+	return true
 }
 
 // base is the zero of times on the host until they are told from the start of a recording.

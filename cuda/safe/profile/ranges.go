@@ -41,6 +41,7 @@ type state struct {
 	thread uint32
 	locked bool
 	tool   bool
+	ended  bool
 	region *trace.Region
 	task   *trace.Task
 }
@@ -83,7 +84,9 @@ func begin(ctx context.Context, task *trace.Task, name string, a uint32) Range {
 	runtime.LockOSThread()
 	r.locked = true
 	if a&hasTool != 0 {
-		r.tool = nvtx.Push(name)
+		if r.tool = nvtx.Push(name); !r.tool { // its library does not load
+			active.And(^hasTool)
+		}
 	}
 	if r.of = recording.Load(); r.of != nil {
 		r.thread = uint32(rt.Thread())
@@ -92,9 +95,10 @@ func begin(ctx context.Context, task *trace.Task, name string, a uint32) Range {
 	return Range{r}
 }
 
-// End ends the range.
+// End ends the range. A second End does nothing.
 func (r Range) End() {
-	if r.s != nil {
+	if r.s != nil && !r.s.ended {
+		r.s.ended = true
 		r.s.end()
 	}
 }
@@ -104,8 +108,8 @@ func (r *state) end() {
 		if r.of != nil {
 			span := Span{Name: r.name, Start: time.Duration(r.start), End: time.Since(base), Thread: r.thread}
 			r.of.add(func(t *Timeline) {
-				if len(t.Ranges) < r.of.o.Limit {
-					t.Ranges = append(t.Ranges, span)
+				if r.of.room() {
+					t.ranges.add(span)
 				} else {
 					t.Lost++
 				}
@@ -127,13 +131,13 @@ func (r *state) end() {
 // tellWait takes the waits of package safe into the recording.
 var tellWait = func(op string, begin time.Time, thread int) {
 	r := recording.Load()
-	if r == nil || op == "" { // "": a part of a wait
+	if r == nil || op == "" || begin.Before(r.started) { // "": a part of a wait
 		return
 	}
 	w := Wait{Name: op, Start: begin.Sub(base), End: time.Since(base), thread: uint32(thread)}
 	r.add(func(t *Timeline) {
-		if len(t.Waits) < r.o.Limit {
-			t.Waits = append(t.Waits, w)
+		if r.room() {
+			t.waits.add(w)
 		} else {
 			t.Lost++
 		}
@@ -201,13 +205,13 @@ func (n *streamNames) tell(r *Recording) {
 }
 
 func (r *Recording) nameStream(s *safe.Stream, name string) error {
-	x := s.Context()
-	if x == nil {
+	x, raw := s.Context(), s.Raw()
+	if x == nil || raw == 0 { // CUPTI takes 0 for the legacy default stream
 		return safe.ErrClosed
 	}
 	return x.WithCurrent(func() error {
 		var k streamKey
-		if err := errors.Join(cupti.CuptiGetContextId(x.Raw(), &k.context), cupti.CuptiGetStreamIdEx(x.Raw(), s.Raw(), 0, &k.stream)); err != nil {
+		if err := errors.Join(cupti.CuptiGetContextId(x.Raw(), &k.context), cupti.CuptiGetStreamIdEx(x.Raw(), raw, 0, &k.stream)); err != nil {
 			return err
 		}
 		r.add(func(t *Timeline) { t.streams[k] = name })

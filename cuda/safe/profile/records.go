@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -14,59 +15,77 @@ import (
 
 // read reads the records of a buffer.
 func (r *Recording) read(p unsafe.Pointer, n uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var a *cupti.CUpti_Activity
-	for cupti.CuptiActivityGetNextRecord((*uint8)(p), n, &a) == nil {
-		if r.t.work.len()+r.t.calls.len()+len(r.t.own) >= r.o.Limit {
-			r.t.Lost++
-			continue
+	var a *cupti.CUpti_Activity // the record before, too
+	for {
+		err := cupti.CuptiActivityGetNextRecord((*uint8)(p), n, &a)
+		switch {
+		case errors.Is(err, cupti.CUPTI_ERROR_MAX_LIMIT_REACHED): // the end
+			return
+		case err != nil: // the rest of the buffer cannot be read
+			r.lost++
+			return
+		case !r.o.AllCalls && !r.t.matters(a):
+		case !r.room() || !r.t.record(a):
+			r.lost++
 		}
-		r.t.record(a, r.o.AllCalls)
 	}
 }
 
-// record adds a record, of a call if it matters or all do. Records grow at their end from version to version, so structs of the first version that
+// matters tells whether a record is kept without Options.AllCalls.
+func (t *Timeline) matters(a *cupti.CUpti_Activity) bool {
+	if a.Kind != cupti.CUPTI_ACTIVITY_KIND_DRIVER {
+		return true
+	}
+	return t.function(cupti.CUPTI_CB_DOMAIN_DRIVER_API, (*cupti.CUpti_ActivityAPI)(unsafe.Pointer(a)).Cbid).matters
+}
+
+// record adds a record. It returns false for work of which CUPTI does not know the times. Records grow at their end from version to version, so structs of the first version that
 // has what is needed are right for all. Times stay CUPTI's until finish.
-func (t *Timeline) record(a *cupti.CUpti_Activity, all bool) {
+func (t *Timeline) record(a *cupti.CUpti_Activity) bool {
 	at := unsafe.Pointer(a)
+	var w Work
 	switch a.Kind {
 	case cupti.CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, cupti.CUPTI_ACTIVITY_KIND_KERNEL:
 		k := (*cupti.CUpti_ActivityKernel9)(at)
 		s := t.symbol(k.Name)
-		t.work.add(Work{Kind: Kernel, Name: s.plain, Symbol: s.mangled, Start: time.Duration(k.Start), End: time.Duration(k.End),
+		w = Work{Kind: Kernel, Name: s.plain, Symbol: s.mangled, Start: time.Duration(k.Start), End: time.Duration(k.End),
 			Device: int(k.DeviceId), Context: k.ContextId, Stream: k.StreamId, Grid: [3]int32{k.GridX, k.GridY, k.GridZ},
 			Block: [3]int32{k.BlockX, k.BlockY, k.BlockZ}, Cluster: [3]uint32{k.ClusterX, k.ClusterY, k.ClusterZ},
 			Registers: int(k.RegistersPerThread), StaticShared: int(k.StaticSharedMemory), DynamicShared: int(k.DynamicSharedMemory),
-			Local: int(k.LocalMemoryPerThread), Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+			Local: int(k.LocalMemoryPerThread), Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId}
 	case cupti.CUPTI_ACTIVITY_KIND_MEMCPY:
 		k := (*cupti.CUpti_ActivityMemcpy6)(at)
-		t.work.add(Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
-			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+		w = Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId}
 	case cupti.CUPTI_ACTIVITY_KIND_MEMCPY2:
 		k := (*cupti.CUpti_ActivityMemcpyPtoP4)(at)
-		t.work.add(Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
-			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+		w = Work{Kind: Copy, Name: copyName(k.CopyKind), Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId}
 	case cupti.CUPTI_ACTIVITY_KIND_MEMSET:
 		k := (*cupti.CUpti_ActivityMemset4)(at)
-		t.work.add(Work{Kind: Fill, Name: "fill", Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
-			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId})
+		w = Work{Kind: Fill, Name: "fill", Start: time.Duration(k.Start), End: time.Duration(k.End), Device: int(k.DeviceId),
+			Context: k.ContextId, Stream: k.StreamId, Bytes: k.Bytes, Graph: k.GraphId, Node: k.GraphNodeId, correlation: k.CorrelationId}
 	case cupti.CUPTI_ACTIVITY_KIND_DRIVER, cupti.CUPTI_ACTIVITY_KIND_RUNTIME:
 		k := (*cupti.CUpti_ActivityAPI)(at)
 		domain := cupti.CUPTI_CB_DOMAIN_DRIVER_API
 		if a.Kind == cupti.CUPTI_ACTIVITY_KIND_RUNTIME {
 			domain = cupti.CUPTI_CB_DOMAIN_RUNTIME_API
 		}
-		f := t.function(domain, k.Cbid)
-		if !all && !f.matters {
-			return
-		}
-		t.calls.add(Call{Name: f.name, Start: time.Duration(k.Start), End: time.Duration(k.End), Thread: k.ThreadId,
+		t.calls.add(Call{Name: t.function(domain, k.Cbid).name, Start: time.Duration(k.Start), End: time.Duration(k.End), Thread: k.ThreadId,
 			Status: k.ReturnValue, correlation: k.CorrelationId})
+		return true
 	case cupti.CUPTI_ACTIVITY_KIND_OVERHEAD:
 		k := (*cupti.CUpti_ActivityOverhead3)(at)
 		t.own = append(t.own, Call{Name: overheadName(k.OverheadKind), Start: time.Duration(k.Start), End: time.Duration(k.End)})
+		return true
+	default:
+		return true
 	}
+	if w.Start == 0 && w.End == 0 { // for lack of memory on the device, for instance
+		return false
+	}
+	t.work.add(w)
+	return true
 }
 
 // called is what there is to know about a function that is called.
@@ -78,6 +97,9 @@ type called struct {
 // function describes a function, and asks CUPTI but once: a goroutine that waits makes millions of calls a second.
 func (t *Timeline) function(domain cupti.CUpti_CallbackDomain, id cupti.CUpti_CallbackId) *called {
 	all := &t.functions[domain&1]
+	if id > 1<<16 { // nonsense
+		return &called{}
+	}
 	if int(id) >= len(*all) {
 		*all = append(*all, make([]*called, int(id)+1-len(*all))...)
 	}

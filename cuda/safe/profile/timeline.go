@@ -87,7 +87,7 @@ type Timeline struct {
 	Calls    []Call
 	Waits    []Wait
 	Ranges   []Span
-	Lost     int // records that were dropped: over the limit, or CUPTI had no buffer
+	Lost     int // records that are missing: over the limit, or CUPTI had no buffer, or no times of the work
 
 	streams map[streamKey]string // names
 	threads map[uint32]string
@@ -96,6 +96,8 @@ type Timeline struct {
 	// While it is recorded:
 	work      pieces[Work]
 	calls     pieces[Call]
+	waits     pieces[Wait]
+	ranges    pieces[Span]
 	symbols   map[uintptr]*symbol
 	functions [2][]*called // by CUPTI's numbers, those of the runtime first
 }
