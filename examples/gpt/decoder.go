@@ -23,14 +23,11 @@ type decoder struct {
 	rows   *safe.Buffer[Row] // the same on the device
 	chosen *safe.Buffer[int32]
 
-	uniform                             *safe.Buffer[float32] // drawn values, more than are used
+	uniform                             *safe.Buffer[float32]
 	x, scales                           *safe.Buffer[float32]
 	y, qkv, mixed, branch, wide, scores blas.Matrix[bf16]
 	steps                               []decoderStep // the smallest first
 }
-
-// A step draws so many random values: launches of a graph that draws few may repeat some of them.
-const draws = 4096
 
 // A decoderStep is a step for up to so many texts, as a graph.
 type decoderStep struct {
@@ -52,7 +49,7 @@ func newDecoder(ctx context.Context, m *model, slots int, seed uint64) (d *decod
 		d.cache = append(d.cache, buffer[bf16](a, (slots+1)*m.Context*2*c))
 	}
 	d.rows, d.chosen = buffer[Row](a, slots), buffer[int32](a, slots)
-	d.uniform, d.x, d.scales = buffer[float32](a, max(draws, slots)), buffer[float32](a, slots*c), buffer[float32](a, slots)
+	d.uniform, d.x, d.scales = buffer[float32](a, slots), buffer[float32](a, slots*c), buffer[float32](a, slots)
 	d.y, d.mixed, d.branch = matrix(a, slots, c), matrix(a, slots, c), matrix(a, slots, c)
 	d.qkv, d.wide, d.scores = matrix(a, slots, 3*c), matrix(a, slots, 4*c), matrix(a, slots, tokens)
 	var errs [2]error
@@ -94,9 +91,10 @@ func (d *decoder) enqueue(n int, numbers *random.Generator) error {
 	k, s, c := d.kernels, d.stream, int32(d.Channels)
 	given, err1 := d.given.Slice(0, n)
 	onDevice, err2 := d.rows.Slice(0, n)
-	chosen, err3 := d.chosen.Slice(0, n)
-	picked, err4 := d.picked.Slice(0, n)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	uniform, err3 := d.uniform.Slice(0, n)
+	chosen, err4 := d.chosen.Slice(0, n)
+	picked, err5 := d.picked.Slice(0, n)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return err
 	}
 	err := errors.Join(
@@ -127,7 +125,7 @@ func (d *decoder) enqueue(n int, numbers *random.Generator) error {
 	return errors.Join(
 		normalize(branch),
 		multiply(d.model, top(d.y), d.weights.out, top(d.scores), blas.MatmulOptions{}),
-		random.Uniform(numbers, s, d.uniform),
+		random.Uniform(numbers, s, uniform),
 		k.Pick.Launch(s, rows(n), d.scores.Buffer, d.rows, d.uniform, d.chosen, int32(n)),
 		chosen.CopyToHostAsync(s, picked))
 }

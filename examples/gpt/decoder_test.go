@@ -165,6 +165,15 @@ func TestTemperature(t *testing.T) {
 		}
 		assert.Less(t, same, steps*(d.slots-1)*9/10)
 	})
+	decoding(t, modelFile(t), 1, func(d *decoder) { // whose graph draws one random number
+		seen := map[int32]bool{}
+		for range 50 {
+			next, err := d.step(t.Context(), []Row{{Token: 'f', Temperature: 2}})
+			require.NoError(t, err)
+			seen[next[0]] = true
+		}
+		assert.Greater(t, len(seen), 5)
+	})
 }
 
 // TestWriteFails makes a driver call fail once, then another, from opening the GPU to closing it. Either

@@ -256,6 +256,13 @@ func (o *Object) Whole(f func() error) error {
 		return Rename(op, err)
 	}
 	defer o.Release()
+	if r := o.core.resource; r != nil { // Context.CloseAll closes it, and what the library has made is destroyed then
+		release, err := safe.Retain(r.Arg())
+		if err != nil {
+			return Rename(op, err)
+		}
+		defer release()
+	}
 	return Rename(op, o.core.whole(f))
 }
 

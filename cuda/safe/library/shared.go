@@ -40,9 +40,14 @@ func share(x *safe.Context) (*workspaces, error) {
 // found returns workspaces that are there and usable, with one user more.
 func found(key driver.CUcontext) *workspaces {
 	shared.Lock()
-	defer shared.Unlock()
 	w := shared.of[key]
-	if w == nil || w.lost() {
+	shared.Unlock()
+	if w == nil || w.lost() || w.x.WithCurrent(func() error { return nil }) != nil { // a new context may have the handle of one that was reset
+		return nil
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.of[key] != w {
 		return nil
 	}
 	w.users++

@@ -19,10 +19,13 @@
 // generator. The generator then belongs to that graph: calls outside of the capture return
 // [safe.ErrInUse]. Executables of one graph share the generator's state: do not run them at the same time.
 //
-// The first launch gets the numbers that calls would have got. What later launches get was measured: with
-// pseudo-random kinds new numbers, which are others than those of further calls; with quasi-random kinds the same numbers
-// again. To have the same numbers of a pseudo-random kind in each launch, fill a buffer before the capture. [Poisson]
-// returns [safe.ErrCapturing].
+// The first launch gets the numbers that calls would have got, but with [Philox] each call after the first begins at the
+// next multiple of four numbers. Later launches get new numbers with pseudo-random kinds, which are others than those of
+// further calls; with quasi-random kinds they get the same numbers again. To have the same numbers of a pseudo-random kind
+// in each launch, fill a buffer before the capture. [Poisson] returns [safe.ErrCapturing] and [MTGP32]
+// [safe.ErrNotSupported], as its launches would repeat numbers.
+//
+// The first captured call of a generator that was used before waits for that work.
 //
 // # Libraries
 //

@@ -91,7 +91,7 @@ func Bits[T Word](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
 	if _, ok := any(*new(T)).(uint64); ok {
 		bits = 64
 	}
-	return fill(g, "random.Bits", s, b, call{bits: bits, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
+	return fill(g, "random.Bits", s, b, call{bits: bits, twice: bits == 64, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
 		switch {
 		case bits == 32:
 			return curand.CurandGenerate(raw, (*uint32)(ffi.Pointer(p)), n)
@@ -121,6 +121,7 @@ type call struct {
 	pairs bool // pseudo-random kinds make pairs
 	alone bool // no stream of the context may capture meanwhile
 	bits  int  // of a number of Bits
+	twice bool // pseudo-random kinds take two numbers for a value
 	// generate generates n values at p.
 	generate func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error
 
@@ -182,6 +183,10 @@ func (c *call) complete() error {
 	if err := c.Object.Matches(c.Stream); err != nil {
 		return err
 	}
+	// It checks that the stream is open and that the device may access the memory.
+	if err := c.Stream.EnqueueRaw(func(driver.CUstream) error { return nil }, c.Uses...); err != nil {
+		return err
+	}
 	release, err := safe.Retain(c.Uses...)
 	if err != nil {
 		return err
@@ -215,7 +220,7 @@ func (g *state) complete(c *call, p driver.CUdeviceptr) error {
 	if err := curand.CurandSetStream(g.raw, 0); err != nil {
 		return err
 	}
-	err := c.generate(g.raw, p, c.n)
+	err := g.generate(c, p)
 	if err == nil && p != c.target {
 		err = driver.CuMemcpyDtoD(c.target, p, c.size)
 	}
@@ -241,6 +246,9 @@ func (c *call) run(at library.Place) error {
 func (g *state) enqueue(c *call, at library.Place, p driver.CUdeviceptr) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if at.Capture != 0 && g.kind == MTGP32 {
+		return library.Refuse("", safe.ErrNotSupported, "MTGP32 in a capture: launches of the graph would repeat numbers")
+	}
 	if err := g.join(at.Capture); err != nil {
 		return err
 	}
@@ -253,9 +261,32 @@ func (g *state) enqueue(c *call, at library.Place, p driver.CUdeviceptr) error {
 	if err := curand.CurandSetStream(g.raw, at.Stream); err != nil {
 		return err
 	}
-	err := c.generate(g.raw, p, c.n)
+	err := g.generate(c, p)
+	if err == nil && at.Capture != 0 {
+		err = g.completeGroup()
+	}
 	g.last, g.used = stream, true
 	return errors.Join(err, driver.CuEventRecord(g.event, at.Stream))
+}
+
+// generate calls cuRAND.
+func (g *state) generate(c *call, p driver.CUdeviceptr) error {
+	g.place += c.n
+	if c.twice {
+		g.place += c.n
+	}
+	return c.generate(g.raw, p, c.n)
+}
+
+// completeGroup takes the rest of a group of Philox. A launch of a graph moves the state on the device by complete groups
+// alone: the next launch would repeat the numbers of an incomplete one at the end.
+func (g *state) completeGroup() error {
+	n := -g.place % group
+	if g.kind != Philox || n == 0 {
+		return nil
+	}
+	g.place += n
+	return curand.CurandGenerate(g.raw, (*uint32)(ffi.Pointer(g.rest)), n)
 }
 
 // join makes the generator belong to the graph that a call is captured in. From then on, only the

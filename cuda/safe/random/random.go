@@ -101,7 +101,13 @@ type state struct {
 	used  bool
 
 	capture uint64 // the generator belongs to its graph
+
+	place uint64             // of Philox: the next number of the sequence
+	rest  driver.CUdeviceptr // of Philox: room for a group of numbers
 }
+
+// group is how many numbers of Philox belong together: see state.completeGroup.
+const group = 4
 
 // New makes a generator. That is slow, and may wait for all work of the context.
 //
@@ -160,6 +166,11 @@ func (g *state) prepare() error {
 	if err := curand.CurandCreateGenerator(&g.raw, kinds[g.kind].raw); err != nil {
 		return err
 	}
+	if g.kind == Philox {
+		if err := driver.CuMemAlloc(&g.rest, 4*group); err != nil {
+			return err
+		}
+	}
 	if g.kind.quasi() {
 		if err := curand.CurandSetQuasiRandomGeneratorDimensions(g.raw, uint32(g.dimensions())); err != nil {
 			return err
@@ -170,8 +181,13 @@ func (g *state) prepare() error {
 	return g.begin(g.o.Offset)
 }
 
-// begin sets the state up for the nth number. No stream of the context captures: cuRAND uses the legacy stream.
+// begin sets the state up for the nth number. No stream of the context captures: cuRAND uses the legacy stream, for which
+// other streams need not wait, nor it for them.
 func (g *state) begin(n uint64) error {
+	if err := driver.CuCtxSynchronize(); err != nil {
+		return err
+	}
+	g.place = n
 	if err := curand.CurandSetStream(g.raw, 0); err != nil { // its last one may be closed
 		return err
 	}
@@ -183,12 +199,15 @@ func (g *state) begin(n uint64) error {
 	if err := curand.CurandGenerateSeeds(g.raw); err != nil && !errors.Is(err, curand.CURAND_STATUS_TYPE_ERROR) {
 		return err
 	}
-	return driver.CuCtxSynchronize() // streams that do not wait for the legacy one may use the state now
+	return driver.CuCtxSynchronize()
 }
 
 func (g *state) destroy() (err error) {
 	if g.raw != 0 {
 		err = errors.Join(curand.CurandSetStream(g.raw, 0), curand.CurandDestroyGenerator(g.raw)) // its last stream may be closed
+	}
+	if g.rest != 0 {
+		err = errors.Join(err, driver.CuMemFree(g.rest))
 	}
 	if g.event != 0 {
 		err = errors.Join(err, driver.CuEventDestroy(g.event))
@@ -228,7 +247,7 @@ func (g *Generator) String() string {
 // Seek makes n the place of the next number, from the beginning of the sequence.
 //
 // For [Philox] the next call gives what a single call from 0 would have at n, if both are of the
-// same distribution and type. So it does for quasi-random kinds, where n counts points. For
+// same distribution and type; n counts numbers of 32 bits for [Bits] of uint64. So it does for quasi-random kinds, where n counts points. For
 // [XORWOW] and [MRG32k3a] that is so for [Poisson], [Bits] of uint32 and [Uniform] of float32; calls of others begin
 // at a place that depends on n only. [MTGP32] returns [safe.ErrNotSupported].
 //

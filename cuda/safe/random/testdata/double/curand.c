@@ -16,7 +16,7 @@
 
 enum { SUCCESS = 0, NOT_INITIALIZED = 101, TYPE_ERROR = 103, OUT_OF_RANGE = 104, LENGTH_NOT_MULTIPLE = 105, LAUNCH_FAILURE = 201, INTERNAL_ERROR = 999 };
 
-enum { MTGP32 = 141, SOBOL32 = 201, SOBOL64 = 203 };
+enum { MTGP32 = 141, PHILOX = 161, SOBOL32 = 201, SOBOL64 = 203 };
 
 struct z_curandGenerator_t {
 	unsigned kind, dimensions;
@@ -25,7 +25,8 @@ struct z_curandGenerator_t {
 	int setup;           // the next generation sets up the state
 	atomic_int busy;     // calls must not coincide
 	atomic_int running;  // nor work
-	uint64_t place;      // the state in device memory: work alone uses it
+	uint64_t place;      // the state in device memory: work alone uses it. Of Philox it counts groups of 4 numbers
+	unsigned within;     // of Philox: the place in a group, which the host counts
 	uint64_t next; // of a quasi-random kind, whose work gets its place when it is enqueued
 };
 
@@ -158,6 +159,7 @@ curandStatus_t curandSetQuasiRandomGeneratorDimensions(curandGenerator_t g, unsi
 struct job {
 	curandGenerator_t g;
 	uint64_t offset;
+	unsigned within;
 	int setup;
 	char what; // b, l, u, U, n, N, g, G, p: as the functions below
 	void *out;
@@ -219,12 +221,14 @@ static void run(void *p)
 		note("race", g, NULL, j->out, j->n);
 		return;
 	}
+	unsigned group = g->kind == PHILOX ? 4 : 1;
 	if (j->setup)
-		g->place = j->offset;
+		g->place = j->offset / group;
 	size_t points = j->n / g->dimensions;
+	uint64_t begin = g->place * group + j->within;
 	for (size_t at = 0; at < j->n; at++)
-		value(j, at, g->place + at % points + ((uint64_t)(at / points) << 40));
-	g->place += points;
+		value(j, at, begin + at % points + ((uint64_t)(at / points) << 40));
+	g->place = (begin + points) / group;
 	usleep(50);
 	atomic_store(&g->running, 0);
 }
@@ -236,7 +240,11 @@ static unsigned enqueue(curandGenerator_t g, char what, void *out, size_t n, dou
 	struct job *j = malloc(sizeof *j);
 	if (!launch || !j)
 		return INTERNAL_ERROR;
-	*j = (struct job){g, g->offset, g->setup, what, out, n, a, b};
+	if (g->setup)
+		g->within = g->kind == PHILOX ? g->offset % 4 : 0;
+	*j = (struct job){g, g->offset, g->within, g->setup, what, out, n, a, b};
+	if (g->kind == PHILOX)
+		g->within = (g->within + n) % 4;
 	if (quasi(g)) {
 		if (g->setup)
 			g->next = g->offset;
