@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs everything in this folder on the machine's GPU:
+# Runs everything in this folder on the machine's GPU, or what is named:
 #
-#	sh run.sh
+#	sh run.sh [NAME...]
 #
 # and prints a line for each program, with the reason of each test that was
 # skipped. Beside it, results/ gets the whole output of each, and NAME.tests, the
@@ -46,6 +46,12 @@ missing() { # here, there
 		}' "$1" "$2"
 }
 
+# selected returns whether a program or a test binary is to run.
+selected() {
+	test -z "$only" && return
+	case " $only " in *" $1 "*) ;; *) return 1 ;; esac
+}
+
 count() { grep -c "^$1 " "$2"; }
 
 # ended tells what became of a program, and shows its output if it failed.
@@ -81,6 +87,7 @@ attempt() { # flags
 # binary, which then runs once more, without the tests that have begun.
 tests() {
 	binary=$1 as=$2 skip=$3
+	selected "$as" || return 0
 	shift 2
 	test $# = 0 || shift
 	log=$results/$as.log
@@ -101,6 +108,7 @@ tests() {
 # program runs anything else, for limit seconds at most.
 limit=120
 program() {
+	selected "$1" || return 0
 	log=$results/$1.log
 	(cd "$here" && timeout $limit "./$@") >"$log" 2>&1
 	ended "$1" $? "$log" ""
@@ -115,6 +123,7 @@ if [ "$1" = -simulated ]; then
 	exit $failures
 fi
 
+only=$*
 CUDABIND_REQUIRE_GPU=1
 NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} # multicast over NVLink is not set up everywhere
 export CUDABIND_REQUIRE_GPU NCCL_NVLS_ENABLE
@@ -156,24 +165,32 @@ tests training training
 tests short short
 tests films films
 tests language language
-test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
+selected safe && test -f "$results/safe-simulated.tests" && missing "$results/safe.tests" "$results/safe-simulated.tests"
 program bench -short
 program peers -short -seconds 60
-program storm -seconds 20 -profile full -children 1 -out "$results/storm"
-mv "$results/storm.log" "$results/storm-full.log"
-program storm -seconds 60 -profile libraries -out "$results/storm"
-mv "$results/storm.log" "$results/storm-libraries.log"
+# storm runs random programs: the name of the results, and flags.
+storm() {
+	as=$1
+	selected "$as" || return 0
+	shift
+	log=$results/$as.log
+	(cd "$here" && timeout $limit ./storm "$@" -out "$results/storm") >"$log" 2>&1
+	ended "$as" $? "$log" ""
+}
+storm storm-full -seconds 20 -profile full -children 1
 for p in "$here"/failed/*.json; do # programs that failed once
-	program storm -replay "$p" -times 20 -hang 60s -out "$results/storm"
-	mv "$results/storm.log" "$results/storm-$(basename "$p" .json).log"
+	storm "storm-$(basename "$p" .json)" -replay "$p" -times 20 -hang 60s
 done
 seconds=${STORM_SECONDS:-120}
 limit=$((seconds + 180)) # to look into what failed
-program storm -seconds "$seconds" -out "$results/storm"
+storm storm-libraries -seconds "$seconds" -profile libraries
+storm storm -seconds "$seconds"
 for p in cudainfo vectoradd imageserver samples conjugategradients reduction micromagnetics train train.py matmul.py bench peers; do
-	test -f "$results/$p.log" && cat "$results/$p.log"
+	selected "$p" && test -f "$results/$p.log" && cat "$results/$p.log"
 done
-grep "^Benchmark" "$results/blas.log"
-tail -q -n 1 "$results/storm-full.log" "$results/storm-libraries.log" "$results/storm.log"
+if [ -z "$only" ]; then
+	grep "^Benchmark" "$results/blas.log"
+	tail -q -n 1 "$results/storm-full.log" "$results/storm-libraries.log" "$results/storm.log"
+fi
 test $failures = 0 && echo "all passed" || echo "$failures of the programs failed"
 exit $failures
