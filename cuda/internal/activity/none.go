@@ -27,3 +27,6 @@ func Starved() uint64 { return 0 }
 func Requested() uintptr { return 0 }
 func Completed() uintptr { return 0 }
 func Ignored() uintptr   { return 0 }
+
+// Scarce returns false.
+func Scarce() bool { return false }
