@@ -6,6 +6,7 @@ package safe_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -171,10 +172,14 @@ func TestSimFillInRawCapture(t *testing.T) {
 	needsSimulated(t)
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[float32](t, x, 4)
-	calls := func() int {
-		before := simulated.Calls("cuCtxSetCurrent")
-		require.NoError(t, onThread(func() error { return b.FillAsync(s, 0) }))
-		return simulated.Calls("cuCtxSetCurrent") - before
+	calls := func() int { // the least of several tries, as other goroutines of the package call CUDA, too
+		least := math.MaxInt
+		for range 20 {
+			before := simulated.Calls("cuCtxSetCurrent")
+			require.NoError(t, onThread(func() error { return b.FillAsync(s, 0) }))
+			least = min(least, simulated.Calls("cuCtxSetCurrent")-before)
+		}
+		return least
 	}
 	assert.Zero(t, calls())
 	raw := s.Raw()
