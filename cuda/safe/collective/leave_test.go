@@ -58,6 +58,7 @@ func TestCallAfterLeave(t *testing.T) {
 	w := newWorld(t)
 	c := w.comms[0].core
 	unwatch(c)
+	time.Sleep(3 * watchInterval) // until watchAll has forgotten it
 	c.mu.Lock()
 	c.session.goes(1)
 	c.check()
