@@ -50,7 +50,7 @@ func (s *source) include(file string, seen map[string]bool) {
 	}
 	seen[filepath.Clean(file)] = true
 	s.local = append(s.local, file)
-	for _, m := range quoted.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range quoted.FindAllStringSubmatch(strings.TrimPrefix(string(text), "\ufeff"), -1) {
 		s.include(filepath.Join(filepath.Dir(file), m[1]), seen)
 	}
 }

@@ -294,7 +294,7 @@ func ours(name string, text []byte) bool {
 			return false
 		}
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(name), e.Name()))
-		return err == nil && bytes.HasPrefix(text, []byte(head)) && bytes.Contains(text, []byte(filepath.Base(name)))
+		return err == nil && bytes.HasPrefix(text, []byte(head)) && bytes.Contains(text, []byte("\n"+emit.Embed(filepath.Base(name))+"\n"))
 	})
 }
 

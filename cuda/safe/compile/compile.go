@@ -114,10 +114,11 @@ func tooNew(err error, f Format) string {
 	return ""
 }
 
-// fail makes op the function that failed.
+// fail makes op the function that failed. The cause of a context.Context may be an Error of another call, which stays as
+// it is.
 func fail(op string, err error) error {
 	var e *Error
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && e.Op == "" {
 		e.Op = op
 		return e
 	}

@@ -122,6 +122,38 @@ func TestIncludesPaths(t *testing.T) {
 	assert.False(t, i.unsure)
 }
 
+// TestIncludesApart: a header in memory does not take the place of another one that is on disk by the same words.
+func TestIncludesApart(t *testing.T) {
+	for _, c := range []struct{ name, text, err string }{
+		{"another file", "#define B 2\n", "; NVRTC takes both for the same: rename yours"},
+		{"the same", "#define B 1\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, o := tree{t, t.TempDir()}, own(t)
+			f.write("inc/b.h", c.text)
+			o.IncludePaths = []string{filepath.Join(f.dir, "inc")}
+			files := fstest.MapFS{"a/x.h": {Data: []byte("#include \"b.h\"\n")}, "a/b.h": {Data: []byte("#define B 1\n")}}
+			_, err := findIncludes(context.Background(), &o, text{source: "#include \"a/x.h\"\n#include \"b.h\"\n", file: "k.cu", files: files}, &cudaHeaders{})
+			if c.err == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, c.err)
+			assert.ErrorContains(t, err, "#include \"b.h\" stands for a/b.h, which is in memory")
+		})
+	}
+}
+
+// TestFileAsFolder: a file of a file system that has the name of a folder in an #include hides nothing.
+func TestFileAsFolder(t *testing.T) {
+	f, o := tree{t, t.TempDir()}, own(t)
+	f.write("cuda", "")
+	f.write("inc/cuda/x.h", "")
+	o.IncludePaths = []string{filepath.Join(f.dir, "inc")}
+	_, err := findIncludes(context.Background(), &o, text{source: "#include <cuda/x.h>\n", file: "k.cu", files: os.DirFS(f.dir)}, &cudaHeaders{})
+	assert.NoError(t, err)
+}
+
 // TestIncludesState: a header that has changed and changed back while a compiler may have read it
 // is noticed.
 func TestIncludesState(t *testing.T) {

@@ -89,6 +89,15 @@ func TestSeverities(t *testing.T) {
 	assert.Equal(t, "4w5r6i8w", messages(warnings(all)))
 }
 
+// TestErrorOfAnotherCall: the cause of a context.Context stays as it is.
+func TestErrorOfAnotherCall(t *testing.T) {
+	other := &Error{Op: "Load", Err: errors.New("first")}
+	err := fail("Compile", other)
+	assert.ErrorIs(t, err, other)
+	assert.NotSame(t, other, err)
+	assert.Equal(t, "Load", other.Op)
+}
+
 func TestError(t *testing.T) {
 	one := &Diagnostic{"x.cu", 2, 9, "error", "", "no such thing"}
 	for name, test := range map[string]struct {

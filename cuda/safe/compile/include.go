@@ -47,6 +47,7 @@ type includes struct {
 	files   []fs.FS // by origin.files
 	lookups []lookup
 	seen    map[lookup]bool
+	given   map[lookup]bool         // those that memory answers
 	memory  map[string]memoryHeader // by the words of the #include
 	disk    map[string]diskHeader   // by path
 	real    map[string]string       // folders without links
@@ -69,7 +70,7 @@ type diskHeader struct {
 // findIncludes finds all that a source and its headers include.
 func findIncludes(ctx context.Context, o *Options, t text, cuda *cudaHeaders) (*includes, error) {
 	i := &includes{
-		o: o, source: t.file, cuda: cuda, files: append([]fs.FS{nil, t.files}, o.Headers...), own: map[string]bool{}, seen: map[lookup]bool{},
+		o: o, source: t.file, cuda: cuda, files: append([]fs.FS{nil, t.files}, o.Headers...), own: map[string]bool{}, seen: map[lookup]bool{}, given: map[lookup]bool{},
 		memory: map[string]memoryHeader{}, disk: map[string]diskHeader{}, real: map[string]string{},
 	}
 	for _, dir := range o.IncludePaths {
@@ -91,6 +92,9 @@ func findIncludes(ctx context.Context, o *Options, t text, cuda *cudaHeaders) (*
 		if len(i.folders) > folders {
 			at = -1 // all names are looked for in the new folders, too
 		}
+	}
+	if err := i.apart(); err != nil {
+		return nil, err
 	}
 	i.addStandard()
 	if i.partly {
@@ -122,6 +126,7 @@ func (i *includes) read(text string, from origin) {
 func (i *includes) find(l lookup) error {
 	if !l.from.cuda {
 		if found, err := i.inMemory(l); found || err != nil {
+			i.given[l] = found
 			return err
 		}
 	}
@@ -153,8 +158,8 @@ func (i *includes) inMemory(l lookup) (bool, error) {
 			continue
 		}
 		info, err := fs.Stat(files, file)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
-			continue
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrInvalid) || err == nil && info.IsDir() {
+			continue // as where a file has the name of a folder
 		}
 		text, err := readFS(files, file)
 		if err == nil {
@@ -175,6 +180,29 @@ func (i *includes) inMemory(l lookup) (bool, error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// apart returns an error if NVRTC would take a header of the file systems for one on disk, of CUDA for instance, because the
+// words of their #include are the same. A name in angle brackets may be meant to do that.
+func (i *includes) apart() error {
+	for _, l := range i.lookups {
+		header, ok := i.memory[l.name]
+		if !ok || !l.quoted || i.given[l] {
+			continue
+		}
+		for _, dir := range slices.Concat([]string{l.from.disk}, i.o.IncludePaths, i.folders) {
+			file := within(dir, l.name)
+			text, _, err := readFile(file, maxText)
+			if err != nil {
+				continue
+			}
+			if strings.TrimPrefix(text, utf8Mark) == header.text {
+				break
+			}
+			return fmt.Errorf("%w: #include %q stands for %s, which is in memory, and in another file for %s; NVRTC takes both for the same: rename yours", safe.ErrInvalidArgument, l.name, header.path, file)
+		}
+	}
+	return nil
 }
 
 // onDisk looks for a header beside the file that includes it, in IncludePaths and among CUDA's

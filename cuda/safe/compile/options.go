@@ -214,7 +214,7 @@ func checkList(field string, all []string) error {
 // clone returns options that the caller cannot change.
 func (o Options) clone() Options {
 	o.Kernels, o.IncludePaths, o.Flags = slices.Clone(o.Kernels), slices.Clone(o.IncludePaths), slices.Clone(o.Flags)
-	o.Defines = maps.Clone(o.Defines)
+	o.Defines, o.Headers = maps.Clone(o.Defines), slices.Clone(o.Headers)
 	return o
 }
 

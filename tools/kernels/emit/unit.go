@@ -175,8 +175,8 @@ func (w *writer) options(k *model.Kernel) *jen.Statement {
 	})
 }
 
-// embed is the directive that embeds files, of whose names Go takes brackets for patterns.
-func embed(files ...string) string {
+// Embed is the directive that embeds files, of whose names Go takes brackets for patterns.
+func Embed(files ...string) string {
 	directive := "//go:embed"
 	for _, f := range files {
 		if strings.ContainsAny(f, " []") {
@@ -190,7 +190,7 @@ func embed(files ...string) string {
 // loadSource writes a function that compiles the embedded source.
 func (w *writer) loadSource() {
 	u, files := w.unit, variableName(w.unit, "Files")
-	w.Comment(embed(w.image.Files...))
+	w.Comment(Embed(w.image.Files...))
 	w.Var().Id(files).Qual("embed", "FS")
 	w.Line()
 	comment(w.File, fmt.Sprintf("Load%s compiles the kernels for the device of x with o, unless they are in the cache, and loads them. It returns\nthe errors of [compile.LoadFS] and [safe.Module.KernelWith].", u.Go))
@@ -232,7 +232,7 @@ func prepend(g *jen.Group, field string, all []string) {
 func (w *writer) loadCompiled() {
 	u := w.unit
 	for i, file := range w.image.Files {
-		w.Comment(embed(file))
+		w.Comment(Embed(file))
 		w.Var().Id(variableName(u, fmt.Sprint("Image", i+1))).Index().Byte()
 		w.Line()
 	}

@@ -22,9 +22,10 @@ func (p *Package) named(t *read.Type) (*Type, error) {
 		if !n.done { // it holds a pointer to itself
 			return n, nil
 		}
+		p.unit.Long = p.unit.Long || n.unit.Long // the file that declares it is not there on Windows
 		return n, n.err
 	}
-	n := &Type{Kind: "struct", C: t.Name, At: fmt.Sprintf("%s:%d", filepath.Base(t.At.File), t.At.Line), Size: t.Size, Align: 1, Doc: p.comment(t.At), of: t}
+	n := &Type{unit: p.unit, Kind: "struct", C: t.Name, At: fmt.Sprintf("%s:%d", filepath.Base(t.At.File), t.At.Line), Size: t.Size, Align: 1, Doc: p.comment(t.At), of: t}
 	switch t.Kind {
 	case read.Union:
 		n.Kind = "union"
@@ -76,6 +77,7 @@ func (p *Package) enum(n *Type) error {
 		if len(name) <= len(n.Go) || name[:len(n.Go)] != n.Go {
 			name = n.Go + name
 		}
+		name = p.renamed(v.Name, t.At.Line, name)
 		if err := p.take(name, fmt.Sprintf("enumerator %s of %s", v.Name, t.Name), v.Name, t.At); err != nil {
 			return err
 		}
@@ -201,14 +203,12 @@ func (p *Package) slot(n *Type, group []read.Field, to, limit int64) (Slot, erro
 			if f.Bits == 1 {
 				m.Kind = "a bit-field of 1 bit"
 			}
-			p.unit.Bits = p.unit.Bits || !p.bits
-			p.bits = true
+			p.unit.Bits = p.shares(&p.bits)
 		default:
 			if len(group) == 1 {
 				m.Kind = "a packed field"
 			}
-			p.unit.Copies = p.unit.Copies || !p.copies
-			p.copies = true
+			p.unit.Copies = p.shares(&p.copies)
 		}
 		s.Members = append(s.Members, m)
 	}

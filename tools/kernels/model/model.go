@@ -107,6 +107,7 @@ type Type struct {
 	err  error
 	done bool
 	of   *read.Type
+	unit *Unit // which declares it
 }
 
 // A Constant is an enumerator.

@@ -28,7 +28,7 @@ type Package struct {
 	sources      map[string][]string
 	unit         *Unit
 	hint         string // a name for a type without one
-	bits, copies bool   // a unit has the functions
+	bits, copies *Unit  // which has the functions, or nil
 	used         map[string]bool
 }
 
@@ -78,7 +78,7 @@ func (p *Package) Add(file string, f *read.File, sources map[string][]string) (*
 			continue
 		}
 		made, err := p.variable(v)
-		if err == nil && members[made.Go] {
+		for err == nil && members[made.Go] {
 			made.Go += "Variable"
 		}
 		if err != nil {
@@ -162,6 +162,9 @@ func (p *Package) kernel(k *read.Kernel, overloaded bool) (*Kernel, error) {
 	if k.Symbol == k.Name || overloaded {
 		made.Expression = ""
 	}
+	if made.Expression == "" && local(k.Symbol) {
+		return nil, at(k.At, "kernel %s: it is overloaded in an unnamed namespace, or by a type of one, and its symbol is another one in each compilation: give it a name of its own, or make it static", k.Name)
+	}
 	names := map[string]bool{"k": true, "stream": true, "config": true, "batch": true, "grid": true, "uses": true, "room": true, "err": true}
 	for _, parameter := range k.Parameters {
 		if t := parameter.Type; t.Kind == read.Struct && p.pointers(t) {
@@ -190,6 +193,18 @@ func (p *Package) kernel(k *read.Kernel, overloaded bool) (*Kernel, error) {
 	}
 	return made, nil
 }
+
+// shares returns whether this unit is to have functions that several use: the first one that needs them has them.
+func (p *Package) shares(has **Unit) bool {
+	if *has == nil {
+		*has = p.unit
+	}
+	p.unit.Long = p.unit.Long || (*has).Long // else it would lack them on Windows
+	return *has == p.unit
+}
+
+// local tells whether a symbol is one of an unnamed namespace: NVRTC writes the number of its process into it.
+func local(symbol string) bool { return strings.Contains(symbol, "_GLOBAL__N_") }
 
 func parameterText(parameter read.Parameter, i int) string {
 	if parameter.Name == "" {
@@ -265,6 +280,8 @@ func (p *Package) variable(v *read.Variable) (*Variable, error) {
 	made := &Variable{Symbol: v.Symbol, Name: v.Name, What: v.Space.String(), Doc: p.comment(v.At), Len: 1}
 	if v.Space != read.Managed {
 		made.Expression = "&" + v.Name
+	} else if local(v.Symbol) {
+		return nil, at(v.At, "variable %s: it is managed and in an unnamed namespace, and its symbol is another one in each compilation: move it out", v.Name)
 	}
 	t := v.Type
 	if t.Kind == read.Array {

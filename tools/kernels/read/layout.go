@@ -61,6 +61,9 @@ func (r *reader) typeAt(offset dwarf.Offset) (*Type, error) {
 	return t, err
 }
 
+// telling are typedefs that say more than those of a program for them.
+var telling = map[string]bool{"size_t": true, "cudaTextureObject_t": true, "cudaSurfaceObject_t": true, "cudaGraphConditionalHandle": true}
+
 // qualify makes t what its typedef or qualifier is of.
 func (r *reader) qualify(t *Type, e *dwarf.Entry) error {
 	of, err := r.typeOf(e)
@@ -70,7 +73,9 @@ func (r *reader) qualify(t *Type, e *dwarf.Entry) error {
 	name, at := t.Name, t.At
 	*t = *of
 	if e.Tag == dwarf.TagTypedef {
-		t.Typedef = name
+		if t.Typedef == "" || !telling[t.Typedef] {
+			t.Typedef = name
+		}
 		if t.Name == "" {
 			t.Name, t.At = name, at
 		}

@@ -78,7 +78,7 @@ const (
 type Type struct {
 	Kind    Kind
 	Name    string // without namespaces, which NVRTC 13 does not tell; "" without one
-	Typedef string // the first typedef by which it was declared, which tells handles from numbers
+	Typedef string // by which it was declared: one of CUDA's handles or size_t, or else the program's
 	Size    int64  // in bytes; 0 if it is declared and not defined
 
 	Float, Signed, Bool bool // of numbers; Signed also of enums
