@@ -170,6 +170,7 @@ func TestEmptyInCapture(t *testing.T) {
 // TestSimFillInRawCapture: a fill of a pool's memory has its context current where a raw call has begun a capture, too.
 func TestSimFillInRawCapture(t *testing.T) {
 	needsSimulated(t)
+	needsDriver(t, 13000, "the context is always current")
 	x := open(t, 0)
 	s, b := stream(t, x), buffer[float32](t, x, 4)
 	calls := func() int { // the least of several tries, as other goroutines of the package call CUDA, too
