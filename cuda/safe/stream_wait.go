@@ -101,10 +101,9 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent,
 	if code == 0 {
 		s.forgetBacklog()
 		if always {
-			code = rt.Record(s.callContext, e, s.raw)
-		}
-		if always && code == 0 {
-			code = driver.CUDA_ERROR_NOT_READY
+			if code = rt.Record(s.callContext, e, s.raw); code == 0 {
+				code = driver.CUDA_ERROR_NOT_READY
+			}
 		}
 	}
 	s.ends++

@@ -225,11 +225,7 @@ func (b *batch) pass() error {
 		return nil
 	}
 	err = explained(err)
-	for _, c := range b.cores {
-		if c.err() == nil {
-			c.session.fail(err)
-		}
-	}
+	failAll(b.cores, err)
 	return err
 }
 

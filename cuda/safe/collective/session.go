@@ -119,19 +119,6 @@ func (s *session) goes(rank int) {
 	}
 }
 
-// departed returns that a rank of another process has left in order, if the session has not failed.
-func (s *session) departed() error {
-	if !s.over.Load() {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil
-	}
-	return s.left
-}
-
 // usable returns the error of operations if the session has ended.
 func (s *session) usable() error {
 	if !s.over.Load() {

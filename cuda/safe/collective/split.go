@@ -89,9 +89,7 @@ func splitAll(ctx context.Context, op string, comms Comms, colors, keys []int) (
 		return nil, named(op, outer)
 	}
 	if err != nil {
-		for _, c := range p { // of a process with several, from Join
-			c.session.fail(err)
-		}
+		failAll(p, err) // of a process with several, from Join
 		return nil, named(op, err)
 	}
 	result := make(Comms, len(children))

@@ -58,7 +58,7 @@ func watchAll() {
 // rank has left in order waits for that rank: then all communicators of the session are aborted.
 func (c *core) check() {
 	if !c.mu.TryLock() {
-		if left := c.session.departed(); left == nil || c.Closed() {
+		if left := c.session.usable(); left == nil || c.Closed() {
 			c.stuck = time.Time{}
 		} else if c.stuck.IsZero() {
 			c.stuck = time.Now()

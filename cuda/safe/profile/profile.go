@@ -126,7 +126,7 @@ func (r *Recording) Stop() (*Timeline, error) {
 func (r *Recording) end() {
 	last, wall := r.detach()
 	r.mu.Lock()
-	r.ended = true // from here on nobody else adds to t
+	r.ended = true // nobody else adds to t after this
 	r.mu.Unlock()
 	t := &r.t
 	t.Duration, t.Started = wall, r.started

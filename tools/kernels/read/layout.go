@@ -73,7 +73,7 @@ func (r *reader) qualify(t *Type, e *dwarf.Entry) error {
 	name, at := t.Name, t.At
 	*t = *of
 	if e.Tag == dwarf.TagTypedef {
-		if t.Typedef == "" || !telling[t.Typedef] {
+		if !telling[t.Typedef] {
 			t.Typedef = name
 		}
 		if t.Name == "" {
