@@ -41,3 +41,14 @@ func GoStringN(buffer []byte) string {
 	text, _, _ := bytes.Cut(buffer, []byte{0})
 	return string(text)
 }
+
+// Aligned copies value to an address that is a multiple of alignment, a power of two, and returns the address. C aligns some
+// types more strictly than Go does: cuDoubleComplex, which is complex128 in Go, to 16 bytes, and cuBLAS ends the program if
+// its alpha is anywhere else. T must have no pointers, as the garbage collector does not see them there.
+func Aligned[T any](value T, alignment uintptr) *T {
+	words := make([]uint64, (unsafe.Sizeof(value)+alignment+7)/8)
+	start := unsafe.Pointer(unsafe.SliceData(words))
+	p := (*T)(unsafe.Add(start, -uintptr(start)&(alignment-1)))
+	*p = value
+	return p
+}

@@ -3,6 +3,7 @@ package ffi_test
 import (
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 
@@ -43,4 +44,15 @@ func ExampleCString() {
 	_, err := get(0)
 	fmt.Println(err != nil)
 	// Output: true
+}
+
+func TestAligned(t *testing.T) {
+	for _, alignment := range []uintptr{1, 8, 16, 64, 4096} {
+		for range 10 { // the heap gives other addresses each time
+			p := ffi.Aligned(3+4i, alignment)
+			assert.Zero(t, uintptr(unsafe.Pointer(p))%alignment)
+			assert.Equal(t, 3+4i, *p)
+		}
+		assert.Zero(t, uintptr(unsafe.Pointer(ffi.Aligned([3]byte{1, 2, 3}, alignment)))%alignment)
+	}
 }

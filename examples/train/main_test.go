@@ -220,6 +220,9 @@ func TestRefused(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
+			if c.env == nil && c.o.gpus == 2 {
+				needs(t, 2)
+			}
 			assert.ErrorContains(t, run(t.Context(), c.o, new(strings.Builder)), c.says)
 		})
 	}

@@ -65,7 +65,9 @@
 //
 // Scalars such as alpha, beta and the result of a dot product are host memory, Go variables, unless
 // [CublasSetPointerMode] says otherwise. A routine with a result in host memory waits for the
-// stream, and cannot be captured. With device pointers nothing waits.
+// stream, and cannot be captured. With device pointers nothing waits. A complex128 in host memory
+// must be at a multiple of 16 bytes, or cuBLAS ends the program: Go aligns it to 8, ffi.Aligned to
+// as much as you say.
 //
 // Creating and destroying handles is slow, and destroying waits for the device: keep handles.
 // Routines can be captured into graphs. Factors in host memory become part of the graph with the

@@ -59,7 +59,7 @@ func NewBatch[T Element](h *Handle, a, b, c []Matrix[T]) (*Batch[T], error) {
 		return p, nil
 	}
 	p.a, p.b, p.c = all[p.first[0]].view, all[p.first[1]].view, all[p.first[2]].view
-	var try call
+	try := makeCall()
 	if err := try.product(h.math, &p.a, &p.b, &p.c, 0, 0); err != nil {
 		return nil, fail(op, err)
 	}

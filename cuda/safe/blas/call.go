@@ -27,7 +27,7 @@ type call struct {
 	x, y, z             driver.CUdeviceptr
 	ldx, ldy, ldz       int64 // or steps of vectors
 	stepX, stepY, stepZ int64
-	alpha, beta         factor
+	alpha, beta         *factor // the call's own, also when it is used again
 	kind                *kind
 	compute             cublas.CublasComputeType_t
 	lt                  matmulCall // of Matmul
@@ -35,13 +35,16 @@ type call struct {
 	views [3]view // the operands, where functions get them by pointer
 }
 
-var calls = sync.Pool{New: func() any {
-	c := new(call)
+var calls = sync.Pool{New: func() any { return makeCall() }}
+
+func makeCall() *call {
+	factors := ffi.Aligned([2]factor{}, factorAlignment)
+	c := &call{alpha: &factors[0], beta: &factors[1]}
 	c.Do = c.run
 	return c
-}}
+}
 
-// newCall returns a call whose fields are zero.
+// newCall returns a call that has its own factors, and is zero otherwise.
 func newCall(h *Handle, s *safe.Stream) (*call, error) {
 	core, err := h.acquire()
 	if err != nil {
@@ -56,7 +59,7 @@ func newCall(h *Handle, s *safe.Stream) (*call, error) {
 func (c *call) free() {
 	c.core.Release()
 	c.Reset()
-	*c = call{Call: c.Call}
+	*c = call{Call: c.Call, alpha: c.alpha, beta: c.beta}
 	calls.Put(c)
 }
 

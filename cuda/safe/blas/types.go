@@ -116,6 +116,9 @@ func (k *kind) complex() bool { return k == kindComplex64 || k == kindComplex128
 // factor is a host value of the type of a kind's scale, as C expects it.
 type factor [2]uint64
 
+// factorAlignment is that of cuDoubleComplex: cuBLAS loads one by instructions that fault elsewhere.
+const factorAlignment = 16
+
 func (f *factor) pointer() unsafe.Pointer { return unsafe.Pointer(f) }
 
 // number returns v as the largest type of [Scalar].

@@ -36,6 +36,7 @@ func TestFinishEdges(t *testing.T) {
 
 // TestEndTwice: a second End of a range leaves the range around it as it is.
 func TestEndTwice(t *testing.T) {
+	needsDouble(t)
 	r := start(t, Options{})
 	outer := Begin(t.Context(), "outer")
 	inner := Begin(t.Context(), "inner")
@@ -52,6 +53,7 @@ func TestEndTwice(t *testing.T) {
 
 // TestLimitOfAll: the limit is one for records, ranges and waits.
 func TestLimitOfAll(t *testing.T) {
+	needsDouble(t)
 	r := start(t, Options{Limit: 3})
 	for range 5 {
 		Begin(t.Context(), "range").End()

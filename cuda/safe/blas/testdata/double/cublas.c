@@ -187,7 +187,7 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t h, cublasOperation_t opx, cublasOp
 	cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
 	unsigned f = factor(compute, tx);
-	struct job j = {0, tx, tz, opx, opy, m, n, k, ldx, ldy, ldz, 0, 0, 0, 1, load(f, alpha, 0), load(f, beta, 0), x, y, z};
+	struct job j = {0, tx, tz, opx, opy, m, n, k, ldx, ldy, ldz, 0, 0, 0, 1, scalar(f, alpha), scalar(f, beta), x, y, z};
 	if (tx != ty || tx != tz || algo != -1 || !fits(&j))
 		return INVALID_VALUE;
 	char op[20];
@@ -200,7 +200,7 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t h, cublasOperation_t
 	cudaDataType tz, int64_t ldz, long long stepz, int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
 	unsigned f = factor(compute, tx);
-	struct job j = {0, tx, tz, opx, opy, m, n, k, ldx, ldy, ldz, stepx, stepy, stepz, count, load(f, alpha, 0), load(f, beta, 0), x, y, z};
+	struct job j = {0, tx, tz, opx, opy, m, n, k, ldx, ldy, ldz, stepx, stepy, stepz, count, scalar(f, alpha), scalar(f, beta), x, y, z};
 	return tx != ty || tx != tz || algo != -1 || !fits(&j) ? INVALID_VALUE : submit(h, "strided", &j, 0);
 }
 
@@ -209,7 +209,7 @@ cublasStatus_t cublasGemmBatchedEx_64(cublasHandle_t h, cublasOperation_t opx, c
 	cudaDataType tz, int64_t ldz, int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
 	unsigned f = factor(compute, tx);
-	struct job j = {1, tx, tz, opx, opy, m, n, k, ldx, ldy, ldz, 0, 0, 0, count, load(f, alpha, 0), load(f, beta, 0), x, y, (void *)z};
+	struct job j = {1, tx, tz, opx, opy, m, n, k, ldx, ldy, ldz, 0, 0, 0, count, scalar(f, alpha), scalar(f, beta), x, y, (void *)z};
 	return tx != ty || tx != tz || algo != -1 || !fits(&j) ? INVALID_VALUE : submit(h, "batched", &j, 0);
 }
 
@@ -245,7 +245,7 @@ static unsigned gemv(cublasHandle_t h, const struct job *j, int64_t rows)
 		int64_t lda, const element *x, int64_t incx, const element *beta, element *y, int64_t incy)                             \
 	{                                                                                                                         \
 		struct job j = {.type = id, .opx = op, .m = op ? n : m, .n = 1, .k = op ? m : n, .ldx = lda, .ldy = incx, .ldz = incy,  \
-			.alpha = *alpha, .beta = *beta, .x = a, .y = x, .z = y};                                                            \
+			.alpha = scalar(id, alpha), .beta = scalar(id, beta), .x = a, .y = x, .z = y};                                                            \
 		return gemv(h, &j, m);                                                                                                \
 	}
 
@@ -277,13 +277,13 @@ cublasStatus_t cublasDotcEx_64(cublasHandle_t h, int64_t n, const void *x, cudaD
 cublasStatus_t cublasAxpyEx_64(cublasHandle_t h, int64_t n, const void *alpha, cudaDataType ta, const void *x, cudaDataType tx, int64_t incx, void *y,
 	cudaDataType ty, int64_t incy, cudaDataType te)
 {
-	struct job j = {.what = 4, .type = tx, .n = n, .ldx = incx, .ldy = incy, .x = x, .z = y, .alpha = load(ta, alpha, 0)};
+	struct job j = {.what = 4, .type = tx, .n = n, .ldx = incx, .ldy = incy, .x = x, .z = y, .alpha = scalar(ta, alpha)};
 	return tx != ty || ta != te || !computes(tx, te) ? NOT_SUPPORTED : submit(h, "axpy", &j, 0);
 }
 
 cublasStatus_t cublasScalEx_64(cublasHandle_t h, int64_t n, const void *alpha, cudaDataType ta, void *x, cudaDataType tx, int64_t incx, cudaDataType te)
 {
-	struct job j = {.what = 5, .type = tx, .n = n, .ldx = incx, .z = x, .alpha = load(ta, alpha, 0)};
+	struct job j = {.what = 5, .type = tx, .n = n, .ldx = incx, .z = x, .alpha = scalar(ta, alpha)};
 	return ta != te || !computes(tx, te) ? NOT_SUPPORTED : submit(h, "scal", &j, 0);
 }
 

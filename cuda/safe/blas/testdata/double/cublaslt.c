@@ -236,7 +236,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
 	if (atomic_exchange(&d->busy, 1))
 		return INTERNAL_ERROR;
 	struct job j = {*d, lx->type, ly->type, lz->type, lz->rows, lz->cols, d->opx ? lx->rows : lx->cols, lx->ld, ly->ld, lz->ld,
-		load(d->scale, alpha, 0), load(d->scale, beta, 0), x, y, z};
+		scalar(d->scale, alpha), scalar(d->scale, beta), x, y, z};
 	if (j.beta != 0 && c != z)
 		return INVALID_VALUE;
 	note("matmul", d, stream, workspace, size);

@@ -82,6 +82,14 @@ static inline number load(unsigned type, const void *p, int64_t i)
 	return decode(type, ((const uint8_t *)p)[i]);
 }
 
+// scalar loads alpha or beta, where the library loads a complex128 by instructions that fault unless it is aligned.
+static inline number scalar(unsigned type, const void *p)
+{
+	if (type == C_64F && (uintptr_t)p % 16)
+		__builtin_trap();
+	return load(type, p, 0);
+}
+
 static inline void store(unsigned type, void *p, int64_t i, number v)
 {
 	switch (type) {
