@@ -310,6 +310,7 @@ static int (*const loops[])(const uintptr_t *a, long n) = {
 	loop_graph_set,
 	loop_peers,
 	loop_step,
+	loop_transform,
 	loop_launch_parts,
 };
 

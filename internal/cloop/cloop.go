@@ -30,6 +30,7 @@ const (
 	GraphSet                     // cuGraphExecKernelNodeSetParams_v2 of all nodes; executable, function, u64, address of the nodes, their number
 	Peers                        // cuMemcpyPeerAsync of one copy or two, with cuCtxPushCurrent_v2, cuStreamSynchronize, cuCtxPopCurrent_v2; size, number, and for each of two destination, context, source, context, stream
 	Step                         // a step of a simulation, as tools/bench/step.go; functions, stream, plan, edge, spectrum, host, 7 kernels, 7 arrays
+	Transform                    // such as cufftXtExec; plan, in, out, direction
 	LaunchParts                  // cuLaunchKernel without parameters, or cuGraphLaunch, and around it cuCtxGetCurrent, cuCtxSetCurrent, cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing; function or executable, stream, bits: the context, the question, the mode, cuGraphLaunch; context
 )
 
@@ -38,7 +39,7 @@ var arguments = [...]int{
 	CreateDestroy: 3, AllocFree: 4, Copy: 4, CopyAndWait: 6,
 	LaunchAndWait: 5, GraphLaunch: 3, GraphAndWait: 4, HostFunc: 2,
 	GraphBuild: 6, GraphInstantiate: 3, GraphUpdate: 4, GraphSet: 6, Peers: 16,
-	Step: 24, LaunchParts: 9,
+	Step: 24, Transform: 5, LaunchParts: 9,
 }
 
 // A Watch is a thread of C that waits for an event: see [Start].

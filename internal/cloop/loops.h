@@ -17,4 +17,5 @@ int loop_graph_update(const uintptr_t *a, long n);
 int loop_graph_set(const uintptr_t *a, long n);
 int loop_peers(const uintptr_t *a, long n);
 int loop_step(const uintptr_t *a, long n);
+int loop_transform(const uintptr_t *a, long n);
 int loop_launch_parts(const uintptr_t *a, long n);

@@ -75,6 +75,15 @@ int loop_step(const uintptr_t *a, long n)
 	REPEAT(n, step((const struct step *)a));
 }
 
+int loop_transform(const uintptr_t *a, long n)
+{
+	transform *fn = (transform *)a[0];
+	int plan = a[1], direction = a[4];
+	uintptr_t in = a[2], out = a[3];
+
+	REPEAT(n, fn(plan, in, out, direction));
+}
+
 enum { SETS = 1, ASKS = 2, RELAXES = 4, GRAPH = 8 };
 
 /* launch_parts makes a launch of a kernel without arguments, or of a graph, and some of what package safe does around it. */

@@ -100,13 +100,7 @@ func TestEveryRow(t *testing.T) {
 // TestEveryGroup measures every group on the simulated driver, each in a process of
 // its own.
 func TestEveryGroup(t *testing.T) {
-	if err := command.CC().Err; err != nil {
-		t.Skip("no C compiler: ", err)
-	}
-	dir := t.TempDir()
-	file, err := sim.Build(dir, sim.Newest)
-	require.NoError(t, err)
-
+	file, dir := withLibraries(t, "cufft", "curand"), t.TempDir()
 	results, plots := filepath.Join(dir, "results.json"), filepath.Join(dir, "plots")
 	stdout, stderr, code := runBench(t, "-lib", file, "-short", "-group", ".", "-json", results, "-plots", plots)
 	require.Zero(t, code, stderr)
@@ -139,25 +133,48 @@ func TestEveryGroup(t *testing.T) {
 	}
 }
 
-// TestStepWithTransforms has the steps of a simulation use a double of cuFFT.
-func TestStepWithTransforms(t *testing.T) {
+// withLibraries has bench find doubles of libraries, and returns the simulated driver that they call.
+func withLibraries(t *testing.T, names ...string) string {
 	if err := command.CC().Err; err != nil {
 		t.Skip("no C compiler: ", err)
 	}
 	dir := t.TempDir()
 	file, err := sim.Build(dir, sim.Newest)
 	require.NoError(t, err)
-	cufft, err := double.Library{Name: "cufft"}.Build(dir, file)
-	require.NoError(t, err)
-	require.NoError(t, os.Rename(cufft, filepath.Join(dir, "libcufft.so.12")))
+	for _, name := range names {
+		built, err := double.Library{Name: name}.Build(dir, file)
+		require.NoError(t, err)
+		require.NoError(t, os.Rename(built, filepath.Join(dir, map[string]string{"cufft": "libcufft.so.12", "curand": "libcurand.so.10"}[name])))
+	}
 	t.Setenv("LD_LIBRARY_PATH", dir)
-	stdout, stderr, code := runBench(t, "-lib", file, "-short", "-group", "^step$", "-markdown")
+	return file
+}
+
+// TestStepWithTransforms has the steps of a simulation use a double of cuFFT.
+func TestStepWithTransforms(t *testing.T) {
+	stdout, stderr, code := runBench(t, "-lib", withLibraries(t, "cufft"), "-short", "-group", "^step$", "-markdown")
 	require.Zero(t, code, stderr)
 	assert.Contains(t, stdout, "\n| step | µs | least | most | /C | targets |\n|---|---|---|---|---|---|\n")
 	for _, way := range []string{"C", "raw", "safe"} {
 		assert.Contains(t, stdout, "\n| 32x32 on a stream, "+way+" | ")
 		assert.Contains(t, stdout, "\n| 32x32 on the legacy stream, "+way+" | ")
 	}
+}
+
+func TestLibraries(t *testing.T) {
+	stdout, stderr, code := runBench(t, "-lib", withLibraries(t, "cufft", "curand"), "-short", "-group", "^libraries$", "-markdown")
+	require.Zero(t, code, stderr)
+	for _, way := range []string{"C", "raw", "safe"} {
+		assert.Contains(t, stdout, "\n| fft [4096] x 1, "+way+" | ")
+		assert.Contains(t, stdout, "\n| 1024 uniform numbers, "+way+" | ")
+	}
+}
+
+// TestNoLibraries has nothing to call, which is no failure.
+func TestNoLibraries(t *testing.T) {
+	stdout, stderr, code := runBench(t, "-lib", withLibraries(t), "-short", "-group", "^libraries$")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "\nlibraries  there is neither cuFFT nor cuRAND: ")
 }
 
 // TestOneGPU has nothing to copy to, which is no failure.

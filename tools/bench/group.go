@@ -17,7 +17,7 @@ type group struct {
 }
 
 // groups are all scenarios, in this order.
-var groups = []group{waiting, steps, saturated, waiters, late, hostFunctions, replays, builds, bulkBuilds, growth, many, peers}
+var groups = []group{waiting, steps, libraries, saturated, waiters, late, hostFunctions, replays, builds, bulkBuilds, growth, many, peers}
 
 // effort is how much is done.
 type effort struct {

@@ -13,7 +13,7 @@
 // an ordinary goroutine, unless the row says otherwise.
 //
 // After these rows come groups, each with a table and a plot of its own: what
-// waiting costs, one goroutine's and that of thousands, the steps of a simulation, host functions,
+// waiting costs, one goroutine's and that of thousands, the steps of a simulation, calls of cuFFT and cuRAND, host functions,
 // graphs, and copies between two GPUs.
 // -run chooses rows and -group groups; either leaves out all others. CPU is the time of the whole process, and threads are those above what it
 // had when the GPU had been opened.

@@ -46,8 +46,7 @@ type simulation struct {
 	spectrum *safe.Buffer[complex64]
 	host     *safe.Pinned[float32]
 	plan     *fft.Plan[float32, complex64] // nil without cuFFT
-	handle   cufft.CufftHandle             // of C and package driver
-	work     *safe.Buffer[byte]            // of the handle
+	raws     rawPlan                       // of C and package driver
 }
 
 func simulate(g *gpu, e effort) ([]*line, error) {
@@ -160,31 +159,13 @@ func (s *simulation) open() (err error) {
 	if s.plan, err = fft.New[float32, complex64](s.g.ctx, fft.Shape{N: []int{s.edge, s.edge}}, fft.Options{}); err != nil {
 		return err
 	}
-	return s.g.ctx.WithCurrent(s.makePlan)
-}
-
-// makePlan makes the plan of C and package driver. The context is current.
-func (s *simulation) makePlan() error {
-	if err := cufft.CufftCreate(&s.handle); err != nil {
-		return err
-	}
-	n, half, work := [2]int64{int64(s.edge), int64(s.edge)}, [2]int64{int64(s.edge), int64(s.edge/2 + 1)}, uint64(0)
-	err := cufft.CufftXtMakePlanMany(s.handle, 2, &n[0], &n[0], 1, int64(s.edge*s.edge), librarytypes.CUDA_R_32F,
-		&half[0], 1, int64(s.edge)*half[1], librarytypes.CUDA_C_32F, 1, &work, librarytypes.CUDA_C_32F)
-	if err != nil {
-		return err
-	}
-	if s.work, err = safe.NewBuffer[byte](s.g.ctx, int(work)); err != nil {
-		return err
-	}
-	return errors.Join(cufft.CufftSetWorkArea(s.handle, ffi.Pointer(s.work.Raw())), cufft.CufftSetStream(s.handle, s.stream.Raw()))
+	edge := int64(s.edge)
+	s.raws, err = makePlan(s.stream, []int64{edge, edge}, 1, librarytypes.CUDA_R_32F, librarytypes.CUDA_C_32F)
+	return err
 }
 
 func (s *simulation) close() error {
-	errs := []error{s.plan.Close(), s.host.Close(), s.spectrum.Close(), s.module.Close(), s.work.Close()}
-	if s.handle != 0 {
-		errs = append(errs, s.g.ctx.WithCurrent(func() error { return cufft.CufftDestroy(s.handle) }))
-	}
+	errs := []error{s.plan.Close(), s.host.Close(), s.spectrum.Close(), s.module.Close(), s.raws.close(s.g.ctx)}
 	for _, a := range s.arrays {
 		errs = append(errs, a.Close())
 	}
@@ -200,7 +181,7 @@ func (s *simulation) arguments() []uintptr {
 	}
 	args := []uintptr{
 		s.g.fn("cuLaunchKernel"), s.g.fn("cuMemsetD32Async"), s.g.fn("cuMemcpyDtoHAsync_v2"), s.g.fn("cuStreamSynchronize"), exec,
-		uintptr(s.stream.Raw()), uintptr(s.handle), uintptr(s.edge), uintptr(s.spectrum.Raw()), uintptr(unsafe.Pointer(&s.host.Data()[0])),
+		uintptr(s.stream.Raw()), uintptr(s.raws.handle), uintptr(s.edge), uintptr(s.spectrum.Raw()), uintptr(unsafe.Pointer(&s.host.Data()[0])),
 	}
 	for _, k := range s.kernels {
 		args = append(args, uintptr(k.Raw()))
@@ -230,7 +211,7 @@ func (s *simulation) raw() error {
 	stream := s.stream.Raw()
 	err := errors.Join(driver.CuMemsetD32Async(s.arrays[0].Raw(), 0, uint64(s.edge*s.edge), stream), driver.CuMemsetD32Async(s.arrays[6].Raw(), 0, 1, stream))
 	err = cmp.Or(err, s.inOrder(s.elementwiseRaw, func(i int) error {
-		return cufft.CufftXtExec(s.handle, ffi.Pointer(s.arrays[i].Raw()), ffi.Pointer(s.spectrum.Raw()), cufft.CUFFT_FORWARD)
+		return cufft.CufftXtExec(s.raws.handle, ffi.Pointer(s.arrays[i].Raw()), ffi.Pointer(s.spectrum.Raw()), cufft.CUFFT_FORWARD)
 	}))
 	err = cmp.Or(err, driver.CuMemcpyDtoHAsync(unsafe.Pointer(&s.host.Data()[0]), s.arrays[6].Raw(), 4, stream))
 	return cmp.Or(err, driver.CuStreamSynchronize(stream))
