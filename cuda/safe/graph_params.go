@@ -77,14 +77,21 @@ func (w *NodeParams) add(u *nodeUse, g *graphCore, deps []driver.CUgraphNode) (d
 	return w.kernel.add(g, deps)
 }
 
-func (c nodeCalls) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
-	if c.ready != nil {
-		if err := c.ready(); err != nil {
-			return 0, err
-		}
+func (c *nodeCalls) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+	if err := c.prepare(); err != nil {
+		return 0, err
 	}
 	err = g.ctx.withCurrent(func() error { return c.adds(&n, g.raw, unsafe.SliceData(deps), uint64(len(deps))) })
 	return n, err
+}
+
+// prepare calls ready, once.
+func (c *nodeCalls) prepare() error {
+	ready := c.ready
+	if c.ready = nil; ready == nil {
+		return nil
+	}
+	return ready()
 }
 
 func (c nodeCalls) set(n Node) error {
