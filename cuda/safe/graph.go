@@ -251,7 +251,7 @@ func (g *Graph) Clone() (*Graph, error) {
 		if err := executables.Serialize(func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
 			return err
 		}
-		clone.kept = c.kept.share()
+		clone.kept = c.keptByCopy()
 		clone.kept.user = clone.kept.user.extended()
 		return clone.kept.rename(func(n driver.CUgraphNode) (driver.CUgraphNode, error) {
 			var own driver.CUgraphNode
@@ -269,6 +269,18 @@ func (g *Graph) Clone() (*Graph, error) {
 		err = errors.Join(err, clone.Destroy(true))
 	}
 	return nil, err
+}
+
+// keptByCopy returns what a clone or an executable of the graph retains. If the graph is inside a node, that is all that
+// the graph around it retains, but none of the memory that its other nodes allocate or free.
+func (g *graphCore) keptByCopy() *graphRetained {
+	all := g.kept.share()
+	if g.parent == nil {
+		return all
+	}
+	h := (&graphRoom{}).init()
+	h.captured.extra().inner = all
+	return h
 }
 
 // has tells whether n is a live node of the graph: CUDA does not check.

@@ -280,7 +280,7 @@ func (e *GraphExec) Update(g *Graph) error {
 			return err
 		}
 		before := c.kept
-		c.kept = g.kept.share()
+		c.kept = g.keptByCopy()
 		allocs, freed := c.kept.memory()
 		c.setMemory(allocs, freed)
 		if c.kept.same(before) {
