@@ -296,9 +296,9 @@ func (s *span) side() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer) 
 	return driver.CU_MEMORYTYPE_DEVICE, s.at, nil
 }
 
-// FillNode is a node that sets every value of m to v. If T has 1, 2 or 4 bytes, that is a fill
-// node of CUDA (a memset), which it changes in an executable only to memory of the same device;
-// for other types it is a kernel node: see [Buffer.Fill]. Using it returns [ErrInvalidArgument]
+// FillNode is a node that sets every value of m to v. If T has 1 byte, or 2 or 4 and is aligned to
+// its size, that is a fill node of CUDA (a memset), which it changes in an executable only to memory
+// of the same device; for other types it is a kernel node: see [Buffer.Fill]. Using it returns [ErrInvalidArgument]
 // if T has more than 4,000 bytes that are not all 0. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
 // cuGraphExecMemsetNodeSetParams, cuGraphAddKernelNode, cuGraphKernelNodeSetParams,
 // cuGraphExecKernelNodeSetParams.
