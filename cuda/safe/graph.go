@@ -313,7 +313,7 @@ func (g *graphCore) appendNodes(op string, raw []driver.CUgraphNode, nodes []Nod
 // Source: cuGraphGetNodes, cuGraphNodeGetType.
 func (g *Graph) Nodes() (nodes []Node, err error) {
 	err = g.do("Graph.Nodes", func(c *graphCore) (err error) {
-		nodes, err = c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(c.raw, raw, n) })
+		nodes, err = c.ownNodes()
 		return err
 	})
 	return nodes, err
