@@ -227,6 +227,23 @@ func TestGraphOnRelease(t *testing.T) {
 	collected(t, released)
 }
 
+// TestNodeDestroyedInTurn: a graph inside a node is destroyed when no other goroutine copies or instantiates a graph.
+func TestNodeDestroyedInTurn(t *testing.T) {
+	x := open(t, 0)
+	g := newGraph(t, x)
+	n, over := addNode(t, g, safe.ChildGraphNode(newGraph(t, x))), make(chan error, 1)
+	safe.InTurn(func() {
+		go func() { over <- n.Destroy() }()
+		select {
+		case err := <-over:
+			t.Error("it is destroyed at once", err)
+			over <- err
+		case <-time.After(20 * time.Millisecond):
+		}
+	})
+	require.NoError(t, <-over)
+}
+
 // TestNodeDestroyed tests that the graphs inside a node are destroyed with it.
 func TestNodeDestroyed(t *testing.T) {
 	x := open(t, 0)

@@ -150,7 +150,7 @@ func (n Node) Destroy() error {
 		if err != nil {
 			return err
 		}
-		if err := driver.CuGraphDestroyNode(n.raw); err != nil {
+		if err := executables.Serialize(func() error { return driver.CuGraphDestroyNode(n.raw) }); err != nil {
 			return err
 		}
 		n.forget(within)
