@@ -2,6 +2,7 @@ package safe
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -195,6 +196,7 @@ func (e *Event) retainedBy(op string, k *retained) error {
 // [Stream.MemOps]. Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
 // cuGraphExecBatchMemOpNodeSetParams.
 func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
+	ops = slices.Clone(ops) // the program may change its slice
 	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
 		c, err := x.acquire(op)
 		if err != nil {
