@@ -229,7 +229,8 @@ func (g *Graph) Close() error {
 }
 
 // Raw returns the graph's handle for calls to package driver, or 0 once it is closed. Only
-// one thread at a time may use the handle.
+// one thread at a time may use the handle. That of a graph inside a node is 0 once the outermost
+// graph is closed; do not use it after [Node.Destroy] of the node, which does not change it.
 func (g *Graph) Raw() driver.CUgraph {
 	if g == nil || g.core == nil || g.core.top().Closed() {
 		return 0
