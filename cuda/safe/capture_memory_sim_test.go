@@ -102,14 +102,14 @@ func TestUseAfterFreeInCapture(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, err := s.Capture(func() error {
 				b, err := safe.NewBufferAsync[uint32](s, 100)
-				if err := errors.Join(err, b.FillAsync(s, 0), release(b)); err != nil {
-					return err
-				}
+				require.NoError(t, err)
+				inner := child(b)
+				require.NoError(t, errors.Join(b.FillAsync(s, 0), release(b)))
 				assert.ErrorIs(t, b.FillAsync(s, 0), safe.ErrNotAllocated)
 				assert.ErrorIs(t, plain.CopyFromAsync(s, b), safe.ErrNotAllocated)
 				assert.ErrorIs(t, work.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(5)), b.Arg()), safe.ErrNotAllocated)
 				assert.ErrorIs(t, batch(b), safe.ErrNotAllocated)
-				for _, w := range []safe.NodeParams{safe.FillNode(b, 1), safe.CopyNode[uint32](plain, b), safe.FreeNode(b), safe.ChildGraphNode(child(b))} {
+				for _, w := range []safe.NodeParams{safe.FillNode(b, 1), safe.CopyNode[uint32](plain, b), safe.FreeNode(b), safe.ChildGraphNode(inner)} {
 					_, err := s.AddNode(w)
 					assert.ErrorIs(t, err, safe.ErrNotAllocated)
 				}
