@@ -37,7 +37,7 @@ import (
 
 // executables admits calls that launch or change executables of any graph. It excludes
 // them while an executable is destroyed or a primary context released: the driver crashes
-// if a launch, even of another graph, is in flight then. Calls that destroy a graph or a stream, or copy or
+// if a launch, even of another graph, is in flight then. Calls that destroy a graph, a node or a stream, or copy or
 // instantiate a graph, take its turn: two at once would corrupt the driver's heap, as copies and executables share
 // parts of the graph that they come from.
 var executables admit.Exclusion

@@ -28,6 +28,7 @@ type capturing struct {
 
 	// Guarded by the graph's lock:
 	joined []*streamCore
+	adding []*streamCore  // that have added nodes, by Stream.AddNode and the like
 	events []*eventCore   // recorded in the capture
 	gates  []*admit.Gate  // closed by the capture
 	before *graphRetained // of a graph that is recaptured, until the end

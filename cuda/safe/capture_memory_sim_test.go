@@ -84,22 +84,35 @@ func TestUseAfterFreeInCapture(t *testing.T) {
 		l, err := safe.NewBatch(x)
 		return errors.Join(err, safe.BatchFill(l, b, 1), l.Submit(s))
 	}
+	child := func(b *safe.Buffer[uint32]) *safe.Graph {
+		g := newGraph(t, x)
+		addNode(t, g, safe.FillNode(b, 1))
+		return g
+	}
 	for name, release := range map[string]func(b *safe.Buffer[uint32]) error{
 		"FreeAsync": func(b *safe.Buffer[uint32]) error { return b.FreeAsync(s) },
 		"by another stream": func(b *safe.Buffer[uint32]) error {
 			return errors.Join(s.Record(e), side.WaitEvent(e), b.FreeAsync(side), side.Record(e), s.WaitEvent(e))
 		},
+		"by a node": func(b *safe.Buffer[uint32]) error {
+			_, err := s.AddNode(safe.FreeNode(b))
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := s.Capture(func() error {
 				b, err := safe.NewBufferAsync[uint32](s, 100)
-				if err := errors.Join(err, b.FillAsync(s, 0), release(b)); err != nil {
-					return err
-				}
+				require.NoError(t, err)
+				inner := child(b)
+				require.NoError(t, errors.Join(b.FillAsync(s, 0), release(b)))
 				assert.ErrorIs(t, b.FillAsync(s, 0), safe.ErrNotAllocated)
 				assert.ErrorIs(t, plain.CopyFromAsync(s, b), safe.ErrNotAllocated)
 				assert.ErrorIs(t, work.Launch(s, one, safe.Val(uint32(1)), safe.Val(float32(5)), b.Arg()), safe.ErrNotAllocated)
 				assert.ErrorIs(t, batch(b), safe.ErrNotAllocated)
+				for _, w := range []safe.NodeParams{safe.FillNode(b, 1), safe.CopyNode[uint32](plain, b), safe.FreeNode(b), safe.ChildGraphNode(inner)} {
+					_, err := s.AddNode(w)
+					assert.ErrorIs(t, err, safe.ErrNotAllocated)
+				}
 				return nil
 			})
 			require.NoError(t, err)

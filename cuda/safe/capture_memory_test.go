@@ -210,6 +210,67 @@ func TestCaptureAllocJoined(t *testing.T) {
 	allFreed()
 }
 
+// TestCaptureAllocNodes: the release also waits for nodes that were added on a stream that is not joined.
+func TestCaptureAllocNodes(t *testing.T) {
+	x := open(t, 0)
+	const n = 100
+	y, set := buffer[float32](t, x, n), kernel(t, x, "fill")
+	for _, test := range []struct {
+		name  string
+		nodes driver.CUgraphNodeType // that use the memory
+		needs string
+		add   func(t *testing.T, s *safe.Stream, b *safe.Buffer[float32]) error
+	}{
+		{"copy", driver.CU_GRAPH_NODE_TYPE_MEMCPY, "", func(_ *testing.T, s *safe.Stream, b *safe.Buffer[float32]) error {
+			_, err := s.AddNode(safe.CopyNode[float32](y, b))
+			return err
+		}},
+		{"child graph", driver.CU_GRAPH_NODE_TYPE_GRAPH, "", func(t *testing.T, s *safe.Stream, b *safe.Buffer[float32]) error {
+			child := newGraph(t, x)
+			addNode(t, child, safe.CopyNode[float32](y, b))
+			_, err := s.AddNode(safe.ChildGraphNode(child))
+			return err
+		}},
+		{"conditional", driver.CU_GRAPH_NODE_TYPE_CONDITIONAL, "cuGraphConditionalHandleCreate", func(t *testing.T, s *safe.Stream, b *safe.Buffer[float32]) error {
+			c, err := s.NewCondition(safe.ConditionOptions{Assign: true, Default: 1})
+			require.NoError(t, err)
+			body, err := s.AddIf(c)
+			require.NoError(t, err)
+			_, err = body.Add(safe.KernelNode(set, one, safe.Val(uint32(1)), safe.Val(float32(3)), b.Arg()))
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.needs != "" {
+				needs(t, test.needs)
+			}
+			s, side, fork, join := stream(t, x), stream(t, x), event(t, x), event(t, x)
+			g, err := s.Capture(func() error {
+				b, err := safe.NewBufferAsync[float32](s, n)
+				require.NoError(t, err)
+				err = errors.Join(b.FillAsync(s, 3), s.Record(fork), side.WaitEvent(fork), test.add(t, side, b))
+				return errors.Join(err, b.Close(), side.Record(join), s.WaitEvent(join))
+			})
+			require.NoError(t, err)
+			closing(t, g)
+			nodes, err := g.Nodes()
+			require.NoError(t, err)
+			var before []driver.CUgraphNodeType
+			for _, n := range nodes {
+				if n.Type() == driver.CU_GRAPH_NODE_TYPE_MEM_FREE {
+					deps, err := n.Dependencies()
+					require.NoError(t, err)
+					for _, d := range deps {
+						before = append(before, d.Type())
+					}
+				}
+			}
+			assert.Contains(t, before, test.nodes)
+			launch(t, executable(t, g), s)
+		})
+	}
+}
+
 // TestCaptureAllocClosed: an executable retains a buffer that is closed after the capture,
 // and frees the memory.
 func TestCaptureAllocClosed(t *testing.T) {

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"errors"
+	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -13,8 +14,9 @@ import (
 // returns retains the objects that the node uses.
 //
 // It returns driver.CUDA_ERROR_ILLEGAL_STATE if the stream takes part in no capture that
-// this package began, [ErrCapturing] in a [Stream.Recapture], and [ErrInvalidArgument] for
-// a [KernelNode] with launch attributes: capture that with [Kernel.Launch].
+// this package began, [ErrCapturing] in a [Stream.Recapture], [ErrNotAllocated] if the capture
+// has freed memory that the node uses, and [ErrInvalidArgument] for a [KernelNode] with launch
+// attributes: capture that with [Kernel.Launch].
 // Source: cuStreamGetCaptureInfo_v3 or _v2, functions such as cuGraphAddChildGraphNode,
 // cuStreamUpdateCaptureDependencies.
 func (s *Stream) AddNode(p NodeParams) (Node, error) {
@@ -39,10 +41,19 @@ func (s *Stream) AddNode(p NodeParams) (Node, error) {
 	}
 	defer u.finish()
 	var added Node
-	raw, err := c.extend(op, func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error) {
+	raw, err := c.extend(op, func(into *capturing, before []driver.CUgraphNode) (driver.CUgraphNode, error) {
+		err := u.prepare()
+		if err == nil {
+			err = into.notFreed(op, u.kept)
+		}
+		if err != nil {
+			return 0, err
+		}
+		g := into.graph
 		raw, err := p.add(&u, g, before)
 		if raw != 0 {
 			g.kept.add(raw, u.kept)
+			into.frees = append(into.frees, u.kept.content().freed...)
 			added = g.named(raw, p.kind())
 		}
 		return raw, err
@@ -72,7 +83,7 @@ func notCapturing(op string) error {
 // extend calls add with the stream's capture locked and the nodes that its next work
 // depends on. Then its next work depends on the node that add returns. The stream is locked;
 // extend unlocks it. It may return a node with an error, if that is in the graph.
-func (s *streamCore) extend(op string, add func(g *graphCore, before []driver.CUgraphNode) (driver.CUgraphNode, error)) (driver.CUgraphNode, error) {
+func (s *streamCore) extend(op string, add func(into *capturing, before []driver.CUgraphNode) (driver.CUgraphNode, error)) (driver.CUgraphNode, error) {
 	a := admission{op: op, stream: s, flags: locked}
 	if err := a.admit(); err != nil {
 		return 0, err
@@ -83,7 +94,10 @@ func (s *streamCore) extend(op string, add func(g *graphCore, before []driver.CU
 	if err != nil {
 		return 0, err
 	}
-	n, err := add(c.graph, before)
+	n, err := add(c, before)
+	if n != 0 && !slices.Contains(c.adding, s) {
+		c.adding = append(c.adding, s)
+	}
 	if err == nil {
 		err = s.setDependencies([]driver.CUgraphNode{n}, nil, driver.CU_STREAM_SET_CAPTURE_DEPENDENCIES)
 	}
@@ -215,7 +229,8 @@ func (s *Stream) addConditional(op string, kind driver.CUgraphConditionalNodeTyp
 	if err := lock(op, &sc.mu); err != nil {
 		return nil, err
 	}
-	_, err = sc.extend(op, func(g *graphCore, before []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+	_, err = sc.extend(op, func(into *capturing, before []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+		g := into.graph
 		err = g.ctx.withCurrent(func() error {
 			n, graphs, err = g.addConditional(op, kind, c, bodies, before)
 			return err

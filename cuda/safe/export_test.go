@@ -33,6 +33,9 @@ func SpinFor(d time.Duration) (restore func()) {
 	return func() { lockedSpin, long = spin, before }
 }
 
+// InTurn calls f while no graph is copied, instantiated or destroyed.
+func InTurn(f func()) { _ = executables.Serialize(func() error { f(); return nil }) }
+
 // WithoutWaits calls f while no wait of the host is in flight, as the destruction of a pool does.
 func WithoutWaits(f func()) { _ = hostWaits.Exclusive(func() error { f(); return nil }) }
 

@@ -229,7 +229,8 @@ func (g *Graph) Close() error {
 }
 
 // Raw returns the graph's handle for calls to package driver, or 0 once it is closed. Only
-// one thread at a time may use the handle.
+// one thread at a time may use the handle. That of a graph inside a node is 0 once the outermost
+// graph is closed; do not use it after [Node.Destroy] of the node, which does not change it.
 func (g *Graph) Raw() driver.CUgraph {
 	if g == nil || g.core == nil || g.core.top().Closed() {
 		return 0
@@ -251,7 +252,7 @@ func (g *Graph) Clone() (*Graph, error) {
 		if err := executables.Serialize(func() error { return driver.CuGraphClone(&clone.raw, c.raw) }); err != nil {
 			return err
 		}
-		clone.kept = c.kept.share()
+		clone.kept = c.keptByCopy()
 		clone.kept.user = clone.kept.user.extended()
 		return clone.kept.rename(func(n driver.CUgraphNode) (driver.CUgraphNode, error) {
 			var own driver.CUgraphNode
@@ -269,6 +270,18 @@ func (g *Graph) Clone() (*Graph, error) {
 		err = errors.Join(err, clone.Destroy(true))
 	}
 	return nil, err
+}
+
+// keptByCopy returns what a clone or an executable of the graph retains. If the graph is inside a node, that is all that
+// the graph around it retains, but none of the memory that its other nodes allocate or free.
+func (g *graphCore) keptByCopy() *graphRetained {
+	all := g.kept.share()
+	if g.parent == nil {
+		return all
+	}
+	h := (&graphRoom{}).init()
+	h.captured.extra().inner = all
+	return h
 }
 
 // has tells whether n is a live node of the graph: CUDA does not check.
@@ -301,7 +314,7 @@ func (g *graphCore) appendNodes(op string, raw []driver.CUgraphNode, nodes []Nod
 // Source: cuGraphGetNodes, cuGraphNodeGetType.
 func (g *Graph) Nodes() (nodes []Node, err error) {
 	err = g.do("Graph.Nodes", func(c *graphCore) (err error) {
-		nodes, err = c.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(c.raw, raw, n) })
+		nodes, err = c.ownNodes()
 		return err
 	})
 	return nodes, err

@@ -423,3 +423,19 @@ func TestMemOpsNode(t *testing.T) {
 	_, err = g.Add(safe.MemOpsNode(x, safe.NewWriteOp(h.At(9), 1)))
 	assert.ErrorIs(t, err, safe.ErrRange)
 }
+
+// TestNodeParamsStay: parameters do not change with the slices that they were made of.
+func TestNodeParamsStay(t *testing.T) {
+	x := open(t, 0)
+	word, g := host[uint32](t, x, 1), newGraph(t, x)
+	ops := []safe.MemOp{safe.NewWriteOp(word.At(0), 1)}
+	cfg := one
+	cfg.Attributes = []driver.CUlaunchAttribute{{Id: driver.CU_LAUNCH_ATTRIBUTE_COOPERATIVE}}
+	written, launched := safe.MemOpsNode(x, ops...), safe.KernelNode(kernel(t, x, "nothing"), cfg)
+	ops[0] = safe.NewWriteOp(word.At(0), 2)
+	cfg.Attributes[0].Id = driver.CU_LAUNCH_ATTRIBUTE_MAX
+	addNode(t, g, written)
+	addNode(t, g, launched)
+	launch(t, executable(t, g), stream(t, x))
+	assert.EqualValues(t, 1, word.Data()[0])
+}

@@ -27,8 +27,8 @@ type AllocOptions struct {
 // AddAllocWith is [AddAlloc] with options. If the memory is host or managed memory, [Buffer.Data]
 // gives the host access from the completion of the node until the memory is freed. An access at
 // another time crashes the process. It returns [ErrNotSupported] if the driver lacks a feature
-// that the options ask for, and [ErrInvalidArgument] if Location is another device, or if Access
-// is set for managed memory. Source: cuGraphAddMemAllocNode.
+// that the options ask for, and [ErrInvalidArgument] if Location is another device or its ID is none
+// of CUDA's, or if Access is set for managed memory. Source: cuGraphAddMemAllocNode.
 func AddAllocWith[T any](g *Graph, n int, o AllocOptions, deps ...Node) (*Buffer[T], Node, error) {
 	const op = "AddAlloc"
 	size, err := sizeOfSome[T](n)
@@ -89,6 +89,9 @@ func (b *block) addTo(op string, g *graphCore, o AllocOptions, deps []Node) (Nod
 
 // set sets the options as CUDA takes them.
 func (o *AllocOptions) set(op string, p *driver.CUmemPoolProps, d Device) error {
+	if err := o.Location.checkIfAny(op); err != nil {
+		return err
+	}
 	p.AllocType, p.Location = driver.CU_MEM_ALLOCATION_TYPE_PINNED, o.Location.raw()
 	switch {
 	case o.Managed && len(o.Access) > 0:

@@ -7,6 +7,7 @@ package safe_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -64,12 +65,17 @@ func TestAddAllocWithRefuses(t *testing.T) {
 	x := open(t, 0)
 	g := newGraph(t, x)
 	other := safe.Location{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: 1000}
+	huge := safe.DeviceLocation(x.Device())
+	huge.ID += math.MaxUint32 + 1
 	for _, c := range []struct {
 		name string
 		o    safe.AllocOptions
 		want error
 	}{
 		{"another device", safe.AllocOptions{Location: other}, safe.ErrInvalidArgument},
+		{"no ID of CUDA", safe.AllocOptions{Location: huge}, safe.ErrInvalidArgument},
+		{"managed, no ID of CUDA", safe.AllocOptions{Location: huge, Managed: true}, safe.ErrInvalidArgument},
+		{"host, no ID of CUDA", safe.AllocOptions{Location: safe.NUMALocation(math.MaxUint32 + 1)}, safe.ErrInvalidArgument},
 		{"managed with access", safe.AllocOptions{Managed: true, Access: []safe.Device{x.Device()}}, safe.ErrInvalidArgument},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -213,11 +213,22 @@ func (b *block) freeInCapture() error {
 	return wrap(closing, c.free(b, s))
 }
 
-// free frees the block in the order of s, after the work of the capture's other streams that
-// use it. The capture is locked.
+// notFreed returns an error if a node of the capture has freed memory that k retains. The capture is locked.
+func (c *capturing) notFreed(op string, k *retained) (err error) {
+	k.eachBlock(func(b *block) {
+		if err == nil && c.hasFreed(b) {
+			err = b.unusable(op)
+		}
+	})
+	return err
+}
+
+// free frees the block in the order of s, after the work of the capture's other streams that use it, or may use it
+// in a node that they have added. The capture is locked.
 func (c *capturing) free(b *block, s *streamCore) error {
-	for _, user := range b.streams() {
-		if user.queue == s.queue || user.capture.Load() != c {
+	users := append(b.streams(), c.adding...)
+	for i, user := range users {
+		if user.queue == s.queue || user.capture.Load() != c || slices.Contains(users[:i], user) {
 			continue
 		}
 		info, err := user.captured(c.graph)

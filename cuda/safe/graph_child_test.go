@@ -79,6 +79,33 @@ func TestChildGraph(t *testing.T) {
 	assert.ErrorIs(t, err, safe.ErrClosed)
 }
 
+// TestChildGraphMemory: launches of a clone of the graph inside a node do not allocate the memory of the graph around
+// it, but use what that retains.
+func TestChildGraphMemory(t *testing.T) {
+	x := open(t, 0)
+	const n = 10
+	s, saxpy, y := stream(t, x), kernel(t, x, "saxpy"), buffer[float32](t, x, n)
+	require.NoError(t, y.Fill(0))
+	child, g := adding(t, s, saxpy, ones(t, x, n), y), newGraph(t, x)
+	b, alloc, err := safe.AddAlloc[float32](g, n)
+	require.NoError(t, err)
+	closing(t, b)
+	inner, err := addNode(t, g, safe.ChildGraphNode(child), alloc).ChildGraph()
+	require.NoError(t, err)
+	clone, err := inner.Clone()
+	require.NoError(t, err)
+	closing(t, clone)
+	e := executable(t, clone)
+	require.NoError(t, child.Close())
+	require.NoError(t, g.Close())
+	drop() // the clone has the only references to the buffers of ones
+	launch(t, e, s)
+	launch(t, e, s)
+	assert.EqualValues(t, 2, read(t, y))
+	assert.ErrorIs(t, b.CopyToHost(make([]float32, n)), safe.ErrNotAllocated)
+	noViolation(t)
+}
+
 func TestGraphMemory(t *testing.T) {
 	x := open(t, 0)
 	const n = 1 << 10
@@ -198,6 +225,23 @@ func TestGraphOnRelease(t *testing.T) {
 	assert.False(t, isDone(released), "another graph has it")
 	require.NoError(t, outer.Close())
 	collected(t, released)
+}
+
+// TestNodeDestroyedInTurn: a graph inside a node is destroyed when no other goroutine copies or instantiates a graph.
+func TestNodeDestroyedInTurn(t *testing.T) {
+	x := open(t, 0)
+	g := newGraph(t, x)
+	n, over := addNode(t, g, safe.ChildGraphNode(newGraph(t, x))), make(chan error, 1)
+	safe.InTurn(func() {
+		go func() { over <- n.Destroy() }()
+		select {
+		case err := <-over:
+			t.Error("it is destroyed at once", err)
+			over <- err
+		case <-time.After(20 * time.Millisecond):
+		}
+	})
+	require.NoError(t, <-over)
 }
 
 // TestNodeDestroyed tests that the graphs inside a node are destroyed with it.

@@ -240,7 +240,7 @@ func (e *GraphExec) Raw() driver.CUgraphExec {
 // UpdateError is the reason why [GraphExec.Update] failed.
 type UpdateError struct {
 	Result driver.CUgraphExecUpdateResult
-	Node   Node // the node of the graph that differs; the zero Node if there is none
+	Node   Node // the node that differs, of the graph or of one inside its nodes; the zero Node if there is none
 	From   Node // if an edge to Node differs, the node that it comes from
 }
 
@@ -280,7 +280,7 @@ func (e *GraphExec) Update(g *Graph) error {
 			return err
 		}
 		before := c.kept
-		c.kept = g.kept.share()
+		c.kept = g.keptByCopy()
 		allocs, freed := c.kept.memory()
 		c.setMemory(allocs, freed)
 		if c.kept.same(before) {
@@ -301,13 +301,7 @@ func (e *execCore) update(g *graphCore) error {
 	if err == nil || !errors.Is(err, driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
 		return err
 	}
-	u := &UpdateError{Result: info.Result}
-	if info.ErrorNode != 0 {
-		u.Node, _ = g.node(info.ErrorNode)
-	}
-	if info.ErrorFromNode != 0 {
-		u.From, _ = g.node(info.ErrorFromNode)
-	}
+	u := &UpdateError{Result: info.Result, Node: g.find(info.ErrorNode), From: g.find(info.ErrorFromNode)}
 	return &Error{Op: "GraphExec.Update", Code: driver.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, Err: u}
 }
 

@@ -115,8 +115,9 @@ func (e *GraphExec) setKernel(op string, n Node, w *NodeParams) error {
 // SetEnabled enables or disables one node in later launches of the executable. A disabled node
 // does nothing, but nodes that depend on it still wait for its dependencies. n is a kernel or
 // copy node of the graph that the executable was instantiated from, which must be open. It
-// returns [ErrNotSupported] if it would disable a fill node, because drivers then lose the order
-// of the nodes before and after it. Source: cuGraphNodeSetEnabled.
+// returns [ErrNotSupported] if it would disable a fill node of CUDA (a memset), because drivers then
+// lose the order of the nodes before and after it. A [FillNode] that is a kernel node can be disabled.
+// Source: cuGraphNodeSetEnabled.
 func (e *GraphExec) SetEnabled(n Node, on bool) error {
 	const op = "GraphExec.SetEnabled"
 	return e.node(op, n, func(c *execCore) error {

@@ -60,6 +60,39 @@ func (g *graphCore) nodes(list func(*driver.CUgraphNode, *uint64) error) ([]Node
 	return nodes, nil
 }
 
+// ownNodes returns the graph's nodes, without those of graphs inside them.
+func (g *graphCore) ownNodes() ([]Node, error) {
+	return g.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(g.raw, raw, n) })
+}
+
+// find returns the node with a handle, of the graph or of one inside its nodes. It returns the zero Node if there is none.
+// The graph is locked and its context current.
+func (g *graphCore) find(raw driver.CUgraphNode) Node {
+	if raw == 0 {
+		return Node{}
+	}
+	nodes, _ := g.ownNodes()
+	for _, n := range nodes {
+		if n.raw == raw {
+			return n
+		}
+	}
+	for _, n := range nodes {
+		if n.kind == driver.CU_GRAPH_NODE_TYPE_GRAPH {
+			_, _ = n.childGraph() // makes it one of inner
+		}
+	}
+	for _, inner := range g.top().inner {
+		if inner.parent != g {
+			continue
+		}
+		if n := inner.find(raw); n != (Node{}) {
+			return n
+		}
+	}
+	return Node{}
+}
+
 // do calls f with the node's graph locked and the context current.
 func (n Node) do(op string, f func(*graphCore) error) error {
 	if n.of == nil || !n.of.Acquire() {
@@ -117,7 +150,7 @@ func (n Node) Destroy() error {
 		if err != nil {
 			return err
 		}
-		if err := driver.CuGraphDestroyNode(n.raw); err != nil {
+		if err := executables.Serialize(func() error { return driver.CuGraphDestroyNode(n.raw) }); err != nil {
 			return err
 		}
 		n.forget(within)
@@ -130,18 +163,23 @@ func (n Node) Destroy() error {
 // node, and need not be closed. Source: cuGraphChildGraphNodeGetGraph.
 func (n Node) ChildGraph() (*Graph, error) {
 	var child *graphCore
-	err := n.do("Node.ChildGraph", func(g *graphCore) error {
-		var raw driver.CUgraph
-		err := driver.CuGraphChildGraphNodeGetGraph(n.raw, &raw)
-		if err == nil {
-			child = g.innerGraph(raw, n.raw)
-		}
+	err := n.do("Node.ChildGraph", func(*graphCore) (err error) {
+		child, err = n.childGraph()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &Graph{core: child}, nil
+}
+
+// childGraph returns the graph inside a child node. The graph is locked and its context current.
+func (n Node) childGraph() (*graphCore, error) {
+	var raw driver.CUgraph
+	if err := driver.CuGraphChildGraphNodeGetGraph(n.raw, &raw); err != nil {
+		return nil, err
+	}
+	return n.of.innerGraph(raw, n.raw), nil
 }
 
 // String names the node by its type and its handle.
@@ -183,7 +221,7 @@ func (n Node) nodesWithin() (all []driver.CUgraphNode, err error) {
 		if !g.within(n) {
 			continue
 		}
-		nodes, err := g.nodes(func(raw *driver.CUgraphNode, n *uint64) error { return driver.CuGraphGetNodes(g.raw, raw, n) })
+		nodes, err := g.ownNodes()
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package safe
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
@@ -77,14 +78,21 @@ func (w *NodeParams) add(u *nodeUse, g *graphCore, deps []driver.CUgraphNode) (d
 	return w.kernel.add(g, deps)
 }
 
-func (c nodeCalls) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
-	if c.ready != nil {
-		if err := c.ready(); err != nil {
-			return 0, err
-		}
+func (c *nodeCalls) add(g *graphCore, deps []driver.CUgraphNode) (n driver.CUgraphNode, err error) {
+	if err := c.prepare(); err != nil {
+		return 0, err
 	}
 	err = g.ctx.withCurrent(func() error { return c.adds(&n, g.raw, unsafe.SliceData(deps), uint64(len(deps))) })
 	return n, err
+}
+
+// prepare calls ready, once.
+func (c *nodeCalls) prepare() error {
+	ready := c.ready
+	if c.ready = nil; ready == nil {
+		return nil
+	}
+	return ready()
 }
 
 func (c nodeCalls) set(n Node) error {
@@ -188,6 +196,7 @@ func (e *Event) retainedBy(op string, k *retained) error {
 // [Stream.MemOps]. Source: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeSetParams,
 // cuGraphExecBatchMemOpNodeSetParams.
 func MemOpsNode(x *Context, ops ...MemOp) NodeParams {
+	ops = slices.Clone(ops) // the program may change its slice
 	take := func(op string, k *retained, _ *graphCore) (calls nodeCalls, err error) {
 		c, err := x.acquire(op)
 		if err != nil {
@@ -289,9 +298,9 @@ func (s *span) side() (driver.CUmemorytype, driver.CUdeviceptr, unsafe.Pointer) 
 	return driver.CU_MEMORYTYPE_DEVICE, s.at, nil
 }
 
-// FillNode is a node that sets every value of m to v. If T has 1, 2 or 4 bytes, that is a fill
-// node of CUDA (a memset), which it changes in an executable only to memory of the same device;
-// for other types it is a kernel node: see [Buffer.Fill]. Using it returns [ErrInvalidArgument]
+// FillNode is a node that sets every value of m to v. If T has 1 byte, or 2 or 4 and is aligned to
+// its size, that is a fill node of CUDA (a memset), which it changes in an executable only to memory
+// of the same device; for other types it is a kernel node: see [Buffer.Fill]. Using it returns [ErrInvalidArgument]
 // if T has more than 4,000 bytes that are not all 0. Source: cuGraphAddMemsetNode, cuGraphMemsetNodeSetParams,
 // cuGraphExecMemsetNodeSetParams, cuGraphAddKernelNode, cuGraphKernelNodeSetParams,
 // cuGraphExecKernelNodeSetParams.

@@ -43,7 +43,7 @@ func KernelNode(k *Kernel, cfg LaunchConfig, args ...Arg) NodeParams {
 	w := &p.kernel
 	if len(args) > len(w.few) || len(cfg.Uses) > 0 || cfg.attributed() {
 		w.rest = &kernelNodeRest{cfg, slices.Clone(args)}
-		w.rest.cfg.Uses = slices.Clone(cfg.Uses)
+		w.rest.cfg.Uses, w.rest.cfg.Attributes = slices.Clone(cfg.Uses), slices.Clone(cfg.Attributes)
 		return p
 	}
 	w.count = uint16(copy(w.few[:], args))

@@ -6,6 +6,7 @@ package safe_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -183,6 +184,39 @@ func TestExecUpdate(t *testing.T) {
 	require.NoError(t, e.Launch(s), "it is as before")
 	require.NoError(t, s.Synchronize())
 	_ = one
+}
+
+// TestExecUpdateWithin: the node that differs may be inside of child nodes.
+func TestExecUpdateWithin(t *testing.T) {
+	x := open(t, 0)
+	b := buffer[float32](t, x, 10)
+	around := func(depth int, w safe.NodeParams) *safe.Graph {
+		g := newGraph(t, x)
+		addNode(t, g, w)
+		for range depth {
+			child := g
+			g = newGraph(t, x)
+			addNode(t, g, safe.ChildGraphNode(child))
+		}
+		return g
+	}
+	for depth := range 3 {
+		t.Run(fmt.Sprintf("in %d", depth), func(t *testing.T) {
+			from, to := around(depth, safe.FillNode(b, 1)), around(depth, safe.EmptyNode())
+			var u *safe.UpdateError
+			require.ErrorAs(t, executable(t, from).Update(to), &u)
+			assert.Equal(t, driver.CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, u.Result)
+			nodes, err := to.Nodes()
+			require.NoError(t, err)
+			for range depth {
+				inner, err := nodes[0].ChildGraph()
+				require.NoError(t, err)
+				nodes, err = inner.Nodes()
+				require.NoError(t, err)
+			}
+			assert.True(t, u.Node == nodes[0], "%v", u.Node)
+		})
+	}
 }
 
 // TestExecUpdateToCopy: CUDA crashes at the launch of an executable that was updated to a copy

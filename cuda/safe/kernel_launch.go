@@ -219,11 +219,11 @@ func badUse(op, what string, on Device, use *Arg) error {
 func badBlock(op, what string, on Device, b *block) error {
 	switch {
 	case b.Closed():
-		return refuse(op, ErrClosed, "%s: its memory or texture", what)
+		return refuse(op, ErrClosed, "%s: its %s", what, b.noun())
 	case b.ctx.device == on && (b.graph != nil || !b.allocated()): // or the capture has freed it
 		return refuse(op, ErrNotAllocated, "%s", what)
-	case b.of != nil:
-		return refuse(op, ErrContextMismatch, "%s is a texture of %v, the stream belongs to %v", what, b.ctx.device, on)
+	case b.noun() != memoryNoun:
+		return refuse(op, ErrContextMismatch, "%s is a %s of %v, the stream belongs to %v", what, b.noun(), b.ctx.device, on)
 	}
 	return refuse(op, ErrContextMismatch, "%s is memory of %v; the stream's device has no access to it", what, b.ctx.device)
 }

@@ -27,7 +27,7 @@ type block struct {
 	home    *streamCore        // the stream that it was allocated in the order of, or nil
 	pool    *poolCore          // the pool that the program named, or nil
 	heap    *heap              // the pool of NewBuffer if it was allocated there, or nil
-	of      *block             // the block that a texture or a surface accesses: retained, and used with it
+	of      *block             // the block that a texture, a surface or an external buffer accesses: retained, and used with it
 	pinner  *runtime.Pinner    // of registered Go memory
 	owner   any                // of borrowed memory: kept reachable until the work that uses that has completed
 	graph   *graphAllocation   // of memory that the launches of a graph allocate, or nil
@@ -41,6 +41,19 @@ type block struct {
 	resource *resource // of a Resource, which has no memory
 
 	streamUses
+}
+
+const memoryNoun = "memory"
+
+// noun says for messages what the block is.
+func (b *block) noun() string {
+	switch {
+	case b.resource != nil:
+		return "resource"
+	case b.of != nil && b.address == 0:
+		return "texture or surface"
+	}
+	return memoryNoun
 }
 
 // known returns the uses of the memory. All views of an address range share them.

@@ -200,12 +200,14 @@ func (b *block) copiedInContext(captured bool) bool {
 }
 
 // Fill sets every value of the Buffer to v. It waits for all work that uses b, and
-// returns when the memory is set. A value that is all zeros, such as
-// the zero value of T, is a memset; other values that do not have 1, 2 or 4 bytes are set by a
-// kernel of this package, which CUDA loads with the first of them in a context: work that is
-// enqueued later then waits for all work that was enqueued before. Fill returns
-// [ErrInvalidArgument] if such a value has more than 4,000 bytes, and [ErrCapturing] if a stream that uses
-// b is capturing.
+// returns when the memory is set.
+//
+// Fill is a memset of CUDA if v is all zeros, such as the zero value of T, and for types of 1 byte
+// and of 2 or 4 that are aligned to their size, such as float32. Other values, such as a [4]uint8,
+// are set by a kernel of this package, which CUDA loads with the first of them in a context: work
+// that is enqueued later then waits for all work that was enqueued before. Fill returns
+// [ErrInvalidArgument] if such a value has more than 4,000 bytes, and [ErrCapturing] if a stream
+// that uses b is capturing.
 // Source: cuMemsetD8Async, cuMemsetD16Async, cuMemsetD32Async or cuLaunchKernel,
 // cuStreamSynchronize.
 func (b *Buffer[T]) Fill(v T) error {

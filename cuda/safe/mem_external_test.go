@@ -106,6 +106,38 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
+// TestForeignArgument: the error names what a kernel of another device gets.
+func TestForeignArgument(t *testing.T) {
+	f, x, y := exported(t), open(t, 0), second(t)
+	m, err := safe.ImportExternalMemory(x, f, 8192, safe.ExternalMemoryOptions{Dedicated: true})
+	require.NoError(t, err)
+	closing(t, m)
+	of, err := safe.NewExternalBuffer[uint32](m, 0, 1000)
+	require.NoError(t, err)
+	closing(t, of)
+	texture, err := safe.NewLinearTexture(buffer[float32](t, x, 64), safe.TextureOptions{})
+	require.NoError(t, err)
+	closing(t, texture)
+	held, err := safe.NewResource(x, func() {})
+	require.NoError(t, err)
+	closing(t, held)
+	k, s := kernel(t, y, "nothing"), stream(t, y)
+	for name, c := range map[string]struct {
+		use  safe.Arg
+		says string
+	}{
+		"external buffer": {of.Arg(), "is memory of device 0"},
+		"texture":         {texture.Arg(), "is a texture or surface of device 0"},
+		"resource":        {held.Arg(), "is a resource of device 0"},
+	} {
+		cfg := one
+		cfg.Uses = []safe.Arg{c.use}
+		err := k.Launch(s, cfg)
+		assert.ErrorIs(t, err, safe.ErrContextMismatch, name)
+		assert.ErrorContains(t, err, c.says, name)
+	}
+}
+
 // TestExternalMemory: kernels write what the other API reads, and the other way round.
 func TestExternalMemory(t *testing.T) {
 	f, x := exported(t), open(t, 0)

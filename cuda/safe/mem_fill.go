@@ -12,8 +12,8 @@ import (
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
-// A fill sets memory to copies of a value. For a value of 1, 2 or 4 bytes it is a memset, for any other
-// the launch of a kernel of this package: on an H200, that took as long as a memset, and what can be
+// A fill sets memory to copies of a value. For a value of 1 byte, or of 2 or 4 with that alignment, it is a memset,
+// for any other the launch of a kernel of this package: on an H200, that took as long as a memset, and what can be
 // made of memsets and copies alone took 3 to 700 times as long.
 type fill struct {
 	memset rt.Copy // of n values; Dst is not set
@@ -39,12 +39,13 @@ func filling[T any](op string, v T, n int) (fill, error) {
 func valued[T any](op string, v T, n int) (fill, error) {
 	f := fill{memset: rt.Copy{Size: uint64(n)}, n: n}
 	p, size := unsafe.Pointer(&v), unsafe.Sizeof(v)
+	aligned := unsafe.Alignof(v) >= size // else CUDA may refuse a memset, as the address need not be a multiple of the size
 	switch {
 	case size == 1:
 		f.memset.Kind, f.memset.Src = rt.Set8, driver.CUdeviceptr(*(*uint8)(p))
-	case size == 2:
+	case size == 2 && aligned:
 		f.memset.Kind, f.memset.Src = rt.Set16, driver.CUdeviceptr(*(*uint16)(p))
-	case size == 4:
+	case size == 4 && aligned:
 		f.memset.Kind, f.memset.Src = rt.Set32, driver.CUdeviceptr(*(*uint32)(p))
 	case size <= mostOfValue:
 		f.value = append(f.value, unsafe.Slice((*byte)(p), size)...)

@@ -117,6 +117,52 @@ func fillWays[T any]() []fillWay[T] {
 	}
 }
 
+// fillUnaligned fills values that have the size of a memset's, but are not aligned for one.
+func fillUnaligned[T comparable](t *testing.T, v, w T) {
+	t.Helper()
+	x := open(t, 0)
+	fillWide(t, x, v, w)
+	const n = 4
+	size, align := uint64(unsafe.Sizeof(v)), int(unsafe.Alignof(v))
+	for _, way := range fillWays[T]() {
+		t.Run(fmt.Sprintf("%T, %s, not aligned", v, way.name), func(t *testing.T) {
+			s, all := stream(t, x), buffer[byte](t, x, 256)
+			part, err := all.Slice(align, 256)
+			require.NoError(t, err)
+			values, err := safe.Cast[T](part)
+			require.NoError(t, err)
+			values, err = values.Slice(0, n)
+			require.NoError(t, err)
+			for _, pair := range [][2]T{{w, v}, {v, *new(T)}} {
+				way.fill(t, x, s, values, pair[0], pair[1])
+				got, err := values.Download()
+				require.NoError(t, err)
+				assert.Equal(t, []T{pair[1], pair[1], pair[1], pair[1]}, got)
+			}
+		})
+	}
+	t.Run(fmt.Sprintf("%T, Pitched, not aligned", v), func(t *testing.T) {
+		s, all := stream(t, x), buffer[byte](t, x, 256)
+		part, err := all.Slice(align, 256)
+		require.NoError(t, err)
+		values, err := safe.Cast[T](part)
+		require.NoError(t, err)
+		rows, err := values.Pitched(safe.Extent{Width: 3, Height: 2}, 4*size+uint64(align))
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(rows.Fill(w), rows.FillAsync(s, v), s.Synchronize()))
+		got := make([]T, 6)
+		require.NoError(t, rows.CopyToHost(got))
+		assert.Equal(t, []T{v, v, v, v, v, v}, got)
+	})
+	noViolation(t)
+}
+
+func TestFillUnaligned(t *testing.T) {
+	fillUnaligned(t, [4]uint8{1, 2, 3, 4}, [4]uint8{5})
+	fillUnaligned(t, [2]uint8{1, 2}, [2]uint8{3})
+	fillUnaligned(t, [2]uint16{1, 2}, [2]uint16{3})
+}
+
 func fillWidePinned[T comparable](t *testing.T, x *safe.Context, v, w T) {
 	s, h := stream(t, x), host[T](t, x, 5)
 	var zero T

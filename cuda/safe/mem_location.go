@@ -52,6 +52,14 @@ func (l Location) check(op string) error {
 	return nil
 }
 
+// checkIfAny refuses a location whose ID CUDA could not represent.
+func (l Location) checkIfAny(op string) error {
+	if l == (Location{}) {
+		return nil
+	}
+	return l.check(op)
+}
+
 // raw returns the location as CUDA takes it.
 func (l Location) raw() driver.CUmemLocation {
 	r := driver.CUmemLocation{Type: l.Type}

@@ -63,7 +63,8 @@ func (o PhysicalMemoryOptions) properties(c *contextCore) driver.CUmemAllocation
 }
 
 // Granularity returns the granularity of such memory in bytes: the minimum that sizes and
-// offsets must be multiples of, and the one recommended for the best performance.
+// offsets must be multiples of, and the one recommended for the best performance. It returns
+// [ErrInvalidArgument] if the ID of the location is none of CUDA's.
 // Source: cuMemGetAllocationGranularity.
 func (x *Context) Granularity(o PhysicalMemoryOptions) (minimum, recommended uint64, err error) {
 	const op = "Context.Granularity"
@@ -72,6 +73,9 @@ func (x *Context) Granularity(o PhysicalMemoryOptions) (minimum, recommended uin
 		return 0, 0, err
 	}
 	defer c.Release()
+	if err := o.Location.checkIfAny(op); err != nil {
+		return 0, 0, err
+	}
 	p := o.properties(c)
 	err = c.withCurrent(func() error {
 		if err := driver.CuMemGetAllocationGranularity(&minimum, &p, driver.CU_MEM_ALLOC_GRANULARITY_MINIMUM); err != nil {
@@ -98,8 +102,9 @@ func measure(op string, size uint64, p *driver.CUmemAllocationProp) (rounded, gr
 // NewPhysicalMemory allocates at least size bytes, rounded up to the minimum of
 // [Context.Granularity]: see [PhysicalMemory.Size]. The memory is not initialized. It
 // returns [ErrNotSupported] if the device lacks virtual memory management, or cannot
-// share memory that is to be Shareable, [ErrRange] if size is 0, and
-// driver.CUDA_ERROR_OUT_OF_MEMORY if the device has too little memory left.
+// share memory that is to be Shareable, [ErrRange] if size is 0, [ErrInvalidArgument] if the
+// ID of the location is none of CUDA's, and driver.CUDA_ERROR_OUT_OF_MEMORY if the device
+// has too little memory left.
 // Source: cuMemCreate, cuMemGetAllocationGranularity, and cuMemRelease when closed.
 func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*PhysicalMemory, error) {
 	const op = "NewPhysicalMemory"
@@ -115,6 +120,9 @@ func NewPhysicalMemory(x *Context, size uint64, o PhysicalMemoryOptions) (*Physi
 		if _, err := c.device.needs(op, driver.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED); err != nil {
 			return nil, err
 		}
+	}
+	if err := o.Location.checkIfAny(op); err != nil {
+		return nil, err
 	}
 	p := &physicalCore{ctx: c, exportable: o.Shareable}
 	properties := o.properties(c)

@@ -289,8 +289,8 @@ func (b *Pitched[T]) String() string {
 
 // Fill sets every value to v, as [Buffer.Fill] does for a buffer. It waits for all work that
 // uses b, and returns when the memory is set. It returns [ErrInvalidArgument] unless b is device
-// memory, and not an array, and, if v is not all zeros, if T has more than 4,000 bytes, or has 2 or 4
-// and the pitch is not a multiple of that. It returns [ErrCapturing] if a stream that uses b is capturing.
+// memory, and not an array, and, if v is not all zeros, if T has more than 4,000 bytes, or is a type of
+// 2 or 4 that [Buffer.Fill] sets by a memset and the pitch is not a multiple of that. It returns [ErrCapturing] if a stream that uses b is capturing.
 // Source: cuMemsetD2D8Async, cuMemsetD2D16Async, cuMemsetD2D32Async or cuLaunchKernel,
 // cuStreamSynchronize.
 func (b *Pitched[T]) Fill(v T) error {

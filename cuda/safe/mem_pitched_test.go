@@ -6,6 +6,7 @@
 package safe_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -416,5 +417,30 @@ func fillPitched[T uint8 | int16 | float32](t *testing.T, x *safe.Context, s *sa
 			require.NoError(t, b.CopyToHost(got))
 			require.Equal(t, want, got, "%v at %v of %d bytes", c.e, c.at, unsafe.Sizeof(v))
 		}
+	}
+}
+
+// TestPitchedFar: rows may be further apart than 2 GiB, in spite of CU_DEVICE_ATTRIBUTE_MAX_PITCH.
+func TestPitchedFar(t *testing.T) {
+	x := open(t, 0)
+	e := safe.Extent{Width: 8, Height: 1}
+	if onGPU { // the simulated driver would write to all memory that lies between
+		e.Height = 2
+	}
+	for _, pitch := range []uint64{1<<31 - 4, 1 << 31, 5 << 30} {
+		t.Run(fmt.Sprint(pitch), func(t *testing.T) {
+			n := e.Width + (e.Height-1)*int(pitch/4)
+			from, to := buffer[uint32](t, x, n), buffer[uint32](t, x, n)
+			a, err := from.Pitched(e, pitch)
+			require.NoError(t, err)
+			b, err := to.Pitched(e, pitch)
+			require.NoError(t, err)
+			require.NoError(t, errors.Join(a.Fill(7), b.Fill(0), b.CopyFrom(a)))
+			end, err := to.Slice(n-e.Width, n)
+			require.NoError(t, err)
+			got, err := end.Download()
+			require.NoError(t, err)
+			assert.Equal(t, []uint32{7, 7, 7, 7, 7, 7, 7, 7}, got)
+		})
 	}
 }

@@ -91,10 +91,8 @@ func NewPoolWith(x *Context, o PoolOptions) (*Pool, error) {
 
 // props returns the options as CUDA takes them.
 func (o *PoolOptions) props(op string, d Device) (p driver.CUmemPoolProps, err error) {
-	if o.Location != (Location{}) {
-		if err := o.Location.check(op); err != nil {
-			return p, err
-		}
+	if err := o.Location.checkIfAny(op); err != nil {
+		return p, err
 	}
 	p = driver.CUmemPoolProps{AllocType: driver.CU_MEM_ALLOCATION_TYPE_PINNED, HandleTypes: o.HandleTypes, Location: o.Location.raw(), MaxSize: o.MaxSize}
 	needed := driver.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED

@@ -8,6 +8,7 @@ package safe_test
 
 import (
 	"errors"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -153,6 +154,8 @@ func TestVirtualRefusals(t *testing.T) {
 	require.NoError(t, closed.Close())
 	open := mappedBuffer[byte](t, r, granule, 100)
 	made := func(b *safe.Buffer[uint64], err error) error { return err }
+	huge := safe.PhysicalMemoryOptions{Location: safe.DeviceLocation(x.Device())}
+	huge.Location.ID += math.MaxUint32 + 1
 	for _, c := range []struct {
 		name string
 		err  error
@@ -187,6 +190,8 @@ func TestVirtualRefusals(t *testing.T) {
 		{"too many addresses", func() error { _, err := safe.ReserveAddress(x, 1<<63, safe.ReserveOptions{}); return err }(), safe.ErrRange, ""},
 		{"no memory", func() error { _, err := safe.NewPhysicalMemory(x, 0, safe.PhysicalMemoryOptions{}); return err }(), safe.ErrRange, ""},
 		{"too much memory", func() error { _, err := safe.NewPhysicalMemory(x, 1<<50, safe.PhysicalMemoryOptions{}); return err }(), driver.CUDA_ERROR_OUT_OF_MEMORY, ""},
+		{"memory at no ID of CUDA", func() error { _, err := safe.NewPhysicalMemory(x, granule, huge); return err }(), safe.ErrInvalidArgument, "not a location"},
+		{"granularity at no ID of CUDA", func() error { _, _, err := x.Granularity(huge); return err }(), safe.ErrInvalidArgument, "not a location"},
 		{"not shareable", func() error { _, err := p.Export(); return err }(), safe.ErrInvalidArgument, "Shareable"},
 		{"no file", func() error { _, err := safe.ImportPhysicalMemory(x, nil, granule); return err }(), safe.ErrInvalidArgument, "no file"},
 		{"offset of Access", func() error { _, err := r.Access(r.Size(), x.Device()); return err }(), safe.ErrRange, ""},

@@ -75,7 +75,8 @@ func (c *contextCore) pooledEvent(op string) (*eventCore, error) {
 //
 // If s is capturing, the streams join the capture, and f's work becomes part of the graph.
 // f must end captures that it begins. Fork returns [ErrRange] if n is negative or
-// above 4096.
+// above 4096, and [ErrNotSupported] if s belongs to a green context that [NewGreenContext] did not
+// create.
 // Source: cuStreamCreateWithPriority, cuEventRecord, cuStreamWaitEvent.
 func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
 	const op = "Stream.Fork"
@@ -89,6 +90,9 @@ func (s *Stream) Fork(n int, f func(branches []*Stream) error) (err error) {
 	}
 	if f == nil {
 		return noFunction(op)
+	}
+	if c.onGreen && c.green == nil {
+		return refuse(op, ErrNotSupported, "the stream belongs to a green context that package safe did not create; create the streams there, and pass them to BorrowStream")
 	}
 	var branches []branch
 	defer func() {

@@ -373,6 +373,39 @@ func TestForkGreen(t *testing.T) {
 	assert.EqualValues(t, 4, got[0])
 }
 
+// TestForkForeignGreen: there are no branches for a stream of a green context that was created elsewhere, as their work
+// would leave its multiprocessors. Those of a stream that other code has made of a GreenContext stay there.
+func TestForkForeignGreen(t *testing.T) {
+	needs(t, "cuStreamGetCtx_v2")
+	x := open(t, 0)
+	g := rawGreen(t, x)
+	defer func() { assert.NoError(t, driver.CuGreenCtxDestroy(g)) }()
+	var raw driver.CUstream
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, g, driver.CU_STREAM_NON_BLOCKING, 0))
+	s, err := safe.BorrowStream(raw, x, nil)
+	require.NoError(t, err)
+	for n, name := range []string{"none", "one"} {
+		err = s.Fork(n, func([]*safe.Stream) error { t.Error("f is called"); return nil })
+		assert.ErrorIs(t, err, safe.ErrNotSupported, name)
+		assert.ErrorContains(t, err, "BorrowStream", name)
+	}
+	require.NoError(t, s.Close())
+	require.NoError(t, driver.CuStreamDestroy(raw))
+
+	own := green(t, x, splitInto(t, 1)...)
+	require.NoError(t, driver.CuGreenCtxStreamCreate(&raw, own.Raw(), driver.CU_STREAM_NON_BLOCKING, 0))
+	s, err = safe.StreamFromRaw(raw, x)
+	require.NoError(t, err)
+	closing(t, s)
+	want, err := s.GreenContext()
+	require.NoError(t, err)
+	require.NoError(t, s.Fork(1, func(branches []*safe.Stream) error {
+		got, err := branches[0].GreenContext()
+		assert.Equal(t, want, got)
+		return err
+	}))
+}
+
 // TestForkAgain: the streams are used again, also while their work is pending, but not if
 // the program may know them.
 func TestForkAgain(t *testing.T) {

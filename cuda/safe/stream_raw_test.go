@@ -436,23 +436,32 @@ func TestWithoutCaptures(t *testing.T) {
 }
 
 // TestWithoutCapturesTogether: functions that wait for each other, as the ranks of a
-// communicator do, come together though a capture waits for the first of them.
+// communicator do, come together though captures that begin at different times wait for the first of them.
 func TestWithoutCapturesTogether(t *testing.T) {
-	watch(t)
-	x, y := open(t, 0), second(t)
-	s := stream(t, x)
-	first, other, over, begun := make(chan struct{}), make(chan struct{}), make(chan error, 2), make(chan error)
-	go func() {
-		over <- x.WithoutCaptures(func() error { close(first); <-other; return nil })
-	}()
-	<-first
-	go func() {
-		g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error { return nil })
-		begun <- errors.Join(err, g.Close())
-	}()
-	time.Sleep(5 * time.Millisecond) // it waits
-	go func() { over <- y.WithoutCaptures(func() error { close(other); return nil }) }()
-	require.NoError(t, errors.Join(<-over, <-over, <-begun))
+	for name, captures := range map[string]int{"a capture": 1, "two captures": 2, "four captures": 4} {
+		t.Run(name, func(t *testing.T) {
+			watch(t)
+			x, y := open(t, 0), second(t)
+			first, other, over, begun := make(chan struct{}), make(chan struct{}), make(chan error, 2), make(chan error, captures)
+			go func() {
+				over <- x.WithoutCaptures(func() error { close(first); <-other; return nil })
+			}()
+			<-first
+			for range captures {
+				s := stream(t, x)
+				go func() {
+					g, err := s.CaptureWith(t.Context(), safe.CaptureOptions{Mode: safe.CaptureGlobal}, func() error { return nil })
+					begun <- errors.Join(err, g.Close())
+				}()
+				time.Sleep(5 * time.Millisecond) // it waits
+			}
+			go func() { over <- y.WithoutCaptures(func() error { close(other); return nil }) }()
+			require.NoError(t, errors.Join(<-over, <-over))
+			for range captures {
+				require.NoError(t, <-begun)
+			}
+		})
+	}
 }
 
 // TestRawWaits: a function that waits for something else, and says so, holds up no release of an executable.

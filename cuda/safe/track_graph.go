@@ -192,14 +192,19 @@ func (h *graphRetained) memory() (allocs, freed []*block) {
 	return slices.Concat(c.allocs, h.nodes.allocs), slices.Concat(c.freed, h.nodes.freed)
 }
 
-// noteAll registers s, whose mu is held, as a user of all retained buffers.
+// noteAll registers s, whose mu is held, as a user of all retained memory.
 func (h *graphRetained) noteAll(s *streamCore) {
+	h.eachBlock(func(b *block) { b.note(s) })
+}
+
+// eachBlock calls f for all retained memory.
+func (h *graphRetained) eachBlock(f func(*block)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.captured.noteAll(s)
-	h.nodes.objects().noteAll(s)
+	h.captured.eachBlock(f)
+	h.nodes.objects().eachBlock(f)
 	for _, inner := range h.nodes.inner {
-		inner.noteAll(s)
+		inner.eachBlock(f)
 	}
 }
 

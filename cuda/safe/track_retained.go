@@ -114,17 +114,17 @@ func (k *retained) token(token uintptr) {
 	x.tokens = append(x.tokens, token)
 }
 
-// noteAll registers s, whose mu is held, as a user of all retained buffers.
-func (k *retained) noteAll(s *streamCore) {
+// eachBlock calls f for all retained memory.
+func (k *retained) eachBlock(f func(*block)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.objects {
 		if b, ok := h.Object().(*block); ok {
-			b.note(s)
+			f(b)
 		}
 	}
 	if inner := k.inner(); inner != nil {
-		inner.noteAll(s)
+		inner.eachBlock(f)
 	}
 }
 

@@ -135,9 +135,10 @@ func Unwant(gates []*Gate) {
 	}
 }
 
-// Settle keeps new long calls out of the gates, and waits for those in flight. Those may
-// in turn wait for new ones, as the ranks of a communicator do: it lets new ones in for a
-// moment, less and less often. It returns the cause if ctx ends first.
+// Settle keeps new long calls out of the gates, and waits for those in flight. Those may in turn wait for new ones, as
+// the ranks of a communicator do, so all long calls may enter for a moment, less and less often. Such a moment begins
+// when a number of intervals have passed since began: as each interval is twice the one before, the moments of all
+// who wait meet, also if they wait for different gates. It returns the cause if ctx ends first.
 func Settle(ctx context.Context, gates []*Gate) error {
 	wantMore := func() {
 		for _, g := range gates {
@@ -146,8 +147,8 @@ func Settle(ctx context.Context, gates []*Gate) error {
 	}
 	wantMore()
 	Between()
-	closed := Patience
-	for Nap, until := ShortNap, time.Now().Add(closed); ; Nap = Nap.Take() {
+	interval := Patience
+	for Nap, until := ShortNap, nextEnd(interval); ; Nap = Nap.Take() {
 		var long int32
 		for _, g := range gates {
 			long += g.long.Load()
@@ -161,10 +162,17 @@ func Settle(ctx context.Context, gates []*Gate) error {
 		}
 		if time.Now().After(until) {
 			Unwant(gates)
-			time.Sleep(2 * time.Duration(LongNap))
+			time.Sleep(4 * time.Duration(LongNap)) // those who wait nap, and so do the long calls
 			wantMore()
-			closed *= 2
-			until = time.Now().Add(closed)
+			interval *= 2
+			until = nextEnd(interval)
 		}
 	}
+}
+
+var began = time.Now()
+
+// nextEnd returns when the present interval ends, of those that follow each other since began.
+func nextEnd(interval time.Duration) time.Time {
+	return began.Add((time.Since(began)/interval + 1) * interval)
 }

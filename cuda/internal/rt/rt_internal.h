@@ -59,7 +59,7 @@ enum { RT_FN(none), EVERY(NUMBER) RT_FUNCTIONS };
 
 #pragma GCC visibility push(hidden) /* so that the compiler may put these functions into their callers */
 
-/* Of the last three functions, older drivers lack some: see Go's bind. */
+/* Older drivers lack the last two functions, or have the three before without _v2: see Go's bind. */
 union rt_cu {
 	struct {
 		uintptr_t none;

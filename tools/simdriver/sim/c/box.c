@@ -43,7 +43,7 @@ static CUresult side(const struct end *e, const CUDA_MEMCPY3D *p, const char *wh
 		return INVALID_VALUE;
 	if (e->type == ARRAY_END)
 		return in_array(e, p, s);
-	if (pitch < e->x + p->width || pitch > MAX_PITCH || (p->depth > 1 && rows < e->y + p->height))
+	if (pitch < e->x + p->width || (p->depth > 1 && rows < e->y + p->height))
 		return INVALID_VALUE;
 	s->at = (host ? e->host : e->device) + (e->z * rows + e->y) * pitch + e->x;
 	s->pitch = pitch;
@@ -169,7 +169,7 @@ static CUresult set(CUstream stream, CUdeviceptr dst, size_t pitch, unsigned val
 		return r;
 	if (!width || !height)
 		return OK;
-	if (dst % element || width > MAX_PITCH || (height > 1 && (pitch % element || pitch < width * element || pitch > MAX_PITCH)))
+	if (dst % element || (height > 1 && (pitch % element || pitch / element < width)))
 		return INVALID_VALUE;
 	if (!usable(dst, span(&to, width * element, height, 1), "a memset of"))
 		return INVALID_VALUE;
