@@ -147,6 +147,9 @@ func hold(x *safe.Context) (usable *safe.Context, leave func(), err error) {
 
 // create calls Create. If the device has too little memory, it makes room and goes on.
 func (c *core) create() error {
+	if err := c.spaces.prune(0, 0); err != nil {
+		return err
+	}
 	for tries := 0; ; tries++ {
 		err := c.whole(c.o.Create)
 		if err == nil || c.o.OutOfMemory == nil || !errors.Is(err, c.o.OutOfMemory) || tries == 3 {
@@ -192,7 +195,11 @@ func (o *Object) Close() error {
 		return nil
 	}
 	o.stop.Stop()
-	return Rename("library.Object.Close", o.core.Close())
+	pruned := o.core.spaces.prune(0, 0)
+	if err := o.core.Close(); err != nil {
+		return Rename("library.Object.Close", err)
+	}
+	return Rename("library.Object.Close", pruned)
 }
 
 // Context returns a context that is usable as long as the Object is open.
