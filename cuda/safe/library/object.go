@@ -158,6 +158,7 @@ func (c *core) create() error {
 			return err
 		}
 		lifetime.Collect()
+		lifetime.MakeRoom()
 		if err := c.x.TrimMemory(); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -48,7 +49,7 @@ type workspace struct {
 
 var numbers atomic.Uint64 // of workspaces
 
-// everything is the release threshold of a pool that keeps its memory.
+// everything is the release threshold of a pool that keeps its memory, until a call finds too little.
 const everything = math.MaxUint64
 
 // mostKept is the largest workspace that a stream keeps after a call. Larger ones go back to
@@ -72,6 +73,9 @@ func newWorkspaces(x *safe.Context, size, limit int) (*workspaces, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+	pool, leave := w.pool, w.leave
+	kept := lifetime.OnMakeRoom(func() { _ = pool.Trim(0) }) // the call that needs the memory has an error of its own
+	w.leave = func() { kept(); leave() }
 	return w, nil
 }
 

@@ -112,3 +112,27 @@ func TestMemoryOfPastCapture(t *testing.T) {
 		})
 	}
 }
+
+// TestMakeRoom: memory that a library has worked in goes back to the system when something else finds too little.
+func TestMakeRoom(t *testing.T) {
+	x := open(t)
+	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	free := func() (free uint64) {
+		var total uint64
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuMemGetInfo(&free, &total) }))
+		return free
+	}
+	const large = 256 << 20 // it serves a single call
+	before := free()
+	require.NoError(t, errors.Join(o.Enqueue(s, large, nothing), s.Synchronize()))
+	assert.LessOrEqual(t, free(), before-large, "the pool keeps it")
+	simulated.Fail("cuMemAlloc_v2", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+	defer simulated.Reset()
+	b, err := safe.NewBufferWith[byte](x, 1<<20, safe.BufferOptions{Plain: true})
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	assert.Greater(t, free(), before-large)
+}
