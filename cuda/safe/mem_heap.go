@@ -169,8 +169,8 @@ func (s *contextState) trim() error {
 	})
 }
 
-// trimAll trims the heaps of all contexts, and makes other pools return what was released
-// to them. Errors are left to the call that needs the memory.
+// trimAll trims the heaps of all contexts and the pools of packages for libraries, and makes other pools return what was
+// released to them. Errors are left to the call that needs the memory.
 func trimAll() {
 	states.Lock()
 	all := slices.Collect(maps.Values(states.of))
@@ -179,6 +179,7 @@ func trimAll() {
 		_ = s.trim()
 		_ = s.reclaim()
 	}
+	lifetime.MakeRoom()
 }
 
 // reclaim makes other pools return what was released to them. The lock keeps the context from

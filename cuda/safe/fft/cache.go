@@ -2,6 +2,7 @@ package fft
 
 import (
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/cudabind/cudabind/cuda/safe"
@@ -50,27 +51,52 @@ func NewCache(x *safe.Context, o CacheOptions) (*Cache, error) {
 }
 
 // Forward is [Plan.Forward] with a plan of the Cache. If it has none for the shape and the
-// types, it makes one, with the errors of [New]. So enqueue a shape once before captures with
-// it.
+// types, or [safe.Context.CloseAll] has closed it, it makes one, with the errors of [New]. So enqueue a shape once before
+// captures with it.
 func Forward[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[I], out *safe.Buffer[O]) error {
 	const op = "fft.Forward"
-	p, err := find[I, O](c, s)
-	if err != nil {
-		return failed(op, err, s)
+	for again := true; ; again = false {
+		p, err := find[I, O](c, s)
+		if err != nil {
+			return failed(op, err, s)
+		}
+		err = (&Plan[I, O]{p}).Forward(stream, in, out)
+		p.Release()
+		if !again || !errors.Is(err, safe.ErrClosed) || !usable(stream, in, out) || !c.forget(p) {
+			return library.Rename(op, err)
+		}
 	}
-	defer p.Release()
-	return library.Rename(op, (&Plan[I, O]{p}).Forward(stream, in, out))
 }
 
 // Inverse is [Plan.Inverse] with a plan of the Cache: see [Forward].
 func Inverse[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[O], out *safe.Buffer[I]) error {
 	const op = "fft.Inverse"
-	p, err := find[I, O](c, s)
-	if err != nil {
-		return failed(op, err, s)
+	for again := true; ; again = false {
+		p, err := find[I, O](c, s)
+		if err != nil {
+			return failed(op, err, s)
+		}
+		err = (&Plan[I, O]{p}).Inverse(stream, in, out)
+		p.Release()
+		if !again || !errors.Is(err, safe.ErrClosed) || !usable(stream, in, out) || !c.forget(p) {
+			return library.Rename(op, err)
+		}
 	}
-	defer p.Release()
-	return library.Rename(op, (&Plan[I, O]{p}).Inverse(stream, in, out))
+}
+
+// usable tells whether the stream and the buffers are open. If a call with them returns [safe.ErrClosed] nevertheless, its
+// plan is closed.
+func usable(s *safe.Stream, in, out array) bool {
+	return s.Context() != nil && in.Raw() != 0 && out.Raw() != 0
+}
+
+// forget removes a plan that is closed. It returns false if the Cache is closed, too.
+func (c *Cache) forget(p *plan) bool {
+	c.mu.Lock()
+	maps.DeleteFunc(c.plans, func(_ problem, have *cached) bool { return have.plan == p })
+	closed := c.closed
+	c.mu.Unlock()
+	return p.Object.Close() == nil && !closed
 }
 
 // find returns a plan that stays open until its Release.

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/cufft"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/fft"
+	"github.com/cudabind/cudabind/cuda/safe/library"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -291,4 +293,50 @@ func TestCacheAtOnce(t *testing.T) {
 		require.NoError(t, <-failures)
 	}
 	assert.Equal(t, 2, c.Plans())
+}
+
+// TestCacheAfterCloseAll: a cache makes new plans for those that Context.CloseAll has closed.
+func TestCacheAfterCloseAll(t *testing.T) {
+	x, err := safe.NewContext(open(t).Device())
+	require.NoError(t, err)
+	defer x.Close()
+	c := cache(t, x, fft.CacheOptions{})
+	for name, transform := range map[string]func(s *safe.Stream, b *safe.Buffer[complex64]) error{
+		"Forward": func(s *safe.Stream, b *safe.Buffer[complex64]) error { return fft.Forward(c, s, odd, b, b) },
+		"Inverse": func(s *safe.Stream, b *safe.Buffer[complex64]) error { return fft.Inverse(c, s, odd, b, b) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 3 {
+				s, b := stream(t, x), buffer(t, x, make([]complex64, odd.N[0]*odd.Batch))
+				require.NoError(t, errors.Join(transform(s, b), transform(s, b), s.Synchronize()))
+				assert.Equal(t, 1, c.Plans())
+				require.NoError(t, x.CloseAll())
+				assert.ErrorIs(t, transform(s, b), safe.ErrClosed)
+			}
+		})
+	}
+}
+
+// TestManyPlans: when the double has no more handles, it says so as cuFFT does, and those of plans that are gone come back.
+func TestManyPlans(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	require.NoError(t, library.Load(cufft.Open, cufft.Library))
+	require.NoError(t, x.WithCurrent(func() error {
+		var all []cufft.CufftHandle
+		for range 2 {
+			var h cufft.CufftHandle
+			var err error
+			for err = cufft.CufftCreate(&h); err == nil; err = cufft.CufftCreate(&h) {
+				all = append(all, h)
+			}
+			assert.ErrorIs(t, err, cufft.CUFFT_ALLOC_FAILED)
+			assert.NotEmpty(t, all)
+			for _, h := range all {
+				assert.NoError(t, cufft.CufftDestroy(h))
+			}
+			all = nil
+		}
+		return nil
+	}))
 }

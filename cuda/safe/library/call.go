@@ -44,7 +44,8 @@ type Call struct {
 
 	space   *workspace
 	capture uint64 // in which space may be used
-	moved   bool   // the stream is in another capture, or in none
+	raw     driver.CUstream
+	moved   bool // the stream is in another capture, or in none
 	enqueue func(driver.CUstream) error
 	of      *Call // whose function enqueue is, and whose call is busy: not that of a copy
 	busy    uint32
@@ -138,7 +139,7 @@ func (c *Call) move(core *core) (err error) {
 	if c.Memory == 0 {
 		return nil
 	}
-	c.space, err = core.spaces.take(c.Stream, c.capture, c.Memory)
+	c.space, err = core.spaces.take(c.Stream, c.raw, c.capture, c.Memory)
 	if errors.Is(err, safe.ErrCapturing) && c.capture == 0 {
 		c.space, err = nil, nil // it has begun meanwhile: ask again
 	}
@@ -154,7 +155,7 @@ func (c *Call) run(raw driver.CUstream) error {
 		return err
 	}
 	if c.Memory > 0 && (c.space == nil || capture != c.capture) {
-		c.capture, c.moved = capture, true
+		c.capture, c.raw, c.moved = capture, raw, true
 		return errMoved
 	}
 	p := Place{Stream: raw, Capture: capture}

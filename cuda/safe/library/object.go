@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
@@ -24,7 +25,8 @@ type Options struct {
 	// what holds it: the garbage collector would never find it dropped.
 	Destroy func() error
 	// OutOfMemory is the error by which the library says that the device has too little
-	// memory. New then makes room and calls Create again.
+	// memory. New then makes room and calls Create again, as it does after
+	// [driver.CUDA_ERROR_OUT_OF_MEMORY].
 	OutOfMemory error
 	// Handles is how many calls may be inside the library at once, 0 for 1, 4096 at most: see
 	// [Place.Handle].
@@ -147,16 +149,25 @@ func hold(x *safe.Context) (usable *safe.Context, leave func(), err error) {
 
 // create calls Create. If the device has too little memory, it makes room and goes on.
 func (c *core) create() error {
+	if err := c.spaces.prune(0, 0); err != nil {
+		return err
+	}
 	for tries := 0; ; tries++ {
 		err := c.whole(c.o.Create)
-		if err == nil || c.o.OutOfMemory == nil || !errors.Is(err, c.o.OutOfMemory) || tries == 3 {
+		if !c.o.exhausted(err) || tries == 3 {
 			return err
 		}
 		lifetime.Collect()
+		lifetime.MakeRoom()
 		if err := c.x.TrimMemory(); err != nil {
 			return err
 		}
 	}
+}
+
+// exhausted tells whether an error of Create says that the device has too little memory.
+func (o *Options) exhausted(err error) bool {
+	return errors.Is(err, driver.CUDA_ERROR_OUT_OF_MEMORY) || o.OutOfMemory != nil && errors.Is(err, o.OutOfMemory)
 }
 
 // whole calls f, for which the library may wait for the context's work, while no stream
@@ -192,7 +203,11 @@ func (o *Object) Close() error {
 		return nil
 	}
 	o.stop.Stop()
-	return Rename("library.Object.Close", o.core.Close())
+	pruned := o.core.spaces.prune(0, 0)
+	if err := o.core.Close(); err != nil {
+		return Rename("library.Object.Close", err)
+	}
+	return Rename("library.Object.Close", pruned)
 }
 
 // Context returns a context that is usable as long as the Object is open.

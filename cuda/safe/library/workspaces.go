@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/safe"
 )
 
@@ -17,7 +18,8 @@ import (
 // its calls apart; in a capture it belongs to one stream of that capture, and the graph
 // retains it, so that no other graph gets it. A limited number of streams have one at the
 // same time: a further stream gets the memory of the one that was used least recently, in the
-// order that CUDA's memory pool sees to.
+// order that CUDA's memory pool sees to. In a capture each stream has one, however many they are: what another stream
+// would get is memory more, as the graph retains the old one, too.
 type workspaces struct {
 	x     *safe.Context
 	leave func()     // releases what keeps x usable
@@ -38,6 +40,7 @@ type workspace struct {
 	memory  *safe.Buffer[byte]
 	stream  weak.Pointer[safe.Stream] // weak, so that dropped streams are collected
 	key     uintptr                   // its address, to compare first
+	raw     driver.CUstream           // its handle: several safe.Streams may have it, as those that borrow it
 	capture uint64                    // the ID of the capture, or 0
 	used    atomic.Uint64             // when, by the clock
 	calls   int                       // in flight; mu is held
@@ -46,7 +49,7 @@ type workspace struct {
 
 var numbers atomic.Uint64 // of workspaces
 
-// everything is the release threshold of a pool that keeps its memory.
+// everything is the release threshold of a pool that keeps its memory, until a call finds too little.
 const everything = math.MaxUint64
 
 // mostKept is the largest workspace that a stream keeps after a call. Larger ones go back to
@@ -70,6 +73,9 @@ func newWorkspaces(x *safe.Context, size, limit int) (*workspaces, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+	pool, leave := w.pool, w.leave
+	kept := lifetime.OnMakeRoom(func() { _ = pool.Trim(0) }) // the call that needs the memory has an error of its own
+	w.leave = func() { kept(); leave() }
 	return w, nil
 }
 
@@ -102,7 +108,8 @@ func (w *workspace) of(s *safe.Stream) bool {
 	return w.key == uintptr(unsafe.Pointer(s)) && w.stream.Value() == s
 }
 
-// last returns the workspace that s used last, for one call, or nil. It has size bytes.
+// last returns the workspace that s used last, for one call, or nil. It has size bytes. If that was in a capture, it returns
+// nil: the stream may be in the next one, whose graph would retain the memory.
 func (w *workspaces) last(s *safe.Stream, size int) *workspace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +119,7 @@ func (w *workspaces) last(s *safe.Stream, size int) *workspace {
 			last = have
 		}
 	}
-	if last != nil && last.memory.Len() < size {
+	if last != nil && (last.capture != 0 || last.memory.Len() < size) {
 		last = nil
 	}
 	if last != nil {
@@ -122,17 +129,17 @@ func (w *workspaces) last(s *safe.Stream, size int) *workspace {
 	return last
 }
 
-// take returns a workspace of size bytes for one call on s in a capture, or in none. It
+// take returns a workspace of size bytes for one call on s, whose handle is raw, in a capture or in none. It
 // allocates if there is none, and closes those of captures that are over.
-func (w *workspaces) take(s *safe.Stream, capture uint64, size int) (*workspace, error) {
-	if have := w.find(s, capture, size); have != nil {
+func (w *workspaces) take(s *safe.Stream, raw driver.CUstream, capture uint64, size int) (*workspace, error) {
+	space := &workspace{number: numbers.Add(1), stream: weak.Make(s), key: uintptr(unsafe.Pointer(s)), raw: raw, capture: capture, calls: 1}
+	if have := w.find(space, size); have != nil {
 		return have, nil
 	}
-	if err := w.prune(s, capture); err != nil {
+	if err := w.prune(raw, capture); err != nil {
 		return nil, err
 	}
 	size = max(size, w.size)
-	space := &workspace{number: numbers.Add(1), stream: weak.Make(s), key: uintptr(unsafe.Pointer(s)), capture: capture, calls: 1}
 	var err error
 	if capture != 0 || w.pool == nil { // memory of a stream's order would become a node, which limits the graph
 		space.memory, err = safe.NewBuffer[byte](w.x, size)
@@ -152,11 +159,21 @@ func (w *workspaces) take(s *safe.Stream, capture uint64, size int) (*workspace,
 	return space, nil
 }
 
-func (w *workspaces) find(s *safe.Stream, capture uint64, size int) *workspace {
+// beside returns whether two workspaces belong to one stream, in one capture or in none. In a capture, a handle stands for
+// one stream, as none of them is destroyed before its end.
+func (w *workspace) beside(other *workspace) bool {
+	if w.capture != other.capture {
+		return false
+	}
+	return w.capture != 0 && w.raw == other.raw || w.key == other.key && w.stream == other.stream
+}
+
+// find returns a workspace of size bytes for what a new one would be for, or nil.
+func (w *workspaces) find(like *workspace, size int) *workspace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, have := range w.all {
-		if have.capture == capture && have.memory.Len() >= size && have.of(s) {
+		if have.memory.Len() >= size && have.beside(like) {
 			have.calls++
 			have.used.Store(w.clock.Add(1))
 			return have
@@ -166,7 +183,7 @@ func (w *workspaces) find(s *safe.Stream, capture uint64, size int) *workspace {
 }
 
 // keep adds a workspace in the place of a smaller one of its stream, or of an idle one if there
-// are too many. If all are in use, the new one serves a single call.
+// are too many that belong to no capture. If all are in use, the new one serves a single call.
 func (w *workspaces) keep(space *workspace) error {
 	w.mu.Lock()
 	var least, smaller *workspace
@@ -179,14 +196,14 @@ func (w *workspaces) keep(space *workspace) error {
 		if have.calls > 0 {
 			continue
 		}
-		if have.key == space.key && have.capture == space.capture {
+		if have.beside(space) {
 			smaller = have
 		}
 		if least == nil || have.used.Load() < least.used.Load() {
 			least = have
 		}
 	}
-	full := n >= w.limit || smaller != nil
+	full := smaller != nil || space.capture == 0 && n >= w.limit
 	if smaller != nil {
 		least = smaller
 	}
@@ -224,8 +241,9 @@ func (w *workspaces) put(space *workspace) error {
 	return nil
 }
 
-// prune closes workspaces of captures that are over. s is in the capture, or in none.
-func (w *workspaces) prune(s *safe.Stream, capture uint64) (err error) {
+// prune closes workspaces of captures that are over. The stream with the handle raw is in capture, or in none; without
+// one, raw is 0.
+func (w *workspaces) prune(raw driver.CUstream, capture uint64) (err error) {
 	var captured []*workspace
 	w.mu.Lock()
 	for _, have := range w.all {
@@ -235,7 +253,7 @@ func (w *workspaces) prune(s *safe.Stream, capture uint64) (err error) {
 	}
 	w.mu.Unlock()
 	for _, have := range captured {
-		if !have.of(s) && have.capturing() {
+		if have.raw != raw && have.capturing() {
 			continue
 		}
 		w.mu.Lock()

@@ -48,11 +48,12 @@ func (s *session) begin(o Options) error {
 
 // kinds are the kinds of records. Graphs are recorded node by node, since CUDA crashes if
 // CUPTI records launches as a whole and an executable is from before the recording. Calls of the driver are all recorded, and
-// chosen when they are read: CUPTI ignores a choice of its own if the process has a context already.
+// chosen when they are read: CUPTI ignores a choice of its own if the process has a context already. Overhead of CUPTI is not
+// recorded, as some of its records come with memory that C's free would have to free.
 func kinds(o Options) []cupti.CUpti_ActivityKind {
 	all := []cupti.CUpti_ActivityKind{
 		cupti.CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, cupti.CUPTI_ACTIVITY_KIND_MEMCPY, cupti.CUPTI_ACTIVITY_KIND_MEMCPY2,
-		cupti.CUPTI_ACTIVITY_KIND_MEMSET, cupti.CUPTI_ACTIVITY_KIND_DRIVER, cupti.CUPTI_ACTIVITY_KIND_OVERHEAD,
+		cupti.CUPTI_ACTIVITY_KIND_MEMSET, cupti.CUPTI_ACTIVITY_KIND_DRIVER,
 	}
 	if o.AllCalls {
 		all = append(all, cupti.CUPTI_ACTIVITY_KIND_RUNTIME)

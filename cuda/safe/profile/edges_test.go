@@ -4,6 +4,7 @@ package profile
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,9 +19,8 @@ func TestFinishEdges(t *testing.T) {
 	for _, at := range [][2]time.Duration{{0, 0}, {0, 1500}, {700, 0}, {500, 900}, {900, 1200}, {1300, 1400}} {
 		tl.work.add(Work{Start: at[0], End: at[1]})
 		tl.calls.add(Call{Start: at[0], End: at[1]})
-		tl.own = append(tl.own, Call{Start: at[0], End: at[1]})
 	}
-	tl.finish(clock{start: 1000})
+	tl.finish(&clock{start: 1000})
 	times := func(n int, of func(i int) (time.Duration, time.Duration)) (all [][2]time.Duration) {
 		for i := range n {
 			start, end := of(i)
@@ -31,7 +31,6 @@ func TestFinishEdges(t *testing.T) {
 	want := [][2]time.Duration{{0, 200}, {300, 400}}
 	assert.Equal(t, want, times(len(tl.Work), func(i int) (time.Duration, time.Duration) { return tl.Work[i].Start, tl.Work[i].End }))
 	assert.Equal(t, want, times(len(tl.Calls), func(i int) (time.Duration, time.Duration) { return tl.Calls[i].Start, tl.Calls[i].End }))
-	assert.Equal(t, want, times(len(tl.own), func(i int) (time.Duration, time.Duration) { return tl.own[i].Start, tl.own[i].End }))
 }
 
 // TestEndTwice: a second End of a range leaves the range around it as it is.
@@ -85,4 +84,33 @@ func TestWaitFromBefore(t *testing.T) {
 	tl := stop(t, r)
 	require.Len(t, tl.Waits, 1)
 	assert.GreaterOrEqual(t, tl.Waits[0].Start, time.Duration(0))
+}
+
+// TestManyOpenRanges: a recording has a bounded number of open ranges, since each may hold a thread.
+func TestManyOpenRanges(t *testing.T) {
+	r := start(t, Options{})
+	for range 2 { // those that have ended do not count
+		var open []Range
+		for range mostOpen + 3 {
+			open = append(open, Begin(t.Context(), "range"))
+		}
+		for _, o := range slices.Backward(open) {
+			o.End()
+		}
+	}
+	tl := stop(t, r)
+	assert.Len(t, tl.Ranges, 2*mostOpen)
+	assert.Equal(t, 2*3, tl.Lost)
+}
+
+// TestClocksAreCompared: a recording compares the clocks while it lasts.
+func TestClocksAreCompared(t *testing.T) {
+	defer func(every time.Duration) { compareEvery = every }(compareEvery)
+	compareEvery = 2 * time.Millisecond
+	assert.Eventually(t, func() bool {
+		r := start(t, Options{})
+		time.Sleep(10 * time.Millisecond)
+		stop(t, r)
+		return len(r.clock.samples) > 2
+	}, time.Minute, time.Millisecond)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // finish puts all times on one clock, drops what is incomplete, and finds calls and ranges.
-func (t *Timeline) finish(c clock) {
+func (t *Timeline) finish(c *clock) {
 	t.Work, t.Calls, t.Ranges, t.Waits = t.work.take(), t.calls.take(), t.ranges.take(), t.waits.take()
 	// during turns CUPTI's times into those of the recording, and returns false for what has none, or was over before: kinds
 	// are recorded a moment earlier.
@@ -23,7 +23,6 @@ func (t *Timeline) finish(c clock) {
 	}
 	t.Work = kept(t.Work, func(w *Work) bool { return during(&w.Start, &w.End) })
 	t.Calls = kept(t.Calls, func(c *Call) bool { return during(&c.Start, &c.End) })
-	t.own = kept(t.own, func(c *Call) bool { return during(&c.Start, &c.End) })
 	for i := range t.Ranges {
 		t.Ranges[i].Start -= time.Duration(c.start)
 		t.Ranges[i].End -= time.Duration(c.start)

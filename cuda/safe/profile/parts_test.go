@@ -3,10 +3,12 @@
 package profile
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPlainName(t *testing.T) {
@@ -22,13 +24,31 @@ func TestPlainName(t *testing.T) {
 	}
 }
 
+// TestClock: between samples the rate of the clocks is constant, and beyond them it is that beside.
 func TestClock(t *testing.T) {
-	c := clock{first: sample{1000, 5_000_000}, last: sample{2_001_000, 9_000_000}, start: 500}
-	assert.EqualValues(t, 500, c.host(5_000_000))
-	assert.EqualValues(t, 2_000_500, c.host(9_000_000), "the clocks differ in their rate, too")
-	assert.EqualValues(t, 1_000_500, c.host(7_000_000))
-	c = clock{first: sample{1000, 5000}, last: sample{3000, 6000}}
-	assert.EqualValues(t, 2000, c.host(6000), "too short to tell a rate")
+	const ms = 1_000_000
+	for _, row := range []struct {
+		name    string
+		samples []sample // on the host, of CUPTI
+		at      map[int64]int64
+	}{
+		{"the clocks differ in their rate", []sample{{1000, 5 * ms}, {2_001_000, 9 * ms}}, map[int64]int64{5 * ms: 500, 7 * ms: 1_000_500, 9 * ms: 2_000_500, 11 * ms: 3_000_500, 3 * ms: 500 - ms}},
+		{"the rate changes", []sample{{0, 0}, {10 * ms, 10 * ms}, {30 * ms, 20 * ms}}, map[int64]int64{5 * ms: 5*ms - 500, 10 * ms: 10*ms - 500, 15 * ms: 20*ms - 500, 20 * ms: 30*ms - 500, 25 * ms: 40*ms - 500, -ms: -ms - 500}},
+		{"too short to tell a rate", []sample{{1000, 5000}, {3000, 6000}}, map[int64]int64{6000: 1500}},
+		{"CUPTI's clock is put back", []sample{{0, 50 * ms}, {10 * ms, 20 * ms}, {20 * ms, 70 * ms}}, map[int64]int64{60 * ms: 10*ms - 500}},
+		{"one sample", []sample{{1000, 5000}}, map[int64]int64{6000: 1500}},
+		{"none", nil, map[int64]int64{6000: 5500}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := clock{start: 500}
+			for _, s := range row.samples {
+				c.add(s)
+			}
+			for at, want := range row.at {
+				assert.Equal(t, want, c.host(at), "%d", at)
+			}
+		})
+	}
 }
 
 // TestPieces: what grows keeps its elements where they are, as moving a million takes long.
@@ -120,4 +140,58 @@ func TestAttribute(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, arrows)
+}
+
+// TestRecursion: ranges inside of others of their name count once, with the work that was enqueued in them.
+func TestRecursion(t *testing.T) {
+	tl := &Timeline{
+		Ranges: []Span{
+			{Name: "f", Start: 0, End: 100, Parent: -1}, {Name: "g", Start: 10, End: 90, Parent: 0}, {Name: "f", Start: 20, End: 80, Parent: 1},
+			{Name: "g", Start: 30, End: 70, Parent: 2}, {Name: "f", Start: 200, End: 210, Parent: -1},
+		},
+		Work: []Work{{Start: 40, End: 45, Range: 3}, {Start: 205, End: 206, Range: 4}, {Start: 300, End: 301, Range: -1}},
+	}
+	host, device := tl.RangeStats()
+	assert.Equal(t, []Stat{{Name: "f", Count: 2, Total: 110, Min: 10, Max: 100}, {Name: "g", Count: 1, Total: 80, Min: 80, Max: 80}}, host)
+	assert.Equal(t, []Stat{{Name: "f", Count: 2, Total: 6, Min: 1, Max: 5}, {Name: "g", Count: 1, Total: 5, Min: 5, Max: 5}}, device)
+}
+
+// full is a file on a disk that is full.
+type full struct{ writes int }
+
+var errFull = errors.New("no space")
+
+func (f *full) Write([]byte) (int, error) {
+	f.writes++
+	return 0, errFull
+}
+
+// TestWriteError: a trace ends with the first error, and what follows costs nothing.
+func TestWriteError(t *testing.T) {
+	for name, tl := range map[string]func(n int) *Timeline{
+		"ranges": func(n int) *Timeline { return &Timeline{Ranges: make([]Span, n)} },
+		"calls":  func(n int) *Timeline { return &Timeline{Calls: make([]Call, n)} },
+		"waits":  func(n int) *Timeline { return &Timeline{Ranges: make([]Span, 1), Waits: make([]Wait, n)} },
+		"work": func(n int) *Timeline {
+			return &Timeline{Ranges: make([]Span, 1), Calls: make([]Call, 1), Work: make([]Work, n)}
+		},
+		"graphs": func(n int) *Timeline {
+			t := &Timeline{Ranges: make([]Span, 20_000), Work: make([]Work, n)}
+			for i := range t.Work {
+				t.Work[i].Graph, t.Work[i].correlation = 1, uint32(i)
+			}
+			return t
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			few, many := tl(20_000), tl(60_000)
+			var f full
+			require.ErrorIs(t, many.WriteTrace(&f), errFull)
+			assert.Equal(t, 1, f.writes)
+			cost := func(tl *Timeline) float64 {
+				return testing.AllocsPerRun(1, func() { _ = tl.WriteTrace(new(full)) })
+			}
+			assert.InEpsilon(t, cost(few), cost(many), 0.1, "allocations")
+		})
+	}
 }

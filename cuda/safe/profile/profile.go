@@ -3,7 +3,6 @@ package profile
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +35,7 @@ type Options struct {
 type Recording struct {
 	o       Options
 	session session
-	first   sample // of the clocks
+	clock   clock
 	started time.Time
 	stop    chan struct{}
 	drained chan struct{}
@@ -46,6 +45,7 @@ type Recording struct {
 	err  error // of Stop
 
 	kept atomic.Int64 // records, ranges and waits
+	open atomic.Int64 // ranges
 	lost int          // those of CUPTI's records that drain has not kept
 
 	mu    sync.Mutex // of t but for what drain adds, and of ended
@@ -99,7 +99,7 @@ func (r *Recording) begin() error {
 	err := r.session.begin(r.o)
 	attached = attached || r.session.subscriber != 0
 	if err == nil {
-		r.first, err = now()
+		err = r.clock.compare()
 	}
 	if err != nil {
 		if r.session.subscriber != 0 {
@@ -124,7 +124,7 @@ func (r *Recording) Stop() (*Timeline, error) {
 }
 
 func (r *Recording) end() {
-	last, wall := r.detach()
+	wall := r.detach()
 	r.mu.Lock()
 	r.ended = true // nobody else adds to t after this
 	r.mu.Unlock()
@@ -134,11 +134,12 @@ func (r *Recording) end() {
 	if t.Lost == 0 { // records of a buffer that was not there, as far as CUPTI has not counted them
 		t.Lost = int(activity.Starved() - r.starved)
 	}
-	t.finish(clock{r.first, last, int64(r.started.Sub(base))})
+	r.clock.start = int64(r.started.Sub(base))
+	t.finish(&r.clock)
 }
 
 // detach ends the session with CUPTI, and reads its last records.
-func (r *Recording) detach() (last sample, wall time.Duration) {
+func (r *Recording) detach() (wall time.Duration) {
 	starting.Lock()
 	defer starting.Unlock()
 	recording.Store(nil)
@@ -148,8 +149,9 @@ func (r *Recording) detach() (last sample, wall time.Duration) {
 	wall = time.Since(r.started)
 	r.err = errors.Join(err, r.session.end())
 	close(r.stop)
-	<-r.drained
-	return last, wall
+	<-r.drained // it compares the clocks, too
+	r.clock.add(last)
+	return wall
 }
 
 // Detach takes CUPTI out of the calls of CUDA after a recording, so that they cost what they cost before. Call it only when no goroutine
@@ -177,13 +179,19 @@ var attached bool
 // discard frees buffers that CUPTI filled after the end of a recording. What their records point to is gone.
 func discard() { activity.Filled(func(unsafe.Pointer, uint64) {}) }
 
-// drain reads filled buffers until the recording has stopped.
+// compareEvery is the time between comparisons of the clocks.
+var compareEvery = time.Second
+
+// drain reads filled buffers and compares the clocks until the recording has stopped.
 func (r *Recording) drain() {
 	defer close(r.drained)
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick, clocks := time.NewTicker(10*time.Millisecond), time.NewTicker(compareEvery)
 	defer tick.Stop()
+	defer clocks.Stop()
 	for {
 		select {
+		case <-clocks.C:
+			_ = r.clock.compare() // the others are good enough
 		case <-tick.C:
 			if activity.Scarce() {
 				_ = cupti.CuptiActivityFlushAll(0)
@@ -212,42 +220,4 @@ func (r *Recording) room() bool {
 	}
 	r.kept.Add(1)
 	return true
-}
-
-// base is the zero of times on the host until they are told from the start of a recording.
-var base = time.Now()
-
-// sample is one moment on two clocks.
-type sample struct{ host, cupti int64 }
-
-// now compares the clocks: of 9 attempts, the one that took the least.
-func now() (s sample, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	least := int64(1) << 62
-	for range 9 {
-		var c uint64
-		before := int64(time.Since(base))
-		if err := cupti.CuptiGetTimestamp(&c); err != nil {
-			return s, fmt.Errorf("cuptiGetTimestamp: %w", err)
-		}
-		if took := int64(time.Since(base)) - before; took < least {
-			least, s = took, sample{before + took/2, int64(c)}
-		}
-	}
-	return s, nil
-}
-
-// clock turns CUPTI's times into nanoseconds since the start.
-type clock struct {
-	first, last sample
-	start       int64 // on the host
-}
-
-func (c clock) host(v int64) int64 {
-	scale := 1.0
-	if d := c.last.cupti - c.first.cupti; d > 1e6 {
-		scale = float64(c.last.host-c.first.host) / float64(d)
-	}
-	return c.first.host + int64(float64(v-c.first.cupti)*scale) - c.start
 }

@@ -162,6 +162,13 @@ func TestRefused(t *testing.T) {
 	stop(t, start(t, Options{}))
 }
 
+// TestNoOverhead: records of overhead come with memory that nothing would free, so they are left out.
+func TestNoOverhead(t *testing.T) {
+	needsDouble(t)
+	tell(t, cuptiDouble.refuse, int(cupti.CUPTI_ACTIVITY_KIND_OVERHEAD))
+	stop(t, start(t, Options{}))
+}
+
 // TestAllCalls: calls that enqueue nothing are recorded if all are.
 func TestAllCalls(t *testing.T) {
 	needsDouble(t)

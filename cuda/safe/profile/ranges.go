@@ -25,6 +25,9 @@ const (
 
 var active atomic.Uint32
 
+// mostOpen is how many ranges may be open in a recording: each may hold a thread, and Go allows 10,000.
+const mostOpen = 4096
+
 func init() {
 	if nvtx.Wanted() {
 		active.Or(hasTool)
@@ -50,7 +53,8 @@ type state struct {
 // recording, and under a tool such as Nsight Systems, the goroutine stays on its thread until End, because
 // calls are attributed by thread. Goroutines that start in between need ranges of their own. While
 // runtime/trace is on, the range is also a region of ctx's task there. Otherwise Begin and End take some
-// 3 ns.
+// 3 ns. A recording has 4096 open ranges at most, since Go ends programs with too many threads; further ones are counted in
+// Timeline.Lost.
 func Begin(ctx context.Context, name string) Range {
 	a := active.Load()
 	if a == 0 && !trace.IsEnabled() {
@@ -81,6 +85,11 @@ func begin(ctx context.Context, task *trace.Task, name string, a uint32) Range {
 	if a == 0 {
 		return Range{r}
 	}
+	if r.of = recording.Load(); r.of != nil && r.of.open.Add(1) > mostOpen && a&hasTool == 0 {
+		r.of.open.Add(-1)
+		r.of.add(func(t *Timeline) { t.Lost++ })
+		return Range{r}
+	}
 	runtime.LockOSThread()
 	r.locked = true
 	if a&hasTool != 0 {
@@ -88,7 +97,7 @@ func begin(ctx context.Context, task *trace.Task, name string, a uint32) Range {
 			active.And(^hasTool)
 		}
 	}
-	if r.of = recording.Load(); r.of != nil {
+	if r.of != nil {
 		r.thread = uint32(rt.Thread())
 	}
 	r.start = int64(time.Since(base))
@@ -106,6 +115,7 @@ func (r Range) End() {
 func (r *state) end() {
 	if r.locked {
 		if r.of != nil {
+			r.of.open.Add(-1)
 			span := Span{Name: r.name, Start: time.Duration(r.start), End: time.Since(base), Thread: r.thread}
 			r.of.add(func(t *Timeline) {
 				if r.of.room() {

@@ -74,10 +74,6 @@ func (t *Timeline) record(a *cupti.CUpti_Activity) bool {
 		t.calls.add(Call{Name: t.function(domain, k.Cbid).name, Start: time.Duration(k.Start), End: time.Duration(k.End), Thread: k.ThreadId,
 			Status: k.ReturnValue, correlation: k.CorrelationId})
 		return true
-	case cupti.CUPTI_ACTIVITY_KIND_OVERHEAD:
-		k := (*cupti.CUpti_ActivityOverhead3)(at)
-		t.own = append(t.own, Call{Name: overheadName(k.OverheadKind), Start: time.Duration(k.Start), End: time.Duration(k.End)})
-		return true
 	default:
 		return true
 	}
@@ -182,8 +178,4 @@ func copyName(kind uint8) string {
 		return names[kind]
 	}
 	return names[0]
-}
-
-func overheadName(k cupti.CUpti_ActivityOverheadKind) string {
-	return "CUPTI: " + strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k.String(), "CUPTI_ACTIVITY_OVERHEAD_"), "_", " "))
 }

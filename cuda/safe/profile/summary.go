@@ -49,16 +49,24 @@ func (t *Timeline) WaitStats() []Stat {
 }
 
 // RangeStats sums up the time of ranges on the host, and the work that was enqueued in them, also in ranges
-// inside of them.
+// inside of them. A range inside of another one of its name, as in a recursive function, is a part of that.
 func (t *Timeline) RangeStats() (host, device []Stat) {
 	h, d := map[string]*Stat{}, map[string]*Stat{}
-	for _, r := range t.Ranges {
-		add(h, r.Name, r.End-r.Start, 0)
+	repeats := make([]bool, len(t.Ranges)) // inside of one of the same name
+	for i, r := range t.Ranges {
+		for p := r.Parent; p >= 0 && !repeats[i]; p = t.Ranges[p].Parent {
+			repeats[i] = t.Ranges[p].Name == r.Name
+		}
+		if !repeats[i] {
+			add(h, r.Name, r.End-r.Start, 0)
+		}
 	}
 	for i := range t.Work {
 		w := &t.Work[i]
 		for r := w.Range; r >= 0; r = t.Ranges[r].Parent {
-			add(d, t.Ranges[r].Name, w.End-w.Start, 0)
+			if !repeats[r] {
+				add(d, t.Ranges[r].Name, w.End-w.Start, 0)
+			}
 		}
 	}
 	return sorted(h), sorted(d)

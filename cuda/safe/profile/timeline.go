@@ -91,7 +91,6 @@ type Timeline struct {
 
 	streams map[streamKey]string // names
 	threads map[uint32]string
-	own     []Call // CUPTI's own time
 
 	// While it is recorded:
 	work      pieces[Work]

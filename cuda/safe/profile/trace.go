@@ -18,16 +18,15 @@ const firstTrack = 1 << 23
 
 // WriteTrace writes the timeline as JSON that Perfetto and chrome://tracing open. Each thread has a
 // track with its ranges and calls, each stream one with its work; waits outside of ranges and launches of graphs have their own. Arrows
-// lead from calls to the work that they enqueued.
+// lead from calls to the work that they enqueued. It stops at the first error of w, and returns it.
 func (t *Timeline) WriteTrace(w io.Writer) error {
 	b := bufio.NewWriterSize(w, 1<<20)
 	fmt.Fprintf(b, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"started\":%q,\"lost\":%d},\"traceEvents\":[\n", t.Started.Format(time.RFC3339Nano), t.Lost)
 	fmt.Fprintf(b, `{"ph":"M","pid":%d,"name":"process_name","args":{"name":"Go program"}}`, hostPID)
-	e := &events{b, newTracks(t.streams)}
+	e := &events{b: b, tracks: newTracks(t.streams)}
 	t.traceHost(e)
 	arrows := map[uint32]bool{} // one for each call
-	for i := range t.Work {
-		k := &t.Work[i]
+	each(e, t.Work, func(k *Work) {
 		pid, tid := e.tracks.of(e, k)
 		e.bar(k.Kind.String(), pid, tid, k.Name, k.Start, k.End, t.args(k))
 		if k.Call >= 0 && !arrows[k.correlation] {
@@ -36,7 +35,7 @@ func (t *Timeline) WriteTrace(w io.Writer) error {
 			e.add(`{"ph":"s","cat":"enqueue","id":%d,"pid":%d,"tid":%d,"name":"enqueue","ts":%s}`, k.correlation, hostPID, c.Thread, us(c.Start))
 			e.add(`{"ph":"f","bp":"e","cat":"enqueue","id":%d,"pid":%d,"tid":%d,"name":"enqueue","ts":%s}`, k.correlation, pid, tid, us(k.Start))
 		}
-	}
+	})
 	t.traceGraphs(e)
 	b.WriteString("\n]}\n")
 	return b.Flush()
@@ -44,14 +43,12 @@ func (t *Timeline) WriteTrace(w io.Writer) error {
 
 // traceHost writes what the host did.
 func (t *Timeline) traceHost(e *events) {
-	for _, r := range t.Ranges {
-		e.bar("range", hostPID, int(r.Thread), r.Name, r.Start, r.End, "")
-	}
-	for _, c := range t.Calls {
+	each(e, t.Ranges, func(r *Span) { e.bar("range", hostPID, int(r.Thread), r.Name, r.Start, r.End, "") })
+	each(e, t.Calls, func(c *Call) {
 		e.bar("call", hostPID, int(c.Thread), c.Name, c.Start, c.End, fmt.Sprintf(`"status":%d,"correlation":%d`, c.Status, c.correlation))
-	}
-	var waits, own lanes
-	for _, w := range t.Waits {
+	})
+	var waits lanes
+	each(e, t.Waits, func(w *Wait) {
 		tid := firstTrack - 2*mostLanes
 		if w.Range >= 0 {
 			tid = int(t.Ranges[w.Range].Thread)
@@ -59,15 +56,9 @@ func (t *Timeline) traceHost(e *events) {
 			tid += waits.place(w.Start, w.End)
 		}
 		e.bar("wait", hostPID, tid, w.Name, w.Start, w.End, "")
-	}
-	for _, c := range t.own {
-		e.bar("cupti", hostPID, firstTrack-mostLanes+own.place(c.Start, c.End), c.Name, c.Start, c.End, "")
-	}
+	})
 	for i := range waits {
 		e.name("thread_name", hostPID, firstTrack-2*mostLanes+i, "waits of goroutines")
-	}
-	for i := range own {
-		e.name("thread_name", hostPID, firstTrack-mostLanes+i, "CUPTI")
 	}
 	for id, name := range t.threads {
 		e.name("thread_name", hostPID, int(id), name)
@@ -76,15 +67,18 @@ func (t *Timeline) traceHost(e *events) {
 
 // traceGraphs writes a bar around the nodes of each launch of a graph, on tracks of their own.
 func (t *Timeline) traceGraphs(e *events) {
+	if e.err != nil {
+		return
+	}
 	devices := map[int]*lanes{}
-	for _, l := range t.launches() {
+	each(e, t.launches(), func(l *graphLaunch) {
 		pid := hostPID + 1 + l.device
 		if devices[l.device] == nil {
 			devices[l.device] = new(lanes)
 		}
 		e.bar("graph", pid, firstTrack-mostLanes+devices[l.device].place(l.start, l.end), l.String(), l.start, l.end,
 			fmt.Sprintf(`"correlation":%d,"nodes":%d`, l.correlation, l.nodes))
-	}
+	})
 	for device, all := range devices {
 		for i := range *all {
 			e.name("thread_name", hostPID+1+device, firstTrack-mostLanes+i, "launches of graphs")
@@ -122,15 +116,26 @@ func (t *Timeline) args(k *Work) string {
 	return s
 }
 
-// events writes the events of a trace.
+// events writes the events of a trace, until an error.
 type events struct {
 	b      *bufio.Writer
 	tracks *tracks
+	err    error
 }
 
 func (e *events) add(format string, args ...any) {
 	e.b.WriteString(",\n")
-	fmt.Fprintf(e.b, format, args...)
+	_, e.err = fmt.Fprintf(e.b, format, args...) // b returns an error again and again
+}
+
+// each calls f for all, until an error.
+func each[T any](e *events, all []T, f func(*T)) {
+	for i := range all {
+		if e.err != nil {
+			return
+		}
+		f(&all[i])
+	}
 }
 
 func (e *events) bar(category string, pid, tid int, name string, start, end time.Duration, args string) {

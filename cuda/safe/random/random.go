@@ -126,7 +126,12 @@ func New(x *safe.Context, k Kind, o Options) (*Generator, error) {
 		return nil, library.Rename(op, err)
 	}
 	g := &state{kind: k, o: o}
-	object, err := library.New(x, library.Options{Name: "generator", Create: g.create, Destroy: g.destroy})
+	object, err := library.New(x, library.Options{
+		Name:        "generator",
+		Create:      g.create,
+		Destroy:     g.destroy,
+		OutOfMemory: curand.CURAND_STATUS_ALLOCATION_FAILED,
+	})
 	if err != nil {
 		return nil, library.Rename(op, err)
 	}
@@ -202,6 +207,7 @@ func (g *state) begin(n uint64) error {
 	return driver.CuCtxSynchronize()
 }
 
+// destroy destroys what there is, and forgets it, as create may be called again.
 func (g *state) destroy() (err error) {
 	if g.raw != 0 {
 		err = errors.Join(curand.CurandSetStream(g.raw, 0), curand.CurandDestroyGenerator(g.raw)) // its last stream may be closed
@@ -212,6 +218,7 @@ func (g *state) destroy() (err error) {
 	if g.event != 0 {
 		err = errors.Join(err, driver.CuEventDestroy(g.event))
 	}
+	g.raw, g.rest, g.event = 0, 0, 0
 	return err
 }
 

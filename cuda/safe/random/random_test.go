@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cudabind/cudabind/cuda/generated/curand"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/random"
@@ -375,4 +376,27 @@ func TestHostile(t *testing.T) {
 		"Bits": random.Bits[uint32], "LogNormal": random.LogNormal[float32], "New": random.New, "Normal": random.Normal[float32],
 		"Poisson": random.Poisson, "Uniform": random.Uniform[float32],
 	}, []any{&random.Generator{}, random.Kind(0)})
+}
+
+// TestOutOfMemory: New makes room if cuRAND, or the driver, finds too little memory for the generator.
+func TestOutOfMemory(t *testing.T) {
+	needsDouble(t)
+	x := open(t)
+	for name, row := range map[string]struct {
+		seed   uint64
+		driver bool
+	}{
+		"cuRAND":     {seed: 4003}, // for which the double fails twice
+		"the driver": {driver: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if row.driver {
+				simulated.Fail("cuMemAlloc_v2", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+				defer simulated.Reset()
+			}
+			g, err := random.New(x, random.Philox, random.Options{Seed: row.seed})
+			require.NoError(t, err)
+			require.NoError(t, g.Close())
+		})
+	}
 }

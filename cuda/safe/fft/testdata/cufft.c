@@ -23,8 +23,11 @@ struct plan {
 	atomic_int live, busy;
 };
 
-static struct plan plans[100000];
-static atomic_int created, refused;
+enum { MOST_PLANS = 10000 };
+
+static struct plan plans[MOST_PLANS];
+static atomic_int refused;
+static atomic_uint created;
 
 int cufftGetProperty(int kind, int *value) { *value = kind == 0 ? 12 : 0; return 0; }
 int cufftGetVersion(int *value) { *value = 12000; return 0; }
@@ -32,9 +35,19 @@ int cufftGetVersion(int *value) { *value = 12000; return 0; }
 int cufftCreate(int *handle)
 {
 	unsigned (*allocate)(unsigned long long *, size_t) = driver_function("cuMemAlloc_v2");
-	*handle = created++;
-	plans[*handle].live = 1;
-	return has_context() && !allocate(&plans[*handle].memory, 16) ? 0 : FFT_INTERNAL_ERROR;
+	for (int i = 0; i < MOST_PLANS; i++) { // the next handle without a plan, so that none comes back soon
+		*handle = created++ % MOST_PLANS;
+		struct plan *p = &plans[*handle];
+		if (atomic_exchange(&p->live, 1))
+			continue;
+		p->size = 0;
+		p->stream = p->work = NULL;
+		if (has_context() && !allocate(&p->memory, 16))
+			return 0;
+		p->live = 0;
+		return FFT_INTERNAL_ERROR;
+	}
+	return ALLOC_FAILED;
 }
 
 // whole waits for the context, as cuFFT may.

@@ -14,7 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, NOT_INITIALIZED = 101, TYPE_ERROR = 103, OUT_OF_RANGE = 104, LENGTH_NOT_MULTIPLE = 105, LAUNCH_FAILURE = 201, INTERNAL_ERROR = 999 };
+enum { SUCCESS = 0, NOT_INITIALIZED = 101, ALLOCATION_FAILED = 102, TYPE_ERROR = 103, OUT_OF_RANGE = 104, LENGTH_NOT_MULTIPLE = 105, LAUNCH_FAILURE = 201, INTERNAL_ERROR = 999 };
+
+// A generator of this seed finds no memory for its state, twice.
+enum { NO_ROOM_TWICE = 4003 };
+static atomic_int refused;
 
 enum { MTGP32 = 141, PHILOX = 161, SOBOL32 = 201, SOBOL64 = 203 };
 
@@ -277,6 +281,8 @@ static unsigned generate(curandGenerator_t g, char what, void *out, size_t n, do
 curandStatus_t curandGenerateSeeds(curandGenerator_t g)
 {
 	unsigned status = enter(g);
+	if (!status && g->seed == NO_ROOM_TWICE && refused++ < 2)
+		status = leave(g, ALLOCATION_FAILED);
 	return status ? status : leave(g, enqueue(g, 0, NULL, 0, 0, 0));
 }
 

@@ -1,0 +1,138 @@
+//go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
+
+// The memory that libraries work in: whose it is, and when it is released.
+
+package library_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cudabind/cudabind/cuda/generated/driver"
+	"github.com/cudabind/cudabind/cuda/internal/drivertest"
+	"github.com/cudabind/cudabind/cuda/safe"
+	"github.com/cudabind/cudabind/cuda/safe/library"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// allocations returns how many allocations of memory pools there are, without those that package safe keeps for later.
+func allocations(t testing.TB, x *safe.Context) int {
+	t.Helper()
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	require.NoError(t, x.TrimMemory())
+	return simulated.Live("async")
+}
+
+// released checks that so many allocations are left soon.
+func released(t testing.TB, x *safe.Context, want int, what string) {
+	t.Helper()
+	if !assert.Eventually(t, func() bool { return allocations(t, x) == want }, 10*time.Second, time.Millisecond, what) {
+		assert.Equal(t, want, allocations(t, x), what)
+	}
+}
+
+// places collects the memory of calls.
+type places map[driver.CUdeviceptr]int
+
+func (p places) add(at library.Place) error {
+	p[at.Memory]++
+	return nil
+}
+
+// TestMemoryInCapture: in a capture, each stream of CUDA has one piece of memory.
+func TestMemoryInCapture(t *testing.T) {
+	for name, row := range map[string]struct {
+		streams, borrowed int // borrowed is how often the program borrows each stream
+	}{
+		"few streams":                   {streams: 3},
+		"more than outside of captures": {streams: 20},
+		"a stream that is borrowed":     {streams: 2, borrowed: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := open(t)
+			s, o := stream(t, x), newObject(t, x, counted(new(counts)))
+			seen := places{}
+			g, err := s.Capture(func() error {
+				return s.Fork(row.streams, func(branches []*safe.Stream) (err error) {
+					for range 3 {
+						for _, b := range branches {
+							err = errors.Join(err, o.Enqueue(b, 100, seen.add))
+							for range row.borrowed {
+								again, e := b.Borrow()
+								err = errors.Join(err, e, o.Enqueue(again, 100, seen.add), again.Close())
+							}
+						}
+					}
+					return err
+				})
+			})
+			require.NoError(t, err)
+			assert.Len(t, seen, row.streams)
+			require.NoError(t, g.Close())
+		})
+	}
+}
+
+// TestMemoryOfPastCapture: the memory of a graph ends with it, whatever comes after its capture.
+func TestMemoryOfPastCapture(t *testing.T) {
+	for name, after := range map[string]func(t *testing.T, x *safe.Context, s *safe.Stream, o *library.Object) (memory int){
+		"a capture": func(t *testing.T, x *safe.Context, s *safe.Stream, o *library.Object) int {
+			g, err := s.Capture(func() error { return o.Enqueue(s, 100, nothing) })
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, g.Close()) })
+			return 1
+		},
+		"an Object that is made": func(t *testing.T, x *safe.Context, s *safe.Stream, o *library.Object) int {
+			newObject(t, x, counted(new(counts)))
+			return 0
+		},
+		"an Object that is closed": func(t *testing.T, x *safe.Context, s *safe.Stream, o *library.Object) int {
+			v := newObject(t, x, counted(new(counts)))
+			g, err := s.Capture(func() error { return o.Enqueue(s, 100, nothing) })
+			require.NoError(t, errors.Join(err, g.Close(), v.Close()))
+			return 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !onGPU {
+				require.NoError(t, drivertest.LeftOver(simulated), "of other tests")
+			}
+			x := open(t)
+			s, o := stream(t, x), newObject(t, x, counted(new(counts)))
+			before := allocations(t, x)
+			g, err := s.Capture(func() error { return o.Enqueue(s, 100, nothing) })
+			require.NoError(t, err)
+			want := before + after(t, x, s, o)
+			require.NoError(t, g.Close())
+			released(t, x, want, "the memory of the graph")
+		})
+	}
+}
+
+// TestMakeRoom: memory that a library has worked in goes back to the system when something else finds too little.
+func TestMakeRoom(t *testing.T) {
+	x := open(t)
+	s, o := stream(t, x), newObject(t, x, counted(new(counts)))
+	if onGPU {
+		t.Skip("needs the simulated driver")
+	}
+	free := func() (free uint64) {
+		var total uint64
+		require.NoError(t, x.WithCurrent(func() error { return driver.CuMemGetInfo(&free, &total) }))
+		return free
+	}
+	const large = 256 << 20 // it serves a single call
+	before := free()
+	require.NoError(t, errors.Join(o.Enqueue(s, large, nothing), s.Synchronize()))
+	assert.LessOrEqual(t, free(), before-large, "the pool keeps it")
+	simulated.Fail("cuMemAlloc_v2", 1, uint32(driver.CUDA_ERROR_OUT_OF_MEMORY))
+	defer simulated.Reset()
+	b, err := safe.NewBufferWith[byte](x, 1<<20, safe.BufferOptions{Plain: true})
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	assert.Greater(t, free(), before-large)
+}
