@@ -83,12 +83,19 @@ func matters(name string) bool {
 	return false
 }
 
-// end ends the subscription, and has CUPTI hand over all records.
-func (s *session) end() error {
+// flush has CUPTI hand over the records of all work that has completed.
+func (s *session) flush() error {
 	if s.subscriber == 0 {
 		return nil
 	}
-	err := cupti.CuptiActivityFlushAll(0) // forced, it would take work in progress without its end
+	return cupti.CuptiActivityFlushAll(0)
+}
+
+// end ends the subscription, and has CUPTI hand over what flush has left: also work in progress, without its times.
+func (s *session) end() (err error) {
+	if s.subscriber == 0 {
+		return nil
+	}
 	for _, k := range s.kinds {
 		err = errors.Join(err, cupti.CuptiActivityDisable(k))
 	}

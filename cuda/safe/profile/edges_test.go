@@ -64,6 +64,25 @@ func TestLimitOfAll(t *testing.T) {
 	assert.Equal(t, 4, tl.Lost, "two ranges, a kernel and its launch")
 }
 
+// TestWorkInProgress: work without times is lost if it has completed, and left out if it has not.
+func TestWorkInProgress(t *testing.T) {
+	needsDouble(t)
+	for _, row := range []struct {
+		name string
+		kind int
+		lost int
+	}{{"completed", doubleTimeless, 1}, {"in progress", doubleRunning, 0}} {
+		t.Run(row.name, func(t *testing.T) {
+			r := start(t, Options{})
+			work(doubleKernel, 7)
+			work(row.kind, 7)
+			tl := stop(t, r)
+			assert.Len(t, tl.Work, 1)
+			assert.Equal(t, row.lost, tl.Lost)
+		})
+	}
+}
+
 // TestNameOfClosedStream: the name of a stream that is closed does not go to the legacy default stream.
 func TestNameOfClosedStream(t *testing.T) {
 	x, _ := open(t)

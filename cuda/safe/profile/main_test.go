@@ -89,11 +89,13 @@ func needsGPU(t testing.TB) {
 
 // The kinds of work that the double makes, by CUPTI's numbers.
 const (
-	doubleCopy   = int(cupti.CUPTI_ACTIVITY_KIND_MEMCPY)
-	doubleFill   = int(cupti.CUPTI_ACTIVITY_KIND_MEMSET)
-	doubleKernel = int(cupti.CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
-	doubleGraph  = int(cupti.CUPTI_ACTIVITY_KIND_GRAPH_TRACE) // of two kernels
-	doubleQuery  = 0                                          // a call that enqueues nothing
+	doubleCopy     = int(cupti.CUPTI_ACTIVITY_KIND_MEMCPY)
+	doubleFill     = int(cupti.CUPTI_ACTIVITY_KIND_MEMSET)
+	doubleKernel   = int(cupti.CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+	doubleGraph    = int(cupti.CUPTI_ACTIVITY_KIND_GRAPH_TRACE) // of two kernels
+	doubleTimeless = 101                                        // a kernel whose times CUPTI does not know
+	doubleRunning  = 102                                        // a kernel that does not end
+	doubleQuery    = 0                                          // a call that enqueues nothing
 )
 
 // work makes a call and its work.

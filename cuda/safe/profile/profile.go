@@ -44,9 +44,10 @@ type Recording struct {
 	once sync.Once
 	err  error // of Stop
 
-	kept atomic.Int64 // records, ranges and waits
-	open atomic.Int64 // ranges
-	lost int          // those of CUPTI's records that drain has not kept
+	kept    atomic.Int64 // records, ranges and waits
+	open    atomic.Int64 // ranges
+	lost    int          // those of CUPTI's records that read has not kept
+	flushed bool         // CUPTI has handed over all work that has completed
 
 	mu    sync.Mutex // of t but for what drain adds, and of ended
 	t     Timeline
@@ -147,10 +148,13 @@ func (r *Recording) detach() (wall time.Duration) {
 	active.And(^isRecording)
 	last, err := now()
 	wall = time.Since(r.started)
-	r.err = errors.Join(err, r.session.end())
+	r.err = errors.Join(err, r.session.flush())
 	close(r.stop)
 	<-r.drained // it compares the clocks, too
 	r.clock.add(last)
+	r.err = errors.Join(r.err, r.session.end())
+	r.flushed = true
+	activity.Filled(r.read)
 	return wall
 }
 

@@ -25,7 +25,9 @@ func (r *Recording) read(p unsafe.Pointer, n uint64) {
 			r.lost++
 			return
 		case !r.o.AllCalls && !r.t.matters(a):
-		case !r.room() || !r.t.record(a):
+		case !r.room():
+			r.lost++
+		case !r.t.record(a) && !r.flushed: // later, it is work in progress
 			r.lost++
 		}
 	}

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 enum { OK = 0, INVALID = 1, MAX_LIMIT = 12, MULTIPLE = 39 };
-enum { MEMCPY = 1, MEMSET = 2, DRIVER = 4, KERNEL = 10, OVERHEAD = 17, MEMCPY2 = 22, GRAPH = 51 };
+enum { MEMCPY = 1, MEMSET = 2, DRIVER = 4, KERNEL = 10, OVERHEAD = 17, MEMCPY2 = 22, GRAPH = 51, TIMELESS = 101, RUNNING = 102 };
+
+static int running; /* kernels in progress: a forced flush hands them over, without times */
 
 static void (*request)(uint8_t **, size_t *, size_t *);
 static void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t);
@@ -133,13 +135,11 @@ static void hand_over(void)
 	buffer = NULL;
 }
 
-static uint8_t *record(uint32_t kind)
+static uint8_t *append(uint32_t kind)
 {
 	size_t max;
 	uint8_t *r;
 
-	if (!enabled[kind])
-		return NULL;
 	if (buffer && filled + size_of(kind) > size)
 		hand_over();
 	if (!buffer) {
@@ -156,6 +156,8 @@ static uint8_t *record(uint32_t kind)
 	filled += size_of(kind);
 	return r;
 }
+
+static uint8_t *record(uint32_t kind) { return enabled[kind] ? append(kind) : NULL; }
 
 static void put32(uint8_t *r, int at, uint32_t v) { memcpy(r + at, &v, 4); }
 static void put64(uint8_t *r, int at, uint64_t v) { memcpy(r + at, &v, 8); }
@@ -188,7 +190,7 @@ static void put_kernel(uint64_t at, int stream, uint32_t graph, uint64_t node)
 void double_work(int kind, int stream)
 {
 	uint64_t at = now();
-	uint32_t id = kind == 0 ? 2 : kind == KERNEL ? 1 : kind == MEMSET ? 5 : kind == GRAPH ? 4 : 3;
+	uint32_t id = kind == 0 ? 2 : kind == KERNEL || kind > 100 ? 1 : kind == MEMSET ? 5 : kind == GRAPH ? 4 : 3;
 	uint8_t *r;
 
 	pthread_mutex_lock(&mutex);
@@ -202,6 +204,9 @@ void double_work(int kind, int stream)
 	}
 	if (kind == KERNEL)
 		put_kernel(at, stream, 0, 0);
+	if (kind == TIMELESS)
+		record(KERNEL);
+	running += kind == RUNNING;
 	if (kind == GRAPH) {
 		put_kernel(at, stream, 3, 1);
 		put_kernel(at + 5000, stream, 3, 2);
@@ -230,8 +235,9 @@ void double_work(int kind, int stream)
 
 int cuptiActivityFlushAll(uint32_t flag)
 {
-	(void)flag;
 	pthread_mutex_lock(&mutex);
+	for (; flag && running; running--)
+		append(KERNEL);
 	hand_over();
 	pthread_mutex_unlock(&mutex);
 	return OK;
