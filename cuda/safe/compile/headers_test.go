@@ -170,7 +170,9 @@ func TestHeadersWithoutCache(t *testing.T) {
 				c, err := loaded()
 				require.NoError(t, err)
 				require.NoError(t, os.MkdirAll(o.CacheFolder, 0o700))
-				require.NoError(t, os.WriteFile(filepath.Join(o.CacheFolder, "headers-"+c.version+"-"+c.identity[:8]), nil, 0o600))
+				folder, err := headersFolder(o.CacheFolder, c.version)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(folder, nil, 0o600))
 				_, err = Compile(context.Background(), half, o)
 				require.NoError(t, err)
 				assert.Zero(t, images(t, o), "its flags name a folder that is gone")
@@ -232,6 +234,25 @@ func TestHeadersMended(t *testing.T) {
 		after, err := os.Stat(in("cuda_fp8.h"))
 		require.NoError(t, err)
 		assert.Equal(t, before.ModTime(), after.ModTime(), "whole headers are left as they are")
+	}, withoutCUDA...)
+}
+
+// TestHeadersOnce: an NVRTC that was installed again finds the headers that it has unpacked before.
+func TestHeadersOnce(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		needsNVRTC(t, "13.5")
+		c, err := loaded()
+		require.NoError(t, err)
+		dir := drivertest.TempDir(t)
+		for _, identity := range []string{c.identity, strings.Repeat("0", len(c.identity))} {
+			h := &cudaHeaders{compiler: &compiler{c.file, c.version, identity}, folder: dir}
+			folders, err := h.unpacked()
+			require.NoError(t, err)
+			assert.FileExists(t, filepath.Join(folders[0], "cuda_fp16.h"))
+		}
+		found, err := filepath.Glob(filepath.Join(dir, "headers-13.5-*"))
+		require.NoError(t, err)
+		assert.Len(t, found, 1)
 	}, withoutCUDA...)
 }
 
