@@ -18,6 +18,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -127,6 +128,45 @@ func TestFoundHeaders(t *testing.T) {
 				}
 				assert.Equal(t, 3, n)
 			}, "TEST_HEADERS="+dir, "LD_LIBRARY_PATH=", "CUDA_HOME="+dir+"/toolkit", "CUDA_PATH=", "VIRTUAL_ENV="+dir+"/venv", "CONDA_PREFIX=")
+		})
+	}
+}
+
+// TestHeadersOfSystem: CUDA's headers may lie among those of C, as in /usr/include, which NVRTC cannot compile.
+func TestHeadersOfSystem(t *testing.T) {
+	const source = `#include <stdint.h>
+#include <cuda_fp16.h>
+extern "C" __global__ void k(__half *v) { *v = __float2half(3); uint32_t n = 1; v[n] = *v; }`
+	for name, lib := range map[string]string{"usual": "lib", "of 64 bits": "lib64", "Debian": "lib/x86_64-linux-gnu"} {
+		t.Run(name, func(t *testing.T) {
+			dir := os.Getenv("TEST_HEADERS")
+			if drivertest.InParent() {
+				f := tree{t, drivertest.TempDir(t)}
+				dir = f.dir
+				f.write("include/cuda_fp16.h", "#pragma once\ntypedef short __half;\n__device__ inline short __float2half(float f) { return f; }\n")
+				f.write("include/stdint.h", "#error C's\n")
+				f.write("include/features.h", "#error C's\n")
+				f.write("mine/stdint.h", "typedef unsigned uint32_t;\n__device__ int mine;\n")
+			}
+			drivertest.InChild(t, func(t *testing.T) {
+				f := tree{t, dir}
+				from := fetched(t, "libnvrtc", "12.9")
+				entries, err := os.ReadDir(from)
+				require.NoError(t, err)
+				f.write(lib+"/x", "")
+				for _, e := range entries {
+					f.link(filepath.Join(from, e.Name()), filepath.Join(lib, e.Name()))
+				}
+				require.NoError(t, nvrtc.Open(filepath.Join(dir, lib)))
+				o := own(t)
+				_, err = Compile(context.Background(), source, o)
+				require.NoError(t, err)
+				assert.Equal(t, 1, images(t, o))
+				o.IncludePaths = []string{filepath.Join(dir, "mine")}
+				i, err := Compile(context.Background(), source, o)
+				require.NoError(t, err)
+				assert.Contains(t, string(i.Code), "mine", "a folder of the caller comes first")
+			}, append(withoutCUDA, "TEST_HEADERS="+dir)...)
 		})
 	}
 }
