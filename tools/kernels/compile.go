@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -184,8 +185,11 @@ func (c *config) embedded(s *source, folder string) (*emit.Image, error) {
 			return nil, fmt.Errorf("%s does not lie in %s, so Go cannot embed it: move it, write the Go files there by -o, or compile here by -image", l, folder)
 		}
 		relative = filepath.ToSlash(relative)
-		if info, err := os.Lstat(l); err == nil && !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is a link, which Go cannot embed: name the file itself, or compile here by -image", l)
+		for part := relative; part != "."; part = path.Dir(part) {
+			name := filepath.Join(folder, part)
+			if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+				return nil, fmt.Errorf("%s is a link, which Go cannot embed: name what it leads to, or compile here by -image", name)
+			}
 		}
 		if err := module.CheckFilePath(relative); err != nil {
 			return nil, fmt.Errorf("%s has a name that Go cannot embed: rename it: %w", l, err)
