@@ -1,17 +1,20 @@
 // Package vector has CUDA's built-in vector types, such as float4 and dim3, for values, fields and buffers that kernels
 // share with Go.
 //
-// Each type has the size and the fields of its counterpart in C. C aligns many of them to more bytes: float4 and double2
-// to 16, and so do kernels that load a whole vector at once. Go aligns a struct as its widest field. So a Go struct with
-// such a field needs explicit padding where C's has some:
+// Each type has the size and the fields of its counterpart in CUDA C++, but not always its alignment. CUDA C++ aligns a
+// float4 or a double2 to 16 bytes, as the GPU loads it at once; Go aligns it as its fields, to 4 or 8. So a Go struct with
+// such a field needs explicit padding where that of CUDA C++ has some, also at its end:
 //
-//	type particle struct { // struct { int kind; float4 at; }
-//		Kind int32
-//		_    [12]byte
-//		At   vector.Float4
+//	type particle struct { // struct { int kind; float4 at; int color; }, of 48 bytes
+//		Kind  int32
+//		_     [12]byte
+//		At    vector.Float4
+//		Color int32
+//		_     [12]byte
 //	}
 //
-// Memory that CUDA allocates is aligned for all of them.
+// The command tools/kernels writes such structs. Memory that CUDA allocates is aligned for all vectors. There are no types
+// for long1 to ulong4, whose size is another one on Windows.
 package vector
 
 // Char1 is char1.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,9 +18,27 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// analyzed is the architecture whose debug information is read: every version of NVRTC from 12.0
-// on compiles for it.
-const analyzed = "sm_90"
+// analyzed returns the architecture whose debug information is read: that of -arch, or the newest of -image, which may
+// be the only one that a source compiles for. Every version of NVRTC from 12.0 on compiles for sm_90, the oldest.
+func (c *config) analyzed() string {
+	if c.arch != "" {
+		return c.arch
+	}
+	number := func(arch string) (n int, suffix string) {
+		fmt.Sscanf(arch, "sm_%d%s", &n, &suffix)
+		return n, suffix
+	}
+	newest := "sm_90"
+	for _, arch := range c.images {
+		arch = strings.Replace(arch, "compute_", "sm_", 1)
+		n, suffix := number(arch)
+		most, has := number(newest)
+		if cmp.Or(cmp.Compare(n, most), cmp.Compare(suffix, has)) > 0 {
+			newest = arch
+		}
+	}
+	return newest
+}
 
 // A source is a file to bind.
 type source struct {
@@ -113,7 +133,7 @@ func (c *config) options(s *source) compile.Options {
 // analyze compiles a source with debug information, and reads that.
 func (c *config) analyze(ctx context.Context, s *source) (*read.File, error) {
 	o := c.options(s)
-	o.Arch, o.Debug = analyzed, true
+	o.Arch, o.Debug = c.analyzed(), true
 	image, err := compile.Compile(ctx, s.text, o)
 	if err != nil {
 		return nil, err
@@ -165,8 +185,11 @@ func (c *config) embedded(s *source, folder string) (*emit.Image, error) {
 			return nil, fmt.Errorf("%s does not lie in %s, so Go cannot embed it: move it, write the Go files there by -o, or compile here by -image", l, folder)
 		}
 		relative = filepath.ToSlash(relative)
-		if info, err := os.Lstat(l); err == nil && !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is a link, which Go cannot embed: name the file itself, or compile here by -image", l)
+		for part := relative; part != "."; part = path.Dir(part) {
+			name := filepath.Join(folder, part)
+			if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+				return nil, fmt.Errorf("%s is a link, which Go cannot embed: name what it leads to, or compile here by -image", name)
+			}
 		}
 		if err := module.CheckFilePath(relative); err != nil {
 			return nil, fmt.Errorf("%s has a name that Go cannot embed: rename it: %w", l, err)

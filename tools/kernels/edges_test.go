@@ -82,3 +82,21 @@ func TestLongBesideOthers(t *testing.T) {
 		assert.Equal(t, linux, strings.Contains(f.read(name+"_cu.go"), "//go:build !windows"), name)
 	}
 }
+
+// TestLinkedFolder: Go embeds no file of a folder that is a link, so the command refuses it.
+func TestLinkedFolder(t *testing.T) {
+	f := newFolder(t, map[string]string{"x.cu": "#include \"sub/in/x.h\"\n" + add, "real/in/x.h": ""})
+	require.NoError(t, os.Symlink("real", filepath.Join(f.dir, "sub")))
+	out, err := f.run("x.cu")
+	assert.Error(t, err)
+	assert.Contains(t, out, "sub is a link, which Go cannot embed")
+	assert.NoFileExists(t, filepath.Join(f.dir, "x_cu.go"))
+	out, err = f.run("-image", "sm_90", "x.cu")
+	require.NoError(t, err, out)
+
+	around := newFolder(t, map[string]string{"real/x.cu": add})
+	require.NoError(t, os.Symlink("real", filepath.Join(around.dir, "link")))
+	out, err = around.run("link/x.cu")
+	require.NoError(t, err, out)
+	assert.Contains(t, around.read("real/x_cu.go"), "//go:embed x.cu\n", "the folder of the Go file may be a link")
+}

@@ -36,13 +36,13 @@ writes nothing.
 
 // A config is what the command line says.
 type config struct {
-	pkg, folder, standard, nvrtc string
-	include, kernels, images     []string
-	flags                        []string
-	defines                      map[string]string
-	doubles, check               bool
-	names                        model.Options
-	files                        []string
+	pkg, folder, standard, nvrtc, arch string
+	include, kernels, images           []string
+	flags                              []string
+	defines                            map[string]string
+	doubles, check                     bool
+	names                              model.Options
+	files                              []string
 }
 
 func main() {
@@ -97,6 +97,7 @@ func parse(args []string, out io.Writer) (*config, error) {
 	f.StringVar(&c.folder, "o", "", "the `folder` for the Go files; the sources' own without it")
 	f.Var(list{&c.kernels}, "kernels", "an `instance` of a template to bind, such as 'scale<float>'; may be repeated")
 	f.StringVar(&images, "image", "", "compile here, for these architectures: compute_75,sm_90 for PTX and machine code; without it the program compiles the source by NVRTC")
+	f.StringVar(&c.arch, "arch", "", "the `architecture` to read the sources for, such as sm_90a; the newest of -image, or sm_90, without it")
 	f.BoolVar(&c.doubles, "doubles", false, "also write FILE_cu_test.go, with which tests run Go functions as kernels, without a GPU")
 	f.BoolVar(&c.check, "check", false, "write nothing, and fail if a file is not as it would be written")
 	f.Var(list{&c.names.Skip}, "skip", "a `kernel` or variable to leave out; may be repeated")
@@ -120,6 +121,9 @@ func parse(args []string, out io.Writer) (*config, error) {
 		return nil, fmt.Errorf("-package: %q is no name of a Go package: set it, or run go generate", c.pkg)
 	case c.folder != "" && !isFolder(c.folder):
 		return nil, fmt.Errorf("-o: %s is no folder", c.folder)
+	}
+	if c.arch != "" && !strings.HasPrefix(c.arch, "sm_") {
+		return nil, fmt.Errorf("-arch: %q is no architecture such as sm_90a", c.arch)
 	}
 	for _, a := range c.images {
 		if !strings.HasPrefix(a, "compute_") && !strings.HasPrefix(a, "sm_") {

@@ -39,8 +39,9 @@ func (h *cudaHeaders) mayHold(name string) bool {
 func (h *cudaHeaders) unpacked() ([]string, error) {
 	dir, err := "", fs.ErrNotExist
 	if h.folder != "" {
-		dir = filepath.Join(h.folder, "headers-"+h.compiler.version+"-"+h.compiler.identity[:8])
-		h.list, err = keep(dir)
+		if dir, err = headersFolder(h.folder, h.compiler.version); err == nil {
+			h.list, err = keep(dir)
+		}
 	}
 	if err != nil {
 		if h.temporary, err = temporaryFolder(); err == nil {
@@ -59,6 +60,15 @@ func (h *cudaHeaders) unpacked() ([]string, error) {
 		inNVRTC.Store(h.compiler.identity, names)
 	}
 	return []string{dir, filepath.Join(dir, "cccl")}, nil
+}
+
+// headersFolder is the folder for the headers in NVRTC in that of the cache. It is the same for all files with the same
+// headers, whatever their times.
+func headersFolder(cache, version string) (string, error) {
+	var info nvrtc.NvrtcBundledHeadersInfo
+	err := nvrtc.NvrtcGetBundledHeadersInfo(&info, nil)
+	name := fmt.Sprintf("headers-%s-%d-%d-%d", version, info.NumFiles, info.UncompressedSize, info.CompressedSize)
+	return filepath.Join(cache, name), err
 }
 
 // close removes the temporary folder.

@@ -13,10 +13,10 @@
 // that lists the places, and matches [errors.ErrUnsupported]; so does everything that the
 // NVRTC at hand cannot do. [Link], and Options.LTO, need nvJitLink too. CUDA's headers, such as
 // cuda_fp16.h, cooperative_groups.h and those of CUB, are found beside NVRTC; NVRTC 13.3 and
-// newer contain them. NVRTC has none of C's: this package has
-// stdint.h, stddef.h, limits.h, float.h, math.h, stdio.h, stdlib.h, string.h, assert.h, stdbool.h and C++'s names of
-// them, such as cstdint, for sources that find no others, and cudabind/conditions.h, which declares
-// cudaGraphSetConditional. For more of C++, include what begins with cuda/std, such as cuda/std/array.
+// newer contain them. NVRTC has no headers of C. For sources that find no others, this package has what kernels use of
+// stdint.h, stddef.h, limits.h, float.h, math.h, stdio.h, stdlib.h, string.h, assert.h and stdbool.h, and C++'s names of
+// them, such as cstdint. Its limits.h lacks LONG_MIN, LONG_MAX and ULONG_MAX, as long has another size on Windows. It also
+// has cudabind/conditions.h, which declares cudaGraphSetConditional. For more of C++, include what begins with cuda/std, such as cuda/std/array.
 //
 // # Kernels
 //

@@ -54,6 +54,9 @@ func (h *cudaHeaders) search() {
 		}
 	}
 	lib := filepath.Dir(h.compiler.file)
+	if around := filepath.Dir(lib); filepath.Base(around) == "lib" {
+		add(filepath.Dir(around)) // of Debian, whose libraries are in lib/x86_64-linux-gnu
+	}
 	add(filepath.Dir(lib))
 	if parent := filepath.Dir(filepath.Dir(lib)); filepath.Base(parent) == "nvidia" {
 		add(filepath.Dir(parent))
@@ -97,6 +100,9 @@ func headersBelow(root string) (all []string) {
 func hasHeaders(dir string) bool {
 	return exists(filepath.Join(dir, "cuda_fp16.h")) || exists(filepath.Join(dir, "cuda/std")) || exists(filepath.Join(dir, "cooperative_groups.h"))
 }
+
+// mixed tells whether a folder has C's headers, too, as /usr/include has, which NVRTC cannot compile.
+func mixed(dir string) bool { return exists(filepath.Join(dir, "features.h")) }
 
 func exists(file string) bool {
 	_, err := os.Stat(file)

@@ -18,6 +18,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/cudabind/cudabind/cuda/generated/nvrtc"
 	"github.com/cudabind/cudabind/cuda/internal/drivertest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -131,6 +132,45 @@ func TestFoundHeaders(t *testing.T) {
 	}
 }
 
+// TestHeadersOfSystem: CUDA's headers may lie among those of C, as in /usr/include, which NVRTC cannot compile.
+func TestHeadersOfSystem(t *testing.T) {
+	const source = `#include <stdint.h>
+#include <cuda_fp16.h>
+extern "C" __global__ void k(__half *v) { *v = __float2half(3); uint32_t n = 1; v[n] = *v; }`
+	for name, lib := range map[string]string{"usual": "lib", "of 64 bits": "lib64", "Debian": "lib/x86_64-linux-gnu"} {
+		t.Run(name, func(t *testing.T) {
+			dir := os.Getenv("TEST_HEADERS")
+			if drivertest.InParent() {
+				f := tree{t, drivertest.TempDir(t)}
+				dir = f.dir
+				f.write("include/cuda_fp16.h", "#pragma once\ntypedef short __half;\n__device__ inline short __float2half(float f) { return f; }\n")
+				f.write("include/stdint.h", "#error C's\n")
+				f.write("include/features.h", "#error C's\n")
+				f.write("mine/stdint.h", "typedef unsigned uint32_t;\n__device__ int mine;\n")
+			}
+			drivertest.InChild(t, func(t *testing.T) {
+				f := tree{t, dir}
+				from := fetched(t, "libnvrtc", "12.9")
+				entries, err := os.ReadDir(from)
+				require.NoError(t, err)
+				f.write(lib+"/x", "")
+				for _, e := range entries {
+					f.link(filepath.Join(from, e.Name()), filepath.Join(lib, e.Name()))
+				}
+				require.NoError(t, nvrtc.Open(filepath.Join(dir, lib)))
+				o := own(t)
+				_, err = Compile(context.Background(), source, o)
+				require.NoError(t, err)
+				assert.Equal(t, 1, images(t, o))
+				o.IncludePaths = []string{filepath.Join(dir, "mine")}
+				i, err := Compile(context.Background(), source, o)
+				require.NoError(t, err)
+				assert.Contains(t, string(i.Code), "mine", "a folder of the caller comes first")
+			}, append(withoutCUDA, "TEST_HEADERS="+dir)...)
+		})
+	}
+}
+
 // TestHeadersRefused: where the headers in NVRTC cannot be unpacked, the error says so. A source
 // that does without the header compiles.
 func TestHeadersRefused(t *testing.T) {
@@ -170,7 +210,9 @@ func TestHeadersWithoutCache(t *testing.T) {
 				c, err := loaded()
 				require.NoError(t, err)
 				require.NoError(t, os.MkdirAll(o.CacheFolder, 0o700))
-				require.NoError(t, os.WriteFile(filepath.Join(o.CacheFolder, "headers-"+c.version+"-"+c.identity[:8]), nil, 0o600))
+				folder, err := headersFolder(o.CacheFolder, c.version)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(folder, nil, 0o600))
 				_, err = Compile(context.Background(), half, o)
 				require.NoError(t, err)
 				assert.Zero(t, images(t, o), "its flags name a folder that is gone")
@@ -232,6 +274,25 @@ func TestHeadersMended(t *testing.T) {
 		after, err := os.Stat(in("cuda_fp8.h"))
 		require.NoError(t, err)
 		assert.Equal(t, before.ModTime(), after.ModTime(), "whole headers are left as they are")
+	}, withoutCUDA...)
+}
+
+// TestHeadersOnce: an NVRTC that was installed again finds the headers that it has unpacked before.
+func TestHeadersOnce(t *testing.T) {
+	drivertest.InChild(t, func(t *testing.T) {
+		needsNVRTC(t, "13.5")
+		c, err := loaded()
+		require.NoError(t, err)
+		dir := drivertest.TempDir(t)
+		for _, identity := range []string{c.identity, strings.Repeat("0", len(c.identity))} {
+			h := &cudaHeaders{compiler: &compiler{c.file, c.version, identity}, folder: dir}
+			folders, err := h.unpacked()
+			require.NoError(t, err)
+			assert.FileExists(t, filepath.Join(folders[0], "cuda_fp16.h"))
+		}
+		found, err := filepath.Glob(filepath.Join(dir, "headers-13.5-*"))
+		require.NoError(t, err)
+		assert.Len(t, found, 1)
 	}, withoutCUDA...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -170,12 +171,38 @@ func linkFlags(a arch, o *Options, lto bool) []string {
 		{o.Debug, "-g"},
 		{o.LineInfo && !o.Debug, "-lineinfo"},
 		{o.MaxRegisters > 0, "-maxrregcount=" + strconv.Itoa(o.MaxRegisters)},
-		{o.FastMath && lto, "-ftz=1"},
-		{o.FastMath && lto, "-prec-div=0"},
-		{o.FastMath && lto, "-prec-sqrt=0"},
 	} {
 		if f.on {
 			flags = append(flags, f.flag)
+		}
+	}
+	return append(flags, o.linkFlags(lto)...)
+}
+
+// arithmetic are nvJitLink's names of NVRTC's options for arithmetic, which count again where LTO-IR is optimized.
+var arithmetic = map[string]string{"fmad": "fma", "ftz": "ftz", "prec-div": "prec-div", "prec-sqrt": "prec-sqrt"}
+
+// linkFlags are those of o.Flags and o.FastMath that nvJitLink knows. Of several about the same, the last one counts.
+func (o *Options) linkFlags(lto bool) (flags []string) {
+	values := map[string]string{}
+	if o.FastMath {
+		values = map[string]string{"ftz": "1", "prec-div": "0", "prec-sqrt": "0"}
+	}
+	for _, flag := range o.Flags {
+		name := flagName(flag)
+		_, value, _ := strings.Cut(flag, "=")
+		if to, ok := arithmetic[name]; ok {
+			values[to] = "1"
+			if value == "false" || value == "0" {
+				values[to] = "0"
+			}
+		} else if (name == "Xptxas" || name == "ptxas-options") && value != "" {
+			flags = append(flags, "-Xptxas="+value)
+		}
+	}
+	if lto {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			flags = append(flags, "-"+name+"="+values[name])
 		}
 	}
 	return flags

@@ -92,6 +92,53 @@ func TestLink(t *testing.T) {
 	})
 }
 
+// TestLinkFlags: flags about arithmetic reach the linker too, which optimizes LTO-IR.
+func TestLinkFlags(t *testing.T) {
+	const source = `extern "C" __global__ void f(float *v) { v[0] = v[1] * v[2] + v[3]; v[4] = v[5] / v[6]; v[7] = sqrtf(v[8]); }`
+	linkVersions(t, func(t *testing.T, version string) {
+		for name, test := range map[string]struct {
+			flags []string
+			fast  bool
+			has   []string
+			lacks []string
+		}{
+			"none":              {nil, false, []string{"fma.rn.f32", "div.rn.f32", "sqrt.rn.f32"}, []string{".ftz", "approx"}},
+			"no FMA":            {[]string{"-fmad=false"}, false, []string{"mul.rn.f32", "add.rn.f32"}, []string{"fma"}},
+			"two dashes":        {[]string{"--fmad=false"}, false, []string{"mul.rn.f32"}, []string{"fma"}},
+			"the last one":      {[]string{"-fmad=false", "-fmad=true"}, false, []string{"fma.rn.f32"}, nil},
+			"no denormals":      {[]string{"-ftz=true"}, false, []string{"fma.rn.ftz.f32", "div.rn.ftz.f32", "sqrt.rn.ftz.f32"}, nil},
+			"division":          {[]string{"-prec-div=false"}, false, []string{"div.full.f32", "sqrt.rn.f32"}, nil},
+			"roots":             {[]string{"-prec-sqrt=false"}, false, []string{"div.rn.f32", "sqrt.approx.f32"}, nil},
+			"fast":              {nil, true, []string{"fma.rn.ftz.f32", "sqrt.approx.ftz.f32"}, nil},
+			"fast without FMA":  {[]string{"-fmad=false"}, true, []string{"mul.rn.ftz.f32", "add.rn.ftz.f32"}, []string{"fma"}},
+			"one of the linker": {[]string{"-Xptxas=-O1", "-w"}, false, []string{"fma.rn.f32"}, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				o := own(t)
+				o.Format, o.Flags, o.FastMath = PTX, test.flags, test.fast
+				i, err := Link(context.Background(), []Input{{Source: source}}, o)
+				require.NoError(t, err)
+				for _, has := range test.has {
+					assert.Contains(t, string(i.Code), has)
+				}
+				for _, lacks := range test.lacks {
+					assert.NotContains(t, string(i.Code), lacks)
+				}
+			})
+		}
+		o := own(t)
+		o.LTO = true
+		optimized, err := Link(context.Background(), []Input{{Source: source}}, o)
+		require.NoError(t, err)
+		for _, flag := range []string{"-Xptxas=-O0", "--ptxas-options=-O0"} {
+			o.Flags = []string{flag}
+			i, err := Link(context.Background(), []Input{{Source: source}}, o)
+			require.NoError(t, err)
+			assert.Greater(t, len(i.Code), len(optimized.Code), flag)
+		}
+	})
+}
+
 func must(t *testing.T, name string) arch {
 	a, err := parseArch(name, MachineCode)
 	require.NoError(t, err)

@@ -78,8 +78,8 @@ type Options struct {
 	// LTO optimizes when linking, across all sources of Link. It needs nvJitLink.
 	LTO bool
 	// Flags are further options of NVRTC, such as "-fmad=false". For those that this struct
-	// has fields for, use the fields. Images with flags that may read or write files are not
-	// cached.
+	// has fields for, use the fields. Link passes those to nvJitLink, too, that it knows: -fmad, -ftz,
+	// -prec-div, -prec-sqrt and -Xptxas. Images with flags that may read or write files are not cached.
 	Flags []string
 
 	// CacheFolder is the folder of the cache; "" is cudabind/compile in the user's cache folder,

@@ -4,10 +4,11 @@ import (
 	"embed"
 	"io/fs"
 	"path"
+	"slices"
 )
 
 // The headers of C that kernels include, of which NVRTC has no files: what is in them is there by itself, or
-// declared here. They are passed to NVRTC where no folder has a file of the name.
+// declared here. They are passed to NVRTC where no folder has a file of the name, but one with C's own headers.
 //
 //go:embed standard
 var standardHeaders embed.FS
@@ -26,10 +27,24 @@ func (i *includes) addStandard() {
 	for at := 0; at < len(i.lookups); at++ { // which grows by what these headers include
 		l := i.lookups[at]
 		text, ok := standardHeader(l.name)
-		if _, own := i.memory[l.name]; own || !ok || i.onDisk(l) {
+		if _, own := i.memory[l.name]; own || !ok || i.onDisk(l) && !i.onlyMixed(l) {
 			continue
 		}
 		i.memory[l.name] = memoryHeader{path.Join("standard", l.name), text}
 		i.read(text, origin{})
 	}
+}
+
+// onlyMixed tells whether a header is found nowhere but where C's own headers are among those of CUDA.
+func (i *includes) onlyMixed(l lookup) bool {
+	folders := slices.Clone(i.o.IncludePaths)
+	if l.quoted {
+		folders = append(folders, l.from.disk)
+	}
+	for _, dir := range slices.Concat(folders, i.folders) {
+		if !mixed(dir) && holds([]string{dir}, l.name) {
+			return false
+		}
+	}
+	return true
 }

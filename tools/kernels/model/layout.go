@@ -229,7 +229,7 @@ func (p *Package) inView(t *read.Type, g *Go) (Pass, *Go) {
 	case !p.pointers(t):
 		return Value, nil
 	case t.Kind == read.Number:
-		return Object, &Go{Name: objects[t.Typedef], Package: Safe, Object: true}
+		return Object, &Go{Name: string(t.Handle), Package: Safe, Object: true}
 	case t.Kind == read.Struct:
 		return View, nil
 	case opaque(t.Elem):

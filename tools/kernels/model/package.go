@@ -165,6 +165,7 @@ func (p *Package) kernel(k *read.Kernel, overloaded bool) (*Kernel, error) {
 	if made.Expression == "" && local(k.Symbol) {
 		return nil, at(k.At, "kernel %s: it is overloaded in an unnamed namespace, or by a type of one, and its symbol is another one in each compilation: give it a name of its own, or make it static", k.Name)
 	}
+	p.unit.Long = p.unit.Long || k.LongName || made.Expression == "" && k.Long
 	names := map[string]bool{"k": true, "stream": true, "config": true, "batch": true, "grid": true, "uses": true, "room": true, "err": true}
 	for _, parameter := range k.Parameters {
 		if t := parameter.Type; t.Kind == read.Struct && p.pointers(t) {
@@ -220,13 +221,8 @@ func declaration(parameter read.Parameter) string {
 
 func (p *Package) argument(t *read.Type, name string) (Argument, error) {
 	a := Argument{Name: name, Size: t.Size}
-	if object := objects[t.Typedef]; object != "" {
-		a.Type, a.Pass = &Go{Name: object, Package: Safe, Object: true}, Object
-		return a, nil
-	}
-	if t.Typedef == condition {
-		a.Type = &Go{Name: "Condition", Package: Safe, Size: 8}
-		a.Pass = Object
+	if t.Handle != "" {
+		a.Type, a.Pass = &Go{Name: string(t.Handle), Package: Safe, Object: object(t), Size: 8}, Object
 		return a, nil
 	}
 	switch {

@@ -44,13 +44,8 @@ func knownTypes() map[string]Go {
 	return all
 }
 
-// objects are typedefs of numbers that stand for textures and surfaces.
-var objects = map[string]string{
-	"cudaTextureObject_t": "Texture", "CUtexObject": "Texture", "cudaSurfaceObject_t": "Surface", "CUsurfObject": "Surface",
-}
-
-// condition is a number for C and a type of its own in package safe.
-const condition = "cudaGraphConditionalHandle"
+// object tells numbers for which a launch takes a pointer to an object of package safe, which it retains.
+func object(t *read.Type) bool { return t.Handle == read.Texture || t.Handle == read.Surface }
 
 func (p *Package) knownAs(t *read.Type) (Go, bool) {
 	for _, name := range []string{t.Typedef, t.Name} {
@@ -137,7 +132,7 @@ func (p *Package) pointers(t *read.Type) bool {
 	case read.Pointer:
 		return t.Elem.Kind != read.Function
 	case read.Number:
-		return objects[t.Typedef] != ""
+		return object(t)
 	case read.Struct:
 		return slices.ContainsFunc(t.Fields, func(f read.Field) bool { return p.pointers(f.Type) })
 	}

@@ -61,8 +61,12 @@ func (r *reader) typeAt(offset dwarf.Offset) (*Type, error) {
 	return t, err
 }
 
-// telling are typedefs that say more than those of a program for them.
-var telling = map[string]bool{"size_t": true, "cudaTextureObject_t": true, "cudaSurfaceObject_t": true, "cudaGraphConditionalHandle": true}
+// handles are CUDA's typedefs of numbers for a texture, a surface or a graph's condition.
+var handles = map[string]Handle{
+	"cudaTextureObject_t": Texture, "CUtexObject": Texture,
+	"cudaSurfaceObject_t": Surface, "CUsurfObject": Surface,
+	"cudaGraphConditionalHandle": Condition, "CUgraphConditionalHandle": Condition,
+}
 
 // qualify makes t what its typedef or qualifier is of.
 func (r *reader) qualify(t *Type, e *dwarf.Entry) error {
@@ -73,8 +77,8 @@ func (r *reader) qualify(t *Type, e *dwarf.Entry) error {
 	name, at := t.Name, t.At
 	*t = *of
 	if e.Tag == dwarf.TagTypedef {
-		if !telling[t.Typedef] {
-			t.Typedef = name
+		if t.Handle == "" && t.Typedef != "size_t" { // which say more than a program's names for them
+			t.Typedef, t.Handle = name, handles[name]
 		}
 		if t.Name == "" {
 			t.Name, t.At = name, at

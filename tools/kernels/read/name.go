@@ -21,6 +21,11 @@ func qualified(symbol string) string {
 	return normal(name)
 }
 
+var longWord = regexp.MustCompile(`\blong\b`)
+
+// long tells whether a name in C++ has the type long, which has another size on Windows.
+func long(name string) bool { return longWord.MatchString(strings.ReplaceAll(name, "long long", "")) }
+
 // plain is the name of a type without its namespaces, which NVRTC 13 does not tell; "" of a type
 // that has none.
 func plain(name string) string {

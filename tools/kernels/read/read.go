@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ianlancetaylor/demangle"
 )
 
 // Attributes and flags that the standard library has no names for.
@@ -123,7 +125,8 @@ func (r *reader) unit(e *dwarf.Entry) error {
 }
 
 func (r *reader) kernel(entries *dwarf.Reader, e *dwarf.Entry, symbol string) error {
-	k := &Kernel{Symbol: symbol, Name: qualified(symbol), At: r.position(e)}
+	k := &Kernel{Symbol: symbol, Name: qualified(symbol), At: r.position(e), Long: long(demangle.Filter(symbol))}
+	k.LongName = long(k.Name)
 	for e.Children {
 		p, err := entries.Next()
 		if err != nil {

@@ -21,6 +21,8 @@ type Kernel struct {
 	Parameters []Parameter
 	MaxThreads int    // of a block, by __launch_bounds__; 0 without
 	Cluster    [3]int // blocks, by __cluster_dims__; 0 without
+	Long       bool   // the symbol tells of C++'s long, or of size_t, and is another one on Windows
+	LongName   bool   // so does the name
 }
 
 // A Parameter is one of a kernel's. Its name may be "".
@@ -74,11 +76,21 @@ const (
 	Other // such as pointers to members: Name says what
 )
 
+// A Handle is what a number of CUDA's stands for.
+type Handle string
+
+const (
+	Texture   Handle = "Texture"
+	Surface   Handle = "Surface"
+	Condition Handle = "Condition"
+)
+
 // A Type is a type of C++.
 type Type struct {
 	Kind    Kind
 	Name    string // without namespaces, which NVRTC 13 does not tell; "" without one
 	Typedef string // by which it was declared: one of CUDA's handles or size_t, or else the program's
+	Handle  Handle // of numbers; "" if it is none
 	Size    int64  // in bytes; 0 if it is declared and not defined
 
 	Float, Signed, Bool bool // of numbers; Signed also of enums
