@@ -3,8 +3,6 @@ package safe
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/admit"
@@ -57,7 +55,7 @@ func NewGreenContext(x *Context, parts ...SMResource) (*GreenContext, error) {
 			return err
 		}
 		err := hostWaits.With(0, func() error { // for the primary context's work
-			return onGreenThread(func() error {
+			return greenThread().do(func() error {
 				return c.withCurrent(func() error {
 					return driver.CuGreenCtxCreate(&g.raw, desc, c.device.raw, driver.CU_GREEN_CTX_DEFAULT_STREAM)
 				})
@@ -111,27 +109,6 @@ func (c *contextCore) primary(op string) error {
 	return refuse(op, ErrContextMismatch, "%#x is not the primary context of %v", uintptr(c.raw), c.device)
 }
 
-// greenCalls returns where to send calls for the thread of [onGreenThread].
-var greenCalls = sync.OnceValue(func() chan<- func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
-	return calls
-})
-
-// onGreenThread calls f, which creates or destroys a green context, on the one thread of the
-// process that does so: where several threads do, driver 580 crashes while CUPTI records, as
-// Nsight Systems does.
-func onGreenThread(f func() error) error {
-	done := make(chan error)
-	greenCalls() <- func() { done <- f() }
-	return <-done
-}
-
 func (g *greenCore) Kind() string { return "GreenContext" }
 
 func (g *greenCore) Destroy(bool) error {
@@ -139,7 +116,7 @@ func (g *greenCore) Destroy(bool) error {
 		g.ctx.shared.events.put(g.mark)
 		g.mark = 0
 	}
-	err := onGreenThread(func() error {
+	err := greenThread().do(func() error {
 		return g.ctx.destroying("GreenContext.Close", func() error { return driver.CuGreenCtxDestroy(g.raw) })
 	})
 	shared := g.ctx.shared

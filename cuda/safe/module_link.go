@@ -9,6 +9,7 @@ import (
 	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
+	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
 
 // Linker links several pieces of device code to one image. Each may use the functions and
@@ -24,8 +25,9 @@ type linkerCore struct {
 	ctx      *contextCore
 	raw      driver.CUlinkState
 	compiler *compiler // the driver writes to its logs until cuLinkDestroy
+	thread   thread    // of all calls: the driver crashes if those for one handle come from several
 
-	mu   admit.Leaf // one thread at a time may use the handle
+	mu   admit.Leaf // of over, and of what is called in order
 	over bool       // completed, or failed
 
 	log atomic.Pointer[string] // what the compiler has said so far, nil for nothing
@@ -40,15 +42,19 @@ func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 		return nil, err
 	}
 	defer c.Release()
+	if rt.InCallback() {
+		return nil, &Error{Op: op, Err: ErrInCallback}
+	}
 	l := &linkerCore{ctx: c}
 	if l.compiler, err = o.compiler(op); err != nil {
 		return nil, err
 	}
-	err = c.withCurrent(func() error {
+	l.thread = newThread()
+	err = l.withCurrent(func() error {
 		return driver.CuLinkCreate(uint32(len(l.compiler.options)), &l.compiler.options[0], &l.compiler.values[0], &l.raw)
 	})
 	if err != nil {
-		l.compiler.unpin()
+		l.end()
 		return nil, wrap(op, err)
 	}
 	if err := l.Open(l, &c.Handle); err != nil {
@@ -62,9 +68,21 @@ func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 func (l *linkerCore) Kind() string { return "Linker" }
 
 func (l *linkerCore) Destroy(bool) error {
-	err := l.ctx.destroying("Linker.Close", func() error { return driver.CuLinkDestroy(l.raw) })
+	defer l.end()
+	return l.thread.do(func() error {
+		return l.ctx.destroying("Linker.Close", func() error { return driver.CuLinkDestroy(l.raw) })
+	})
+}
+
+// withCurrent calls f on the linker's thread, with the context current.
+func (l *linkerCore) withCurrent(f func() error) error {
+	return l.thread.do(func() error { return l.ctx.withCurrent(f) })
+}
+
+// end releases what the driver's handle needed.
+func (l *linkerCore) end() {
+	l.thread.end()
 	l.compiler.unpin()
-	return err
 }
 
 // do calls f with the context current, unless the linker has completed or failed.
@@ -74,12 +92,15 @@ func (l *Linker) do(op string, f func(c *linkerCore) error) error {
 	}
 	c := l.core
 	defer c.Release()
+	if rt.InCallback() {
+		return &Error{Op: op, Err: ErrInCallback}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
 		return refuse(op, ErrClosed, "the linker has completed, or has failed")
 	}
-	err := wrap(op, c.ctx.withCurrent(func() error {
+	err := wrap(op, c.withCurrent(func() error {
 		err := f(c)
 		c.over = c.over || err != nil
 		return err
@@ -144,15 +165,6 @@ func (l *Linker) Close() error {
 	}
 	l.cleanup.Stop()
 	return l.core.Close()
-}
-
-// Raw returns the linker's handle for calls to package driver, or 0 once it is closed. Only
-// one thread at a time may use the handle.
-func (l *Linker) Raw() driver.CUlinkState {
-	if l == nil || l.core == nil || l.core.Closed() {
-		return 0
-	}
-	return l.core.raw
 }
 
 // String describes the linker for messages.

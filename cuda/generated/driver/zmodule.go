@@ -463,9 +463,12 @@ func CuModuleGetGlobal_v2(dptr *CUdeviceptr, bytes *uint64, hmod CUmodule, name 
 //   - optionValues: their values, a machine word each, as for [CuModuleLoadDataEx]
 //   - stateOut: receives the state; [CuLinkDestroy] frees it
 //
-// From Go: with options that return something (logs, wall time), the driver writes into
-// optionValues and the buffers until [CuLinkDestroy]: allocate the array and the buffers in C, or
-// pin both for so long.
+// From Go: call this and all functions with the state on one thread, by runtime.LockOSThread: with
+// calls from several threads, even one after the other, the driver's compiler crashes or damages
+// memory.
+//
+// with options that return something (logs, wall time), the driver writes into optionValues and the
+// buffers until [CuLinkDestroy]: allocate the array and the buffers in C, or pin both for so long.
 //
 // Errors:
 //   - [CUDA_ERROR_JIT_COMPILER_NOT_FOUND]: the driver's compiler library is missing

@@ -12,6 +12,7 @@ struct link {
 	char *text;
 	size_t size; /* of the text without its last zero byte */
 	bool complete;
+	int thread; /* that created it: CUDA's linker crashes on another one */
 	struct module all; /* what the pieces have */
 };
 
@@ -30,10 +31,21 @@ CUresult cuLinkCreate_v2(unsigned n, CUjit_option *options, void **values, CUlin
 	l->context = current();
 	l->log = log;
 	l->text = calloc(1, 1);
+	l->thread = os_thread();
 	l->next = links;
 	links = l;
 	*handle = l->handle = handle_new(LINKER, l);
 	return OK;
+}
+
+/* found returns a linker, or NULL. */
+static struct link *found(CUlinkState handle)
+{
+	struct link *l = handle_get(LINKER, handle);
+
+	if (l && l->thread != os_thread())
+		crash("a linker is used on another thread than the one that created it");
+	return l;
 }
 
 static CUresult failed(struct link *l, CUresult code, const char *what, const char *name)
@@ -75,7 +87,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 	unsigned n, CUjit_option *options, void **values)
 {
 	ENTER(0);
-	struct link *l = handle_get(LINKER, handle);
+	struct link *l = found(handle);
 	struct module m = {0};
 	bool twice;
 	int line;
@@ -107,7 +119,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 CUresult cuLinkComplete(CUlinkState handle, void **image, size_t *size)
 {
 	ENTER(0);
-	struct link *l = handle_get(LINKER, handle);
+	struct link *l = found(handle);
 
 	if (!l)
 		return INVALID_HANDLE;
@@ -136,7 +148,7 @@ static void end(struct link *l)
 CUresult cuLinkDestroy(CUlinkState handle)
 {
 	ENTER(DEAD);
-	struct link *l = handle_get(LINKER, handle);
+	struct link *l = found(handle);
 
 	if (!l)
 		return INVALID_HANDLE;
