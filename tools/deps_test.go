@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 	"cuda/safe/random":         {"cuda/ffi", "cuda/safe", "cuda/safe/library", "cuda/generated/driver", "cuda/generated/curand"},
 	"cuda/safe/collective":     {"cuda/ffi", "cuda/safe", "cuda/safe/dtype", "cuda/internal/lifetime", "cuda/internal/rt", "cuda/generated/driver", "cuda/generated/nccl"},
 	"examples":                 {"cuda/ffi", "cuda/safe", "cuda/safe/blas", "cuda/safe/collective", "cuda/safe/compile", "cuda/safe/fft", "cuda/safe/profile", "cuda/generated/driver", "cuda/generated/nvml", "cuda/vector", "cuda/safe/dtype", "cuda/safe/random", "examples/internal/plot", "examples/internal/ranks"},
-	"tools":                    append([]string{"cuda/ffi", "headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "cuda/safe/fft", "internal/cloop", "internal/command", "internal/pip", "internal/process", "internal/trust", "tools/simdriver/sim"}, rawPackages...),
+	"tools":                    append([]string{"cuda/ffi", "headers", "gen/model", "gen/parse", "gen/doc", "gen/emit", "cuda/safe", "cuda/safe/fft", "cuda/safe/random", "internal/cloop", "internal/command", "internal/pip", "internal/process", "internal/trust", "tools/simdriver/sim"}, rawPackages...),
 	"tools/bench/collective":   {"cuda/generated/nccl", "cuda/safe", "cuda/safe/collective"},
 	"tools/storm":              append([]string{"cuda/ffi", "cuda/safe", "cuda/safe/blas", "cuda/safe/fft", "cuda/safe/random", "internal/command", "internal/double", "tools/simdriver/sim"}, rawPackages...),
 	"examples/internal":        {"cuda/safe", "cuda/safe/collective"},
