@@ -123,19 +123,18 @@ func (c *call) addresses(in, out uint64) error {
 
 // set sets the stream and the memory, unless they are those of the last call.
 func (h *handle) set(at library.Place) error {
-	if at.Space != 0 && h.space == at.Space {
+	if h.stream == at.Stream && h.space == at.Space {
 		return nil
 	}
-	h.space = 0
+	h.stream = ^driver.CUstream(0) // none, unless both are set
 	if err := cufft.CufftSetStream(h.raw, at.Stream); err != nil {
 		return err
 	}
-	if at.Space == 0 {
-		return nil
+	if at.Space != 0 {
+		if err := cufft.CufftSetWorkArea(h.raw, ffi.Pointer(at.Memory)); err != nil {
+			return err
+		}
 	}
-	if err := cufft.CufftSetWorkArea(h.raw, ffi.Pointer(at.Memory)); err != nil {
-		return err
-	}
-	h.space = at.Space
+	h.stream, h.space = at.Stream, at.Space
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cudabind/cudabind/cuda/generated/cufft"
+	"github.com/cudabind/cudabind/cuda/generated/driver"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/library"
 )
@@ -43,8 +44,9 @@ type made struct {
 // handle is a plan of cuFFT.
 type handle struct {
 	raw    cufft.CufftHandle
-	exists bool   // raw may be 0
-	space  uint64 // the number of its work memory, which has a stream
+	exists bool // raw may be 0
+	stream driver.CUstream
+	space  uint64 // the number of its work memory, which is of one stream, or 0
 }
 
 // New makes a plan. That takes milliseconds, and may wait for all work of the context: make

@@ -217,7 +217,7 @@ func (g *state) complete(c *call, p driver.CUdeviceptr) error {
 	if err := driver.CuCtxSynchronize(); err != nil { // streams need not wait for the legacy one
 		return err
 	}
-	if err := curand.CurandSetStream(g.raw, 0); err != nil {
+	if err := g.setStream(0); err != nil {
 		return err
 	}
 	err := g.generate(c, p)
@@ -258,7 +258,7 @@ func (g *state) enqueue(c *call, at library.Place, p driver.CUdeviceptr) error {
 			return err
 		}
 	}
-	if err := curand.CurandSetStream(g.raw, at.Stream); err != nil {
+	if err := g.setStream(at.Stream); err != nil {
 		return err
 	}
 	err := g.generate(c, p)
@@ -267,6 +267,18 @@ func (g *state) enqueue(c *call, at library.Place, p driver.CUdeviceptr) error {
 	}
 	g.last, g.used = stream, true
 	return errors.Join(err, driver.CuEventRecord(g.event, at.Stream))
+}
+
+// setStream sets cuRAND's stream, unless it is that of the last call.
+func (g *state) setStream(raw driver.CUstream) error {
+	if g.stream == raw {
+		return nil
+	}
+	if err := curand.CurandSetStream(g.raw, raw); err != nil {
+		return err
+	}
+	g.stream = raw
+	return nil
 }
 
 // generate calls cuRAND.

@@ -94,11 +94,12 @@ type state struct {
 	kind Kind
 	o    Options
 
-	mu    sync.Mutex // taken inside EnqueueRaw: whoever has it waits for nothing of this process
-	raw   curand.CurandGenerator_t
-	event driver.CUevent            // after the work that used the state last
-	last  weak.Pointer[safe.Stream] // which it was on
-	used  bool
+	mu     sync.Mutex // taken inside EnqueueRaw: whoever has it waits for nothing of this process
+	raw    curand.CurandGenerator_t
+	stream driver.CUstream           // of raw
+	event  driver.CUevent            // after the work that used the state last
+	last   weak.Pointer[safe.Stream] // which it was on
+	used   bool
 
 	capture uint64 // the generator belongs to its graph
 
@@ -193,7 +194,7 @@ func (g *state) begin(n uint64) error {
 		return err
 	}
 	g.place = n
-	if err := curand.CurandSetStream(g.raw, 0); err != nil { // its last one may be closed
+	if err := g.setStream(0); err != nil { // its last one may be closed
 		return err
 	}
 	if g.kind.offset() {
@@ -210,7 +211,7 @@ func (g *state) begin(n uint64) error {
 // destroy destroys what there is, and forgets it, as create may be called again.
 func (g *state) destroy() (err error) {
 	if g.raw != 0 {
-		err = errors.Join(curand.CurandSetStream(g.raw, 0), curand.CurandDestroyGenerator(g.raw)) // its last stream may be closed
+		err = errors.Join(g.setStream(0), curand.CurandDestroyGenerator(g.raw)) // its last stream may be closed
 	}
 	if g.rest != 0 {
 		err = errors.Join(err, driver.CuMemFree(g.rest))
