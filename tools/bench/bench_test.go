@@ -165,7 +165,7 @@ func TestLibraries(t *testing.T) {
 	stdout, stderr, code := runBench(t, "-lib", withLibraries(t, "cufft", "curand"), "-short", "-group", "^libraries$", "-markdown")
 	require.Zero(t, code, stderr)
 	for _, way := range []string{"C", "raw", "safe"} {
-		assert.Contains(t, stdout, "\n| fft [4096] x 1, "+way+" | ")
+		assert.Contains(t, stdout, "\n| fft [64] x 1, "+way+" | ")
 		assert.Contains(t, stdout, "\n| 1024 uniform numbers, "+way+" | ")
 	}
 }
