@@ -11,7 +11,8 @@ go=${GO:-go}
 
 rm -rf "$out"
 mkdir -p "$out"
-for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective profile:cuda/safe/profile tour:examples/tour images:examples/imageserver training:examples/train short:examples/short fft:cuda/safe/fft random:cuda/safe/random films:examples/micromagnetics language:examples/gpt; do
+out=$(cd "$out" && pwd)
+for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe compile:cuda/safe/compile blas:cuda/safe/blas collective:cuda/safe/collective profile:cuda/safe/profile tour:examples/tour images:examples/imageserver training:examples/train short:examples/short library:cuda/safe/library fft:cuda/safe/fft random:cuda/safe/random films:examples/micromagnetics language:examples/gpt; do
 	name=${p%%:*} package=${p#*:}
 	mkdir -p "$out/tests/$name"
 	$go test -c -ldflags='-s -w' -o "$out/tests/$name/$name.test" "./$package"
@@ -19,7 +20,10 @@ for p in driver:cuda/generated/driver runtime:cuda/generated safe:cuda/safe comp
 		cp -R "$package/testdata" "$out/tests/$name/"
 	fi
 done
-mkdir "$out/tests/samples"
+mkdir "$out/tests/samples" "$out/tests/sparse" "$out/tests/nocgo"
+$go test -count=1 -run '^TestSparse$' ./cuda/safe/library -args -sparse "$out/tests/sparse/sparse.test" # the binding of docs/mixing.md
+CGO_ENABLED=0 $go test -c -tags cudabind_nocgo -ldflags='-s -w' -o "$out/tests/nocgo/nocgo.test" ./cuda/safe/profile
+cp -R cuda/safe/profile/testdata "$out/tests/nocgo/"
 cp examples/samples/*.ptx "$out/tests/samples/" # the tour loads one
 $go build -ldflags='-s -w' -o "$out/" ./tools/cudainfo ./tools/bench ./tools/bench/peers ./tools/storm ./examples/vectoradd ./examples/samples \
 	./examples/mandelbrot ./examples/imageserver ./examples/conjugategradients ./examples/reduction ./examples/micromagnetics ./examples/train \

@@ -154,11 +154,14 @@ tests runtime runtime TestDocs # reads the sources
 tests safe safe
 tests compile compile
 tests blas blas '' -test.bench=.
+tests library library
+tests sparse sparse
 tests fft fft
 tests random random
 tests collective collective 'TestMany.*'
 tests collective collective-many '' '-test.run=^TestMany'
 tests profile profile
+tests nocgo profile-nocgo
 tests tour tour
 tests images images
 tests training training
