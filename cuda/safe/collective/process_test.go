@@ -133,6 +133,9 @@ func TestRank(t *testing.T) {
 		require.NoError(t, c.Wait(soon(t), s))
 	}
 	say("joined", c)
+	if !onGPU { // NCCL has waited for the other ranks
+		_, _ = fmt.Scanln()
+	}
 	require.NoError(t, roles[role](c, s, b))
 	say("done")
 }
@@ -150,6 +153,12 @@ func start(t *testing.T, roles ...string) []*process {
 	all := startTest(t, "TestRank", roleVariable, roles...)
 	for _, p := range all {
 		p.says(t, "joined")
+	}
+	for _, p := range all {
+		if !onGPU {
+			_, err := fmt.Fprintln(p.in)
+			require.NoError(t, err)
+		}
 	}
 	return all
 }
