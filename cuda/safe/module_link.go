@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/cudabind/cudabind/cuda/generated/driver"
-	"github.com/cudabind/cudabind/cuda/internal/admit"
 	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 	"github.com/cudabind/cudabind/cuda/internal/rt"
 )
@@ -26,9 +25,7 @@ type linkerCore struct {
 	raw      driver.CUlinkState
 	compiler *compiler // the driver writes to its logs until cuLinkDestroy
 	thread   thread    // of all calls: the driver crashes if those for one handle come from several
-
-	mu   admit.Leaf // of over, and of what is called in order
-	over bool       // completed, or failed
+	over     bool      // completed, or failed: for the thread alone
 
 	log atomic.Pointer[string] // what the compiler has said so far, nil for nothing
 }
@@ -50,8 +47,10 @@ func NewLinker(x *Context, o LoadOptions) (*Linker, error) {
 		return nil, err
 	}
 	l.thread = newThread()
-	err = l.withCurrent(func() error {
-		return driver.CuLinkCreate(uint32(len(l.compiler.options)), &l.compiler.options[0], &l.compiler.values[0], &l.raw)
+	err = l.thread.do(func() error {
+		return c.withCurrent(func() error {
+			return driver.CuLinkCreate(uint32(len(l.compiler.options)), &l.compiler.options[0], &l.compiler.values[0], &l.raw)
+		})
 	})
 	if err != nil {
 		l.end()
@@ -74,18 +73,13 @@ func (l *linkerCore) Destroy(bool) error {
 	})
 }
 
-// withCurrent calls f on the linker's thread, with the context current.
-func (l *linkerCore) withCurrent(f func() error) error {
-	return l.thread.do(func() error { return l.ctx.withCurrent(f) })
-}
-
 // end releases what the driver's handle needed.
 func (l *linkerCore) end() {
 	l.thread.end()
 	l.compiler.unpin()
 }
 
-// do calls f with the context current, unless the linker has completed or failed.
+// do calls f on the linker's thread with the context current, unless the linker has completed or failed.
 func (l *Linker) do(op string, f func(c *linkerCore) error) error {
 	if l == nil || l.core == nil || !l.core.Acquire() {
 		return &Error{Op: op, Err: ErrClosed}
@@ -95,19 +89,19 @@ func (l *Linker) do(op string, f func(c *linkerCore) error) error {
 	if rt.InCallback() {
 		return &Error{Op: op, Err: ErrInCallback}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
-		return refuse(op, ErrClosed, "the linker has completed, or has failed")
-	}
-	err := wrap(op, c.withCurrent(func() error {
-		err := f(c)
-		c.over = c.over || err != nil
-		return err
-	}))
-	log := c.compiler.log()
-	c.log.Store(&log)
-	return c.compiler.explain(err)
+	return c.thread.do(func() error {
+		if c.over {
+			return refuse(op, ErrClosed, "the linker has completed, or has failed")
+		}
+		err := wrap(op, c.ctx.withCurrent(func() error {
+			err := f(c)
+			c.over = c.over || err != nil
+			return err
+		}))
+		log := c.compiler.log()
+		c.log.Store(&log)
+		return c.compiler.explain(err)
+	})
 }
 
 // Log returns what the driver's compiler and linker have said so far, "" without

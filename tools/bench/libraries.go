@@ -25,14 +25,17 @@ var libraries = group{
 }
 
 func callLibraries(g *gpu, e effort) (lines []*line, err error) {
-	shapes := [][]int{{4096}, {4096, 0, 1024}, {1 << 20}, {10007, 0, 100}, {2048, 2048}, {256, 256, 256}}
+	shapes := []fft.Shape{
+		{N: []int{4096}, Batch: 1}, {N: []int{4096}, Batch: 1024}, {N: []int{1 << 20}, Batch: 1}, {N: []int{10007}, Batch: 100},
+		{N: []int{2048, 2048}, Batch: 1}, {N: []int{256, 256, 256}, Batch: 1},
+	}
 	counts := []int{1 << 10, 1 << 20, 1 << 26}
 	if e.short {
-		shapes, counts = [][]int{{64}}, counts[:1]
+		shapes, counts = []fft.Shape{{N: []int{64}, Batch: 1}}, counts[:1]
 	}
 	if _, _, err := cufft.Library(); err == nil {
-		for _, n := range shapes {
-			three, err := transforms(g, e, n)
+		for _, s := range shapes {
+			three, err := transforms(g, e, s)
 			if err != nil {
 				return nil, err
 			}
@@ -54,34 +57,30 @@ func callLibraries(g *gpu, e effort) (lines []*line, err error) {
 	return lines, nil
 }
 
-// transforms measures transforms of complex64 in place. What follows a 0 in n is how many a call makes.
-func transforms(g *gpu, e effort, n []int) (lines []*line, err error) {
-	sizes, batch := n, 1
-	if i := len(n) - 2; i > 0 && n[i] == 0 {
-		sizes, batch = n[:i], n[i+1]
-	}
-	total, long := batch, make([]int64, len(sizes))
-	for i, s := range sizes {
-		total, long[i] = total*s, int64(s)
+// transforms measures transforms of complex64 in place.
+func transforms(g *gpu, e effort, s fft.Shape) (lines []*line, err error) {
+	total, sizes := s.Batch, make([]int64, len(s.N))
+	for i, n := range s.N {
+		total, sizes[i] = total*n, int64(n)
 	}
 	data, err := safe.NewZeroed[complex64](g.ctx, total)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	plan, err := fft.New[complex64, complex64](g.ctx, fft.Shape{N: sizes, Batch: batch}, fft.Options{})
+	plan, err := fft.New[complex64, complex64](g.ctx, s, fft.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
-	raw, err := makePlan(g.stream, long, int64(batch), librarytypes.CUDA_C_32F, librarytypes.CUDA_C_32F)
+	raw, err := makePlan(g.stream, sizes, int64(s.Batch), librarytypes.CUDA_C_32F, librarytypes.CUDA_C_32F)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, raw.close(g.ctx)) }()
 	file, _, _ := cufft.Library()
 	p, direction := uintptr(data.Raw()), cufft.CUFFT_FORWARD
-	return e.calls(g, fmt.Sprintf("fft %v x %d", sizes, batch),
+	return e.calls(g, fmt.Sprintf("fft %v x %d", s.N, s.Batch),
 		loop(cloop.Transform, cloop.Symbol(file, "cufftXtExec"), uintptr(raw.handle), p, p, uintptr(direction)),
 		func() error {
 			return cufft.CufftXtExec(raw.handle, ffi.Pointer(data.Raw()), ffi.Pointer(data.Raw()), cufft.CUFFT_FORWARD)

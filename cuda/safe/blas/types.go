@@ -116,7 +116,7 @@ func (k *kind) complex() bool { return k == kindComplex64 || k == kindComplex128
 // factor is a host value of the type of a kind's scale, as C expects it.
 type factor [2]uint64
 
-// factorAlignment is that of cuDoubleComplex: cuBLAS loads one by instructions that fault elsewhere.
+// factorAlignment: cuBLAS loads a cuDoubleComplex by instructions that fault at other addresses.
 const factorAlignment = 16
 
 func (f *factor) pointer() unsafe.Pointer { return unsafe.Pointer(f) }

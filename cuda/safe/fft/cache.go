@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/cudabind/cudabind/cuda/generated/cufft"
 	"github.com/cudabind/cudabind/cuda/safe"
 	"github.com/cudabind/cudabind/cuda/safe/library"
 )
@@ -54,34 +55,35 @@ func NewCache(x *safe.Context, o CacheOptions) (*Cache, error) {
 // types, or [safe.Context.CloseAll] has closed it, it makes one, with the errors of [New]. So enqueue a shape once before
 // captures with it.
 func Forward[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[I], out *safe.Buffer[O]) error {
-	const op = "fft.Forward"
+	return transform[I, O](c, "fft.Forward", stream, s, in, out, cufft.CUFFT_FORWARD)
+}
+
+// Inverse is [Plan.Inverse] with a plan of the Cache: see [Forward].
+func Inverse[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[O], out *safe.Buffer[I]) error {
+	return transform[I, O](c, "fft.Inverse", stream, s, in, out, cufft.CUFFT_INVERSE)
+}
+
+// transform enqueues a transform by a plan of the Cache, and once more by a new one if the plan turns out to be closed.
+func transform[I Number, O Complex, A, B Number](c *Cache, op string, stream *safe.Stream, s Shape, in *safe.Buffer[A], out *safe.Buffer[B], direction int32) error {
 	for again := true; ; again = false {
 		p, err := find[I, O](c, s)
 		if err != nil {
 			return failed(op, err, s)
 		}
-		err = (&Plan[I, O]{p}).Forward(stream, in, out)
-		p.Release()
+		err = runAndRelease(op, p, stream, in, out, direction)
 		if !again || !errors.Is(err, safe.ErrClosed) || !usable(stream, in, out) || !c.forget(p) {
 			return library.Rename(op, err)
 		}
 	}
 }
 
-// Inverse is [Plan.Inverse] with a plan of the Cache: see [Forward].
-func Inverse[I Number, O Complex](c *Cache, stream *safe.Stream, s Shape, in *safe.Buffer[O], out *safe.Buffer[I]) error {
-	const op = "fft.Inverse"
-	for again := true; ; again = false {
-		p, err := find[I, O](c, s)
-		if err != nil {
-			return failed(op, err, s)
-		}
-		err = (&Plan[I, O]{p}).Inverse(stream, in, out)
-		p.Release()
-		if !again || !errors.Is(err, safe.ErrClosed) || !usable(stream, in, out) || !c.forget(p) {
-			return library.Rename(op, err)
-		}
+func runAndRelease[A, B Number](op string, p *plan, s *safe.Stream, in *safe.Buffer[A], out *safe.Buffer[B], direction int32) error {
+	defer p.Release()
+	from, to := &p.in, &p.out
+	if direction == cufft.CUFFT_INVERSE {
+		from, to = to, from
 	}
+	return run(op, p, s, in, out, from, to, direction)
 }
 
 // usable tells whether the stream and the buffers are open. If a call with them returns [safe.ErrClosed] nevertheless, its
