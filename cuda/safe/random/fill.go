@@ -3,6 +3,8 @@ package random
 import (
 	"errors"
 	"math"
+	"sync"
+	"unsafe"
 	"weak"
 
 	"github.com/cudabind/cudabind/cuda/ffi"
@@ -21,13 +23,17 @@ type Word interface{ uint32 | uint64 }
 // Uniform enqueues numbers between 0, which is excluded, and 1, which is included.
 // Source: curandGenerateUniform, curandGenerateUniformDouble.
 func Uniform[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
-	return fill(g, "random.Uniform", s, b, call{generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
-		if isFloat32[T]() {
-			return curand.CurandGenerateUniform(raw, (*float32)(ffi.Pointer(p)), n)
-		}
-		return curand.CurandGenerateUniformDouble(raw, (*float64)(ffi.Pointer(p)), n)
-	}})
+	return fill(g, "random.Uniform", s, b, of[T](&uniform32, &uniform64), parameters{})
 }
+
+var (
+	uniform32 = distribution{generate: func(c *call, p unsafe.Pointer) error {
+		return curand.CurandGenerateUniform(c.state.raw, (*float32)(p), c.n)
+	}}
+	uniform64 = distribution{generate: func(c *call, p unsafe.Pointer) error {
+		return curand.CurandGenerateUniformDouble(c.state.raw, (*float64)(p), c.n)
+	}}
+)
 
 // Normal enqueues numbers of the normal distribution. A pseudo-random generator makes them in
 // pairs: a buffer of an odd length takes one number more from the sequence.
@@ -39,13 +45,17 @@ func Normal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, stdd
 	if err := moments(op, mean, stddev); err != nil {
 		return err
 	}
-	return fill(g, op, s, b, call{pairs: true, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
-		if isFloat32[T]() {
-			return curand.CurandGenerateNormal(raw, (*float32)(ffi.Pointer(p)), n, float32(mean), float32(stddev))
-		}
-		return curand.CurandGenerateNormalDouble(raw, (*float64)(ffi.Pointer(p)), n, float64(mean), float64(stddev))
-	}})
+	return fill(g, op, s, b, of[T](&normal32, &normal64), parameters{float64(mean), float64(stddev)})
 }
+
+var (
+	normal32 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+		return curand.CurandGenerateNormal(c.state.raw, (*float32)(p), c.n, float32(c.with.mean), float32(c.with.stddev))
+	}}
+	normal64 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+		return curand.CurandGenerateNormalDouble(c.state.raw, (*float64)(p), c.n, c.with.mean, c.with.stddev)
+	}}
+)
 
 // LogNormal enqueues numbers whose logarithms have the normal distribution with that mean and
 // standard deviation: see [Normal].
@@ -55,13 +65,17 @@ func LogNormal[T Float](g *Generator, s *safe.Stream, b *safe.Buffer[T], mean, s
 	if err := moments(op, mean, stddev); err != nil {
 		return err
 	}
-	return fill(g, op, s, b, call{pairs: true, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
-		if isFloat32[T]() {
-			return curand.CurandGenerateLogNormal(raw, (*float32)(ffi.Pointer(p)), n, float32(mean), float32(stddev))
-		}
-		return curand.CurandGenerateLogNormalDouble(raw, (*float64)(ffi.Pointer(p)), n, float64(mean), float64(stddev))
-	}})
+	return fill(g, op, s, b, of[T](&logNormal32, &logNormal64), parameters{float64(mean), float64(stddev)})
 }
+
+var (
+	logNormal32 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+		return curand.CurandGenerateLogNormal(c.state.raw, (*float32)(p), c.n, float32(c.with.mean), float32(c.with.stddev))
+	}}
+	logNormal64 = distribution{pairs: true, generate: func(c *call, p unsafe.Pointer) error {
+		return curand.CurandGenerateLogNormalDouble(c.state.raw, (*float64)(p), c.n, c.with.mean, c.with.stddev)
+	}}
+)
 
 // mostLambda is cuRAND's limit.
 const mostLambda = 400000
@@ -77,34 +91,39 @@ func Poisson(g *Generator, s *safe.Stream, b *safe.Buffer[uint32], lambda float6
 	if !(lambda > 0 && lambda <= mostLambda) {
 		return library.Refuse(op, safe.ErrRange, "lambda is %v, not above 0 and at most %d", lambda, mostLambda)
 	}
-	return fill(g, op, s, b, call{alone: true, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
-		return curand.CurandGeneratePoisson(raw, (*uint32)(ffi.Pointer(p)), n, lambda)
-	}})
+	return fill(g, op, s, b, &poisson, parameters{mean: lambda})
 }
+
+var poisson = distribution{alone: true, generate: func(c *call, p unsafe.Pointer) error {
+	return curand.CurandGeneratePoisson(c.state.raw, (*uint32)(p), c.n, c.with.mean)
+}}
 
 // Bits enqueues numbers in which all bits are random. [Sobol32] and [ScrambledSobol32] have
 // uint32 only, [Sobol64] and [ScrambledSobol64] uint64 only, and return [safe.ErrNotSupported] for the other. A uint64
 // of a pseudo-random kind is two numbers of 32 bits.
 // Source: curandGenerate, curandGenerateLongLong.
 func Bits[T Word](g *Generator, s *safe.Stream, b *safe.Buffer[T]) error {
-	bits := 32
-	if _, ok := any(*new(T)).(uint64); ok {
-		bits = 64
-	}
-	return fill(g, "random.Bits", s, b, call{bits: bits, twice: bits == 64, generate: func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error {
-		switch {
-		case bits == 32:
-			return curand.CurandGenerate(raw, (*uint32)(ffi.Pointer(p)), n)
-		case g.state.kind.quasi():
-			return curand.CurandGenerateLongLong(raw, (*uint64)(ffi.Pointer(p)), n)
-		}
-		return curand.CurandGenerate(raw, (*uint32)(ffi.Pointer(p)), 2*n)
-	}})
+	return fill(g, "random.Bits", s, b, of[T](&bits32, &bits64), parameters{})
 }
 
-func isFloat32[T Float]() bool {
-	_, ok := any(*new(T)).(float32)
-	return ok
+var (
+	bits32 = distribution{bits: 32, generate: func(c *call, p unsafe.Pointer) error {
+		return curand.CurandGenerate(c.state.raw, (*uint32)(p), c.n)
+	}}
+	bits64 = distribution{bits: 64, twice: true, generate: func(c *call, p unsafe.Pointer) error {
+		if c.state.kind.quasi() {
+			return curand.CurandGenerateLongLong(c.state.raw, (*uint64)(p), c.n)
+		}
+		return curand.CurandGenerate(c.state.raw, (*uint32)(p), 2*c.n)
+	}}
+)
+
+// of selects the distribution of a type of 32 or of 64 bits.
+func of[T Float | Word](narrow, wide *distribution) *distribution {
+	if unsafe.Sizeof(*new(T)) == 4 {
+		return narrow
+	}
+	return wide
 }
 
 // moments checks the parameters of a normal distribution.
@@ -116,41 +135,62 @@ func moments[T Float](op string, mean, stddev T) error {
 	return nil
 }
 
-// call is a call of cuRAND.
-type call struct {
+// distribution is how cuRAND generates values of one distribution and type.
+type distribution struct {
 	pairs bool // pseudo-random kinds make pairs
 	alone bool // no stream of the context may capture meanwhile
 	bits  int  // of a number of Bits
 	twice bool // pseudo-random kinds take two numbers for a value
-	// generate generates n values at p.
-	generate func(raw curand.CurandGenerator_t, p driver.CUdeviceptr, n uint64) error
-
-	library.Call // its Memory is what cuRAND fills, if it cannot fill the target
-	state        *state
-	target       driver.CUdeviceptr
-	size         uint64 // of the target in bytes
-	n            uint64 // values to generate
+	// generate generates the call's n values at p.
+	generate func(c *call, p unsafe.Pointer) error
 }
 
+// parameters are those of a distribution that has any.
+type parameters struct{ mean, stddev float64 }
+
+// call is a call of cuRAND. Calls are pooled, so that none allocates.
+type call struct {
+	library.Call // its Memory is what cuRAND fills, if it cannot fill the target
+	*distribution
+	with   parameters
+	state  *state
+	target driver.CUdeviceptr
+	size   uint64 // of the target in bytes
+	n      uint64 // values to generate
+}
+
+var calls = sync.Pool{New: func() any {
+	c := new(call)
+	c.Do = c.run
+	return c
+}}
+
 // fill enqueues a call that fills b.
-func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], c call) error {
+func fill[T any](g *Generator, op string, s *safe.Stream, b *safe.Buffer[T], d *distribution, with parameters) error {
 	if g == nil || g.object == nil {
 		return library.Rename(op, safe.ErrClosed)
 	}
-	c.state = g.state
-	n := uint64(b.Len())
-	err := c.plan(b.Raw(), n, b.Size())
+	c := calls.Get().(*call)
+	c.distribution, c.with, c.state = d, with, g.state
+	c.Object, c.Stream, c.NoHandle = g.object, s, true // run has a lock of its own
+	c.Uses = append(c.Uses, b.Arg())
+	err := c.plan(b.Raw(), uint64(b.Len()), b.Size())
+	switch {
+	case err != nil:
+	case d.alone:
+		err = c.complete()
+	default:
+		err = c.Submit()
+	}
+	c.Reset()
+	*c = call{Call: c.Call}
+	calls.Put(c)
 	if err == nil {
-		c.Object, c.Stream, c.Uses, c.Do, c.NoHandle = g.object, s, []safe.Arg{b.Arg()}, c.run, true // run has a lock of its own
-		if c.alone {
-			err = c.complete()
-		} else {
-			err = c.Submit()
-		}
+		return nil
 	}
 	var status curand.CurandStatus
 	if err = library.Rename(op, err); errors.As(err, &status) && err.(*safe.Error).Detail == "" {
-		return library.Refuse(op, err.(*safe.Error).Err, "%d of %T by %v", n, *new(T), g.state.kind)
+		return library.Refuse(op, err.(*safe.Error).Err, "%d of %T by %v", b.Len(), *new(T), g.state.kind)
 	}
 	return err
 }
@@ -287,7 +327,7 @@ func (g *state) generate(c *call, p driver.CUdeviceptr) error {
 	if c.twice {
 		g.place += c.n
 	}
-	return c.generate(g.raw, p, c.n)
+	return c.generate(c, ffi.Pointer(p))
 }
 
 // completeGroup takes the rest of a group of Philox. A launch of a graph moves the state on the device by complete groups

@@ -254,6 +254,30 @@ func TestScratch(t *testing.T) {
 	}
 }
 
+// TestNoAllocations: calls allocate nothing in Go.
+func TestNoAllocations(t *testing.T) {
+	x := open(t)
+	s, g := stream(t, x), generator(t, x, random.Philox, random.Options{})
+	single, double, words := buffer[float32](t, x, 63), buffer[float64](t, x, 64), buffer[uint64](t, x, 64)
+	for name, f := range map[string]func() error{
+		"Uniform":     func() error { return random.Uniform(g, s, single) },
+		"Normal, odd": func() error { return random.Normal(g, s, single, 1, 2) },
+		"LogNormal":   func() error { return random.LogNormal(g, s, double, 1, 2) },
+		"Bits":        func() error { return random.Bits(g, s, words) },
+	} {
+		require.NoError(t, f(), name)
+		require.NoError(t, s.Synchronize())
+		assert.Eventually(t, func() bool { // other goroutines may still destroy what tests have closed
+			got := testing.AllocsPerRun(20, func() {
+				if err := f(); err != nil {
+					t.Error(name, err)
+				}
+			})
+			return s.Synchronize() == nil && got == 0
+		}, 10*time.Second, time.Millisecond, name)
+	}
+}
+
 // TestClosed: closed objects are refused, and work that is enqueued completes.
 func TestClosed(t *testing.T) {
 	x := open(t)
