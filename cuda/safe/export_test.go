@@ -131,3 +131,13 @@ func ResetPatience(d time.Duration) (restore func()) {
 
 // SweepWaits waits until the poller has forgotten the waits that were given up.
 func SweepWaits() { poller.sweep() }
+
+// Expect has the next wait for the stream expect its end after d, as two waits that took so long would.
+func Expect(s *Stream, d time.Duration) {
+	s.core.slow.Store(true)
+	s.core.steady.Store(true)
+	s.core.took.Store(int64(d))
+}
+
+// Rounds is how often the poller has looked for new waits.
+func Rounds() uint32 { return poller.rounds.Load() }

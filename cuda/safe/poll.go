@@ -34,19 +34,42 @@ type waiter struct {
 	order     uint64        // the order in which they were recorded
 	from      time.Time     // the event was recorded after this, zero if unknown,
 	to        time.Time     // and before this
-	takes     time.Duration // estimate, 0 if unknown
-	steady    bool          // the last waits of the stream took that long
+	takes     time.Duration // estimate from now on, 0 if unknown
+	steady    bool          // the last waits of the stream took alike
 	code      chan driver.CUresult
 	then      func(driver.CUresult) // in place of code; must not block
 	end       func()
 	abandoned atomic.Bool
 }
 
-// wait waits for w in the poller, until ctx ends.
+// mostAwaited is the longest wait for which a goroutine keeps a thread, where an end of its context goes unnoticed.
+const mostAwaited = 3 * time.Millisecond
+
+// await waits for steady work: it sleeps until shortly before the expected end, and then spins, unless many goroutines do
+// so already. It returns driver.CUDA_ERROR_NOT_READY if the work has not completed shortly after that.
+func (w *waiter) await() driver.CUresult {
+	if !w.steady || w.takes <= 0 || w.takes > mostAwaited {
+		return driver.CUDA_ERROR_NOT_READY
+	}
+	e := entry(w)
+	w.takes = 0
+	return spins(time.Duration(e.Expected), func(expected int64) driver.CUresult {
+		if expected == 0 {
+			return driver.CUDA_ERROR_NOT_READY
+		}
+		return rt.Await(&e)
+	})
+}
+
+// wait waits for w: in this goroutine if it is known when the work ends, else in the poller, until ctx ends.
 func (w *waiter) wait(ctx context.Context, op string) error {
 	if tell := admit.OnWait.Load(); tell != nil {
 		begin, thread := time.Now(), rt.Thread()
 		defer func() { (*tell)(op, begin, thread) }()
+	}
+	if code := w.await(); code != driver.CUDA_ERROR_NOT_READY {
+		w.end()
+		return check(op, code)
 	}
 	w.code = make(chan driver.CUresult, 1)
 	switch start := poller.add(w); {
@@ -170,11 +193,7 @@ type waitQueues struct {
 }
 
 func entry(w *waiter) rt.Entry {
-	e := rt.Entry{Home: w.home, Event: w.event, Expected: int64(w.takes), Result: driver.CUDA_ERROR_NOT_READY}
-	if w.steady {
-		e.Steady = 1
-	}
-	return e
+	return rt.Entry{Home: w.home, Event: w.event, Expected: int64(max(w.takes, 0)), Result: driver.CUDA_ERROR_NOT_READY}
 }
 
 func (l *waitQueues) add(w *waiter) {

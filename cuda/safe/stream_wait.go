@@ -117,9 +117,10 @@ func (s *streamCore) recordEnd(ctx context.Context, op string, e driver.CUevent,
 
 // Wait waits until the current work of the stream has completed. It does not wait for
 // work that is enqueued later. It also returns errors of earlier work. If ctx ends first,
-// Wait returns its cause at once, and the work goes on: a Close of memory that the work uses,
+// Wait returns its cause within milliseconds, and the work goes on: a Close of memory that the work uses,
 // such as [Pinned.Close], then waits for it. Wait returns [ErrCapturing] if the stream is
-// capturing. All waits together block one thread: one goroutine polls for all.
+// capturing. One goroutine polls for all waits, which block one thread together. Only while they spin, and shortly before
+// work ends whose last ones took alike, a few block a thread each.
 //
 // Source: cuStreamQuery, cuEventRecord, cuEventQuery.
 func (s *Stream) Wait(ctx context.Context) error {
@@ -137,21 +138,23 @@ func (s *Stream) Wait(ctx context.Context) error {
 	start := time.Now()
 	w, done, err := c.waiter(ctx, op, c.slow.Load())
 	c.Release()
-	parked := time.Now()
 	if !done {
-		w.takes, w.steady = time.Duration(c.took.Load()), c.steady.Load()
+		w.steady = c.steady.Load()
+		if took := c.took.Load(); took > 0 {
+			w.takes = time.Duration(took) - time.Since(start)
+		}
 		if err = w.wait(ctx, op); err == nil {
-			c.learn(time.Since(parked))
+			c.learn(time.Since(start))
 		}
 	}
 	c.waited(start)
 	return err
 }
 
-// learn notes how long a wait in the poller took. If two in a row took alike, the poller spins shortly before the end of
-// the next one.
+// learn notes how long a wait took that did not end while it spun. If two in a row took alike, the next one sleeps until
+// shortly before that time, and spins again.
 func (s *streamCore) learn(took time.Duration) {
-	const alike = 30 * time.Microsecond // for as long the poller spins, before and after
+	const alike = 30 * time.Microsecond // for as long rt.Await spins, before and after
 	last := time.Duration(s.took.Swap(int64(took)))
 	if steady := (took - last).Abs() < alike; steady != s.steady.Load() {
 		s.steady.Store(steady)

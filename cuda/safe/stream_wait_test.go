@@ -342,6 +342,38 @@ func TestWaitFails(t *testing.T) {
 	})
 }
 
+// TestSteadyWait: a goroutine waits by itself for work whose end is known, also with a deadline.
+func TestSteadyWait(t *testing.T) {
+	x := open(t, 0)
+	spin, s := kernel(t, x, "spin"), stream(t, x)
+	wait := func(ctx context.Context, expected time.Duration) (polled bool) {
+		require.NoError(t, spin.Launch(s, one, safe.Val(uint64(200_000))))
+		safe.Expect(s, expected)
+		before := safe.Rounds()
+		require.NoError(t, s.Wait(ctx))
+		return safe.Rounds() != before
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, c := range []struct {
+		name     string
+		ctx      context.Context
+		expected time.Duration
+		polled   bool
+	}{
+		{"no deadline", context.Background(), 2 * time.Millisecond, false},
+		{"deadline", ctx, 2 * time.Millisecond, false},
+		{"in the past", ctx, -time.Second, true},
+		{"long", ctx, time.Second, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for n := 0; wait(c.ctx, c.expected) != c.polled; n++ { // the machine may be slow, or the GPU fast
+				require.Less(t, n, 1000)
+			}
+		})
+	}
+}
+
 // TestStreamsComeAndGo creates and closes streams on many goroutines while others launch.
 func TestStreamsComeAndGo(t *testing.T) {
 	x := open(t, 0)

@@ -18,10 +18,9 @@ enum {
 	LATEST = 2000 * 1000,    /* ns, the longest */
 	SHARE = 32,              /* the interval is 1/SHARE of the time waited so far */
 	NEAR = 50 * 1000,        /* ns around the expected end, with the shortest interval */
-	SPIN = 30 * 1000,        /* ns around the expected end of a steady wait, in which its event is queried all the time */
-	SPARSE = 40 * 1000,      /* SOONEST of a steady wait, before it spins */
+	SPIN = 30 * 1000,        /* ns around the expected end in which rt_await queries all the time */
+	SPARSE = 40 * 1000,      /* SOONEST of rt_await before that */
 	SPARSE_SHARE = 8,        /* SHARE of the same */
-	FEW = 4,                 /* entries beside which one is treated as steady */
 	BATCH = 256,             /* completed events per call */
 };
 
@@ -29,10 +28,15 @@ enum {
 static void nap(struct rt_alarm *a, unsigned seen, long ns)
 {
 	struct timespec t = {ns / 1000000000, ns % 1000000000};
+	int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
 
+	if (slack > 1)
+		prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* by default a nap ends 50 µs late */
 	__atomic_store_n(&a->asleep, 1, __ATOMIC_SEQ_CST);
 	syscall(SYS_futex, &a->word, FUTEX_WAIT_PRIVATE, seen, &t, 0, 0);
 	__atomic_store_n(&a->asleep, 0, __ATOMIC_SEQ_CST);
+	if (slack > 1)
+		prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
 }
 
 void rt_wake(unsigned char *alarm)
@@ -44,22 +48,12 @@ void rt_wake(unsigned char *alarm)
 		syscall(SYS_futex, &a->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-/* interval returns the time after t until the next query of an event, one of n. */
-static long interval(const struct rt_entry *e, long t, unsigned n)
+/* interval returns the time after t until the next query of an event. */
+static long interval(const struct rt_entry *e, long t)
 {
 	long wait = (t - e->since) / SHARE;
 	long left = e->since + e->expected - t; /* time until the expected end */
 
-	if (e->steady && n <= FEW && left > -SPIN) {
-		if (left <= SPIN)
-			return 0;
-		wait = (t - e->since) / SPARSE_SHARE;
-		if (wait < SPARSE)
-			wait = SPARSE;
-		if (wait > LATEST)
-			wait = LATEST;
-		return wait < left - SPIN ? wait : left - SPIN;
-	}
 	if (e->expected && left > -NEAR && wait > SOONEST) {
 		if (left < NEAR)
 			return SOONEST;
@@ -97,10 +91,35 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 			done++;
 			continue;
 		}
-		e->due = t + interval(e, t, n);
+		e->due = t + interval(e, t);
 		*next = e->due < *next ? e->due : *next;
 	}
 	return done;
+}
+
+/* sparse returns the time until the next query of an event of which left ns are expected, since ns after the first. */
+static long sparse(long since, long left)
+{
+	long wait = since / SPARSE_SHARE < SPARSE ? SPARSE : since / SPARSE_SHARE;
+
+	return wait < left - SPIN ? wait : left - SPIN;
+}
+
+/* rt_await waits for an event that is likely to complete in e->expected ns: see Go's Await. */
+CUresult rt_await(unsigned char *entry)
+{
+	const struct rt_entry *e = (struct rt_entry *)entry;
+	struct rt_alarm never = {0};
+	long begin = rt_now(), t = begin;
+	CUresult r;
+
+	while ((r = query(e)) == 600 && (t = rt_now()) < begin + e->expected + SPIN) {
+		long wait = sparse(t - begin, begin + e->expected - t);
+
+		if (wait > 0)
+			nap(&never, 0, wait);
+	}
+	return r;
 }
 
 /*
@@ -110,20 +129,14 @@ static unsigned pass(struct rt_entry *e, unsigned n, long *next)
 unsigned rt_poll(unsigned char *entries, unsigned n, unsigned char *alarm, unsigned seen)
 {
 	struct rt_alarm *a = (struct rt_alarm *)alarm;
-	int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
 	unsigned done;
 	long next;
 
 	while (!(done = pass((struct rt_entry *)entries, n, &next)) && __atomic_load_n(&a->word, __ATOMIC_SEQ_CST) == seen) {
 		long left = next - rt_now();
 
-		if (left <= 0)
-			continue;
-		if (slack > 1)
-			prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* by default a nap ends 50 µs late */
-		nap(a, seen, left);
-		if (slack > 1)
-			prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
+		if (left > 0)
+			nap(a, seen, left);
 	}
 	return done;
 }

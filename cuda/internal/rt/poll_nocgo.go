@@ -10,23 +10,16 @@ const (
 	latest  = 2000 * 1000 // the longest
 	share   = 32          // the interval is 1/share of the time waited so far
 	near    = 50 * 1000   // around the expected end, with the shortest interval
-	spin    = 30 * 1000   // around the expected end of a steady wait, in which its event is queried all the time
-	sparse  = 40 * 1000   // soonest of a steady wait, before it spins
+	spin    = 30 * 1000   // around the expected end in which Await queries all the time
+	rare    = 40 * 1000   // soonest of Await before that
 	portion = 8           // share of the same
-	few     = 4           // entries beside which one is treated as steady
 	most    = 256         // completed events per call
 )
 
-// interval returns the time after t until the next query of an event, one of n.
-func (e *Entry) interval(t int64, n int) int64 {
+// interval returns the time after t until the next query of an event.
+func (e *Entry) interval(t int64) int64 {
 	wait := (t - e.Since) / share
 	left := e.Since + e.Expected - t // time until the expected end
-	if e.Steady != 0 && n <= few && left > -spin {
-		if left <= spin {
-			return 0
-		}
-		return min(max((t-e.Since)/portion, sparse), latest, left-spin)
-	}
 	if e.Expected != 0 && left > -near && wait > soonest {
 		if left < near {
 			return soonest
@@ -57,11 +50,30 @@ func pass(entries []Entry) (done int, next int64) {
 				done++
 				continue
 			}
-			e.Due = t + e.interval(t, len(entries))
+			e.Due = t + e.interval(t)
 		}
 		next = min(next, e.Due)
 	}
 	return done, next
+}
+
+// sparse returns the time until the next query of an event of which left nanoseconds are expected, since nanoseconds after
+// the first.
+func sparse(since, left int64) int64 { return min(max(since/portion, rare), left-spin) }
+
+// Await waits for an event that is likely to complete in e.Expected nanoseconds. It sleeps between a few queries until
+// shortly before that time, then queries all the time, and returns driver.CUDA_ERROR_NOT_READY shortly after it.
+func Await(e *Entry) driver.CUresult {
+	begin := now()
+	for {
+		r, t := e.EventQuery(e.Event), now()
+		if r != driver.CUDA_ERROR_NOT_READY || t >= begin+e.Expected+spin {
+			return r
+		}
+		if wait := sparse(t-begin, begin+e.Expected-t); wait > 0 {
+			doze(wait)
+		}
+	}
 }
 
 // Poll queries the events of entries until some have completed, and returns their number.

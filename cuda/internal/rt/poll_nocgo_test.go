@@ -29,29 +29,26 @@ func TestInterval(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := Entry{Since: test.since, Expected: test.expected}
-			assert.Equal(t, test.want, e.interval(test.t, 1))
+			assert.Equal(t, test.want, e.interval(test.t))
 		})
 	}
-	t.Run("steady, of seconds", func(t *testing.T) {
-		e := Entry{Expected: 10000 * ms, Steady: 1}
-		assert.EqualValues(t, 2*ms, e.interval(1000*ms, 1))
-	})
+}
+
+// TestSparse: how often Await queries before it spins.
+func TestSparse(t *testing.T) {
+	const µs = 1000
 	for _, test := range []struct {
-		name    string
-		t, want int64
-		n       int
+		name     string
+		at, want int64 // of 2 ms
 	}{
-		{"steady, at first", 0, 40 * µs, 1},
-		{"steady, a larger share", 800 * µs, 100 * µs, few},
-		{"steady, not beyond the spin", 1900 * µs, 70 * µs, 1},
-		{"steady, close to the expected end", 1970 * µs, 0, 1},
-		{"steady, shortly after it", 2029 * µs, 0, 1},
-		{"steady, long after it", 2031 * µs, 10 * µs, 1},
-		{"steady, among many", 640 * µs, 20 * µs, few + 1},
+		{"at first", 0, 40 * µs},
+		{"a share of the time waited", 800 * µs, 100 * µs},
+		{"not beyond the spin", 1900 * µs, 70 * µs},
+		{"close to the expected end", 1970 * µs, 0},
+		{"after it", 2010 * µs, -40 * µs},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e := Entry{Expected: 2 * ms, Steady: 1}
-			assert.Equal(t, test.want, e.interval(test.t, test.n))
+			assert.Equal(t, test.want, sparse(test.at, 2000*µs-test.at))
 		})
 	}
 }

@@ -170,7 +170,7 @@ type Home struct {
 	ID          uint64
 }
 
-// Entry is an event for [Poll], which queries it when it is due, while Result is
+// Entry is an event for [Await], or for [Poll], which queries it when it is due, while Result is
 // driver.CUDA_ERROR_NOT_READY.
 type Entry struct {
 	Home
@@ -178,7 +178,6 @@ type Entry struct {
 	Since, Due int64 // nanoseconds of a monotonic clock, 0 for now
 	Expected   int64 // estimated duration in nanoseconds, 0 if unknown
 	Result     driver.CUresult
-	Steady     uint32 // 1 if Expected is likely: Poll spins around that time
 }
 
 // Alarm interrupts a [Poll].

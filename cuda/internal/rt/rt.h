@@ -119,11 +119,12 @@ struct rt_entry {
 	uintptr_t event;
 	long since, due; /* ns; 0 for now */
 	long expected;   /* estimated duration in ns, 0 if unknown */
-	unsigned result, steady;
+	unsigned result;
 };
 _Static_assert(sizeof(struct rt_entry) == 64, "Entry");
 
 struct rt_alarm { unsigned word, asleep; };
 
+CUresult rt_await(unsigned char *entry);
 unsigned rt_poll(unsigned char *entries, unsigned n, unsigned char *alarm, unsigned seen);
 void rt_wake(unsigned char *alarm);

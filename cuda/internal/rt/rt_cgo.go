@@ -25,6 +25,8 @@ package rt
 #cgo nocallback rt_kernel_nodes
 #cgo noescape rt_instantiate
 #cgo nocallback rt_instantiate
+#cgo noescape rt_await
+#cgo nocallback rt_await
 #cgo noescape rt_poll
 #cgo nocallback rt_poll
 #cgo noescape rt_wake
@@ -102,6 +104,12 @@ func (n *KernelNode) Do(deps *driver.CUgraphNode, args *Arg) driver.CUresult {
 // 12.0 cuGraphInstantiateWithFlags.
 func (i *Instantiation) Do() driver.CUresult {
 	return driver.CUresult(C.rt_instantiate((*C.uchar)(unsafe.Pointer(i))))
+}
+
+// Await waits for an event that is likely to complete in e.Expected nanoseconds. It sleeps between a few queries until
+// shortly before that time, then queries all the time, and returns driver.CUDA_ERROR_NOT_READY shortly after it.
+func Await(e *Entry) driver.CUresult {
+	return driver.CUresult(C.rt_await((*C.uchar)(unsafe.Pointer(e))))
 }
 
 // Poll queries the events of entries until some have completed, and returns their number.

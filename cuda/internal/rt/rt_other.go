@@ -16,6 +16,7 @@ func Leave(*Scope) {}
 
 func (*Launch) Do(*Arg) driver.CUresult { return unsupported }
 
+func Await(*Entry) driver.CUresult     { return driver.CUDA_ERROR_NOT_READY }
 func Poll([]Entry, *Alarm, uint32) int { return 0 }
 
 func (*Alarm) Wake() {}

@@ -43,6 +43,9 @@ func (a *Alarm) nap(seen uint32, ns int64) {
 	atomic.StoreUint32(&a.asleep, 0)
 }
 
+// doze sleeps until ns have passed.
+func doze(ns int64) { new(Alarm).nap(0, ns) }
+
 // Wake ends the current Poll, or the next one if its seen is older.
 func (a *Alarm) Wake() {
 	a.word.Add(1)

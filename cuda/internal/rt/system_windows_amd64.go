@@ -68,6 +68,9 @@ func (a *Alarm) nap(seen uint32, ns int64) {
 	}
 }
 
+// doze sleeps until ns have passed.
+func doze(ns int64) { time.Sleep(time.Duration(ns)) }
+
 // Wake ends the current Poll, or the next one if its seen is older.
 func (a *Alarm) Wake() {
 	a.word.Add(1)
