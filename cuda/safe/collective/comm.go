@@ -39,12 +39,13 @@ type core struct {
 	life  context.Context // ends with the communicator; the cause is the error of later calls
 	leave context.CancelCauseFunc
 
-	mu    sync.Mutex // NCCL allows one call at a time. No lock of this package is taken under it
+	mu    sync.Mutex // NCCL allows one call at a time. Only leaf locks are taken under it
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
-	child bool      // a split makes raw
-	ready bool      // NCCL may be asked for errors
-	stuck time.Time // of watchAll: since when a call has been in NCCL, after a rank has left
+	child bool        // a split makes raw
+	local *localRanks // or nil, if NCCL has not made raw
+	ready bool        // NCCL may be asked for errors
+	stuck time.Time   // of watchAll: since when a call has been in NCCL, after a rank has left
 	state nccl.NcclResult_t
 
 	registered []*registration

@@ -19,7 +19,7 @@ type control struct {
 	Live, Destroyed, Aborted, Finalized                        int32
 	Overlapped, Polled, Element, Operations, Groups, Multicast int32
 	Skips, Registered, Deregistered, Cleaned, Stale, Used      int32
-	Identified, Freed, Waiting, Nothing                        int32
+	Identified, Freed, Waiting, Nothing, Strict                int32
 }
 
 // told is what the double of NCCL in this process is told. On a GPU it stays zero.

@@ -32,12 +32,12 @@ func (c *core) end() {
 		err = c.release(func() error { return nccl.NcclCommDestroy(*c.raw) })
 	}
 	c.tellReset(err)
-	c.forgetAll()
 	if err != nil {
 		lifetime.Report(named("Comm.Close", err))
 	}
 	c.pin.Unpin()
 	c.leave(safe.ErrClosed)
+	c.forgetAll()
 	c.session.remove(c)
 	unwatch(c)
 	if err := c.x.Close(); err != nil {
@@ -81,7 +81,7 @@ func (c *core) kill() error {
 		if err := nccl.NcclGroupStart(); err != nil {
 			return err
 		}
-		return nccl.NcclCommAbort(raw)
+		return safe.WithCaptureMode(safe.CaptureRelaxed, func() error { return nccl.NcclCommAbort(raw) }) // which may release it
 	})
 	c.uses.Revoke() // not before, as it may wait a second for a call in flight
 	if err != nil {

@@ -27,4 +27,5 @@ struct control {
 	int32_t freed;      /* registrations that were ended after their memory was freed */
 	int32_t waiting;    /* calls that wait for other ranks now */
 	int32_t nothing;    /* operations do nothing */
+	int32_t strict;     /* releases of communicators in another capture mode than RELAXED, which end captures */
 };
