@@ -15,7 +15,8 @@ import (
 
 // control has the fields of testdata/nccl/control.h.
 type control struct {
-	Busy, Async, Fail, Hang, Absent, HangsInit, HangsFinal     int32
+	Busy, Async, Fail, Hang, Absent                            int32
+	HangsInit, HangsFinal, HangsDestroy                        int32
 	Live, Destroyed, Aborted, Finalized                        int32
 	Overlapped, Polled, Element, Operations, Groups, Multicast int32
 	Skips, Registered, Deregistered, Cleaned, Stale, Used      int32

@@ -74,7 +74,7 @@ struct world {
 struct comm {
 	struct world *world;
 	int rank, color, key;
-	bool aborted, finalized, splitting, calls, gone;
+	bool aborted, finalized, destroyed, splitting, calls, gone;
 	uint32_t connected, sends, receives; /* whether it has begun a collective, and messages with whom */
 	_Atomic int graphs; /* user objects of graphs and executables with its operations */
 	void *context;
@@ -972,9 +972,13 @@ int ncclCommDestroy(struct comm *c)
 	if (!c->finalized)
 		return USAGE;
 	pthread_mutex_lock(&lock);
+	c->destroyed = true;
 	while (unfinalized(c))
 		pthread_cond_wait(&changed, &lock);
+	control->waiting += control->hangs_destroy;
 	pthread_mutex_unlock(&lock);
+	while (control->hangs_destroy)
+		usleep(1000);
 	control->destroyed++;
 	int code = end(c);
 	host_free((void *)c->flag);
@@ -985,8 +989,8 @@ int ncclCommAbort(struct comm *c)
 {
 	control->aborted++;
 	pthread_mutex_lock(&lock);
-	if (c->gone)
-		abort();
+	if (c->destroyed || c->gone)
+		abort(); /* NCCL frees it meanwhile, or has */
 	c->aborted = true;
 	*c->flag = 1; /* the streams go on; the flag stays, for waits that are enqueued */
 	pthread_cond_broadcast(&changed);
