@@ -34,17 +34,19 @@ type core struct {
 	major      int            // compute capability
 	session    *session
 	ending     sync.Once
-	gone       chan struct{} // closed when NCCL has released the communicator
+	gone       chan struct{} // closed by over: NCCL has released the communicator, or nobody waits for that any more
+	over       func()
 
 	life  context.Context // ends with the communicator; the cause is the error of later calls
 	leave context.CancelCauseFunc
 
-	mu    sync.Mutex // NCCL allows one call at a time. No lock of this package is taken under it
+	mu    sync.Mutex // NCCL allows one call at a time. Only leaf locks are taken under it
 	raw   *nccl.NcclComm_t
 	pin   runtime.Pinner
-	child bool      // a split makes raw
-	ready bool      // NCCL may be asked for errors
-	stuck time.Time // of watchAll: since when a call has been in NCCL, after a rank has left
+	child bool        // a split makes raw
+	local *localRanks // or nil, if NCCL has not made raw
+	ready bool        // NCCL may be asked for errors
+	stuck time.Time   // of watchAll: since when a call has been in NCCL, after a rank has left
 	state nccl.NcclResult_t
 
 	registered []*registration
@@ -57,6 +59,7 @@ var numbers atomic.Uint64
 // device that x is on.
 func newCore(op string, x *safe.Context, s *session, rank, size int) (*core, error) {
 	c := &core{number: numbers.Add(1), rank: rank, size: size, child: size == 0, session: s, gone: make(chan struct{}), raw: new(nccl.NcclComm_t)}
+	c.over = sync.OnceFunc(func() { close(c.gone) })
 	own, err := safe.Open(x.Device().Ordinal())
 	if err != nil {
 		return nil, named(op, err)
@@ -291,13 +294,18 @@ func (c *Comm) Abort(cause error) {
 // uses it has completed, and after graphs with its operations and their executables are
 // closed. It ends the registrations. Closing again does nothing.
 //
-// If other code has reset the context, Close aborts the communicators of the other ranks. NCCL then keeps
-// its memory of the process, as it must not use what the reset has destroyed. So shut communicators down
-// before a reset.
-//
 // Other ranks may then not enqueue operations either. A program that ends should call
 // [Comm.Shutdown], as other ranks may need this process until all work is complete. Errors
 // of the release go to the function of safe.OnError.
+//
+// When NCCL releases the communicator, it may wait for other processes of this machine. If one of them is stopped, by a
+// signal or a debugger, nothing ends that wait, not even an abort. After [Join] without Options.IDs, the communicator
+// fails 10 s after all ranks have closed theirs: the function of safe.OnError gets an error that matches [ErrAborted],
+// and Err and Shutdown return it. What NCCL has stays in use until that process goes on.
+//
+// If other code has reset the context, Close aborts the communicators of the other ranks. NCCL then keeps
+// its memory of the process, as it must not use what the reset has destroyed. So shut communicators down
+// before a reset.
 // Source: ncclCommFinalize, ncclCommDestroy.
 func (c *Comm) Close() error {
 	if c == nil || c.core == nil {
@@ -312,7 +320,7 @@ func (c *Comm) Close() error {
 
 // Shutdown closes the communicator and waits until NCCL has released it: after [Join], once all ranks close theirs, and
 // else once those of this machine do. Close graphs and executables with its operations first: they hold
-// it. If ctx ends first, Shutdown aborts the communicator and returns
+// it. If ctx ends first, Shutdown aborts the communicator, or leaves it to NCCL where that is releasing it, and returns
 // the cause. It returns the error that the communicator was aborted with, if it was. In a host
 // function it closes the communicator, does not wait, and returns [safe.ErrInCallback].
 func (c *Comm) Shutdown(ctx context.Context) error {

@@ -15,11 +15,12 @@ import (
 
 // control has the fields of testdata/nccl/control.h.
 type control struct {
-	Busy, Async, Fail, Hang, Absent, HangsInit, HangsFinal     int32
+	Busy, Async, Fail, Hang, Absent                            int32
+	HangsInit, HangsFinal, HangsDestroy                        int32
 	Live, Destroyed, Aborted, Finalized                        int32
 	Overlapped, Polled, Element, Operations, Groups, Multicast int32
 	Skips, Registered, Deregistered, Cleaned, Stale, Used      int32
-	Identified, Freed, Waiting, Nothing                        int32
+	Identified, Freed, Waiting, Nothing, Strict                int32
 }
 
 // told is what the double of NCCL in this process is told. On a GPU it stays zero.

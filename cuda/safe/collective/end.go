@@ -29,21 +29,28 @@ func (c *core) end() {
 	if c.err() != nil {
 		err = c.kill()
 	} else {
-		err = c.release(func() error { return nccl.NcclCommDestroy(*c.raw) })
+		err = c.destroy()
 	}
 	c.tellReset(err)
-	c.forgetAll()
 	if err != nil {
 		lifetime.Report(named("Comm.Close", err))
 	}
 	c.pin.Unpin()
 	c.leave(safe.ErrClosed)
+	c.forgetAll()
 	c.session.remove(c)
 	unwatch(c)
 	if err := c.x.Close(); err != nil {
 		lifetime.Report(named("Comm.Close", err))
 	}
-	close(c.gone)
+	c.over()
+}
+
+// destroy has NCCL release the communicator in order. NCCL may wait for other processes of this machine then, and
+// nothing ends that: an abort would use what NCCL frees meanwhile. If the communicator fails, nobody waits for NCCL any more.
+func (c *core) destroy() error {
+	defer context.AfterFunc(c.life, c.over)()
+	return c.release(func() error { return nccl.NcclCommDestroy(*c.raw) })
 }
 
 // release calls f, which has NCCL release the communicator, while no call is in flight. NCCL may wait for other
@@ -81,7 +88,7 @@ func (c *core) kill() error {
 		if err := nccl.NcclGroupStart(); err != nil {
 			return err
 		}
-		return nccl.NcclCommAbort(raw)
+		return safe.WithCaptureMode(safe.CaptureRelaxed, func() error { return nccl.NcclCommAbort(raw) }) // which may release it
 	})
 	c.uses.Revoke() // not before, as it may wait a second for a call in flight
 	if err != nil {
@@ -166,10 +173,6 @@ func (c *core) afterCaptures(f func() error) error {
 	return errors.Join(err, explained(result))
 }
 
-// desertion is how long a communicator waits for the end of its finalization after all
-// other ranks have gone.
-const desertion = 10 * time.Second
-
 // complete completes the communicator's operations, and with the last communicator of a session waits until the other
 // ranks do so: NCCL waits for those of this machine when it destroys the communicator, and that cannot be aborted. It
 // returns early if the communicator fails.
@@ -187,25 +190,19 @@ func (c *core) complete() error {
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.finalize() }()
-	var late <-chan time.Time
-	for {
-		select {
-		case err := <-done:
-			if err != nil || !last || deserted == nil {
-				return err
-			}
-			done = nil
-		case <-c.life.Done():
-			return nil
-		case <-late:
-			return context.DeadlineExceeded
-		case <-deserted:
-			if done == nil {
-				return nil
-			}
-			deserted, late = nil, time.After(desertion)
+	select {
+	case err := <-done:
+		if err != nil || !last || deserted == nil {
+			return err
 		}
+	case <-c.life.Done():
+		return nil
 	}
+	select {
+	case <-c.life.Done():
+	case <-deserted:
+	}
+	return nil
 }
 
 // finalize has NCCL complete the communicator's operations. It holds up no captures meanwhile: none can have

@@ -371,16 +371,6 @@ func TestOpenFails(t *testing.T) {
 	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
 }
 
-func TestShutdownEnds(t *testing.T) {
-	needsDouble(t)
-	w := newWorld(t)
-	tell(t, &told.HangsFinal, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	assert.ErrorIs(t, w.comms.Shutdown(ctx), context.DeadlineExceeded)
-	assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
-}
-
 // TestExecutablesAfterAbort: a graph that holds an aborted communicator must not run.
 func TestExecutablesAfterAbort(t *testing.T) {
 	w := newWorld(t)
@@ -439,58 +429,6 @@ func TestAbortAtOnce(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
-}
-
-func TestClose(t *testing.T) {
-	w := newWorld(t)
-	b := filled(t, w, 4, func(int, int) int32 { return 1 })
-	c := w.comms[0]
-	assert.Equal(t, 0, c.Rank())
-	assert.Equal(t, len(w.comms), c.Size())
-	assert.Equal(t, w.contexts[0].Device(), c.Device())
-	assert.NotZero(t, c.Raw())
-	assert.NoError(t, c.Err())
-	require.NoError(t, c.Close())
-	require.NoError(t, c.Close())
-	assert.ErrorIs(t, AllReduce(c, w.streams[0], b[0], b[0], Sum), safe.ErrClosed)
-	assert.ErrorIs(t, c.Wait(soon(t), w.streams[0]), safe.ErrClosed)
-	require.NoError(t, w.comms.Shutdown(soon(t)))
-	ended, cancel := context.WithCancel(soon(t))
-	cancel()
-	for range 10 {
-		require.NoError(t, w.comms.Shutdown(ended), "it was released before")
-	}
-	<-c.Done()
-	assert.ErrorIs(t, c.Err(), safe.ErrClosed)
-	assert.Contains(t, c.String(), "(closed)")
-	if !onGPU {
-		assert.Zero(t, told.get(&told.Live))
-	}
-	for _, c := range []*Comm{nil, {}} {
-		<-c.Done()
-		assert.ErrorIs(t, c.Err(), safe.ErrClosed)
-		assert.NoError(t, errors.Join(c.Close(), c.Shutdown(soon(t))))
-		assert.Zero(t, c.Rank()+c.Size()+int(c.Raw())+c.Device().Ordinal())
-		assert.Equal(t, "Comm (never opened)", c.String())
-	}
-}
-
-// TestDropped: communicators that the program forgets are released, and reported if asked.
-func TestDropped(t *testing.T) {
-	leaks := make(chan error, 100)
-	safe.TrackLeaks(true)
-	safe.OnError(func(err error) { leaks <- err })
-	t.Cleanup(func() { safe.TrackLeaks(false); safe.OnError(nil) })
-	contexts := open(t, 2)
-	func() {
-		_, err := Open(soon(t), contexts...)
-		require.NoError(t, err)
-	}()
-	assert.Eventually(t, func() bool { runtime.GC(); return len(leaks) >= len(contexts) }, time.Minute, 10*time.Millisecond)
-	assert.ErrorContains(t, <-leaks, "a Comm was dropped while it was open")
-	if !onGPU {
-		assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
-	}
 }
 
 func TestSplit(t *testing.T) {

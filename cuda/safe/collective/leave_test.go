@@ -1,10 +1,13 @@
 //go:build (cgo || cudabind_nocgo) && linux && (amd64 || arm64)
 
+// The end of communicators, and what other ranks see of it.
+
 package collective
 
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -23,6 +26,64 @@ func promptly(t *testing.T, what string, f func()) {
 	case <-time.After(time.Minute):
 		require.Fail(t, what+" waits")
 	}
+}
+
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	b := filled(t, w, 4, func(int, int) int32 { return 1 })
+	c := w.comms[0]
+	assert.Equal(t, 0, c.Rank())
+	assert.Equal(t, len(w.comms), c.Size())
+	assert.Equal(t, w.contexts[0].Device(), c.Device())
+	assert.NotZero(t, c.Raw())
+	assert.NoError(t, c.Err())
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+	assert.ErrorIs(t, AllReduce(c, w.streams[0], b[0], b[0], Sum), safe.ErrClosed)
+	assert.ErrorIs(t, c.Wait(soon(t), w.streams[0]), safe.ErrClosed)
+	require.NoError(t, w.comms.Shutdown(soon(t)))
+	ended, cancel := context.WithCancel(soon(t))
+	cancel()
+	for range 10 {
+		require.NoError(t, w.comms.Shutdown(ended), "it was released before")
+	}
+	<-c.Done()
+	assert.ErrorIs(t, c.Err(), safe.ErrClosed)
+	assert.Contains(t, c.String(), "(closed)")
+	if !onGPU {
+		assert.Zero(t, told.get(&told.Live))
+	}
+	for _, c := range []*Comm{nil, {}} {
+		<-c.Done()
+		assert.ErrorIs(t, c.Err(), safe.ErrClosed)
+		assert.NoError(t, errors.Join(c.Close(), c.Shutdown(soon(t))))
+		assert.Zero(t, c.Rank()+c.Size()+int(c.Raw())+c.Device().Ordinal())
+		assert.Equal(t, "Comm (never opened)", c.String())
+	}
+}
+
+// TestDropped: communicators that the program forgets are released, and reported if asked.
+func TestDropped(t *testing.T) {
+	leaks := make(chan error, 100)
+	safe.TrackLeaks(true)
+	safe.OnError(func(err error) { leaks <- err })
+	t.Cleanup(func() { safe.TrackLeaks(false); safe.OnError(nil) })
+	contexts := open(t, 2)
+	func() {
+		_, err := Open(soon(t), contexts...)
+		require.NoError(t, err)
+	}()
+	assert.Eventually(t, func() bool { runtime.GC(); return len(leaks) >= len(contexts) }, time.Minute, 10*time.Millisecond)
+	assert.ErrorContains(t, <-leaks, "a Comm was dropped while it was open")
+	if !onGPU {
+		assert.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
+	}
+}
+
+// released waits until NCCL has released all communicators of the process.
+func released(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return told.get(&told.Live) == 0 }, time.Minute, time.Millisecond)
 }
 
 // TestCloseHoldsUpNothing: a rank that closes its communicator waits for the others in NCCL, but captures and
@@ -98,4 +159,70 @@ func TestGroupInCaptureInPart(t *testing.T) {
 	assert.ErrorContains(t, err, "1 of 2 streams of the group are in one: all must be, or none")
 	require.NoError(t, sum())
 	w.wait(t)
+}
+
+func TestShutdownEnds(t *testing.T) {
+	for name, hangs := range map[string]*int32{"finalization": &told.HangsFinal, "destruction": &told.HangsDestroy} {
+		t.Run(name, func(t *testing.T) {
+			needsDouble(t)
+			released(t)
+			w := newWorld(t)
+			tell(t, hangs, 1)
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			assert.ErrorIs(t, w.comms.Shutdown(ctx), context.DeadlineExceeded)
+			promptly(t, "a second Shutdown", func() {
+				err := w.comms.Shutdown(context.Background())
+				assert.ErrorIs(t, err, ErrAborted)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+			*hangs = 0
+			released(t)
+		})
+	}
+}
+
+// A deserter stands for other processes that have all ended in order.
+type deserter struct{ witness }
+
+func (*deserter) deserted() <-chan struct{} {
+	over := make(chan struct{})
+	close(over)
+	return over
+}
+
+// TestReleaseAfterLeave: NCCL does not get through with the end of a communicator long after all other ranks have
+// closed theirs, as one of their processes is stopped.
+func TestReleaseAfterLeave(t *testing.T) {
+	for name, hangs := range map[string]*int32{"finalization": &told.HangsFinal, "destruction": &told.HangsDestroy} {
+		t.Run(name, func(t *testing.T) {
+			needsDouble(t)
+			released(t) // those of other tests do not hang
+			tell(t, hangs, 1)
+			comms, err := Open(soon(t), open(t, 1)...)
+			require.NoError(t, err)
+			c := comms[0].core
+			unwatch(c)
+			time.Sleep(3 * watchInterval) // until watchAll has forgotten it
+			c.session.peers = new(deserter)
+			reported := make(chan error, 1)
+			safe.OnError(func(err error) { reported <- err })
+			defer safe.OnError(nil)
+			waiting := told.get(&told.Waiting)
+			require.NoError(t, comms.Close())
+			require.Eventually(t, func() bool { return told.get(&told.Waiting) > waiting }, time.Minute, time.Millisecond)
+			c.check()
+			assert.NoError(t, c.err(), "it may soon return")
+			c.stuck = c.stuck.Add(-2 * desertion)
+			c.check()
+			promptly(t, "the end", func() { err = comms.Shutdown(context.Background()) })
+			assert.ErrorIs(t, err, ErrAborted)
+			assert.ErrorIs(t, err, errDeserted)
+			assert.ErrorIs(t, <-reported, ErrAborted)
+			<-comms[0].Done()
+			assert.Equal(t, hangs == &told.HangsFinal, c.idle(), "NCCL still destroys it, but was aborted in the finalization")
+			*hangs = 0
+			released(t)
+		})
+	}
 }

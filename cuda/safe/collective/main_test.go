@@ -93,6 +93,9 @@ func leftOver() error {
 	if told.Polled != 0 {
 		return errors.New("a non-blocking communicator")
 	}
+	if told.Strict != 0 {
+		return fmt.Errorf("%d communicators were released in another capture mode than RELAXED", told.Strict)
+	}
 	if told.Stale+told.Used+told.Freed != 0 {
 		return fmt.Errorf("registrations: %d ended twice or too late, %d before operations on their memory, %d after their memory was freed",
 			told.Stale, told.Used, told.Freed)

@@ -199,7 +199,9 @@ func initialize(ctx context.Context, identify identifiers, cores []*core) error 
 		return nil
 	})
 	for _, c := range cores {
-		c.ready = err == nil
+		if err == nil {
+			c.ready, c.local = true, addLocal(ids[0])
+		}
 	}
 	return err
 }

@@ -31,7 +31,8 @@ type Registration struct {
 // Registering memory again is fine.
 //
 // The memory stays allocated until the registration has ended, even if the buffer is
-// closed. A communicator that is closed or aborted ends its registrations.
+// closed. A communicator that is closed ends its registrations. Those of one that is aborted end with the last rank of
+// the communicator in this process.
 //
 // Register returns [safe.ErrInvalidArgument] if the buffer is empty or launches of a graph
 // allocate it, [safe.ErrContextMismatch] if it belongs to another device,
@@ -268,15 +269,26 @@ func (c *core) deregisterAll() {
 	}
 }
 
-// forgetAll ends the registrations that are left when NCCL has released the communicator,
-// and all of them with it.
+// forgetAll ends the registrations that are left when the communicator has ended, or leaves that to the last one of this
+// process: NCCL releases them together.
 func (c *core) forgetAll() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.registered {
-		r.over()
-	}
+	local, left := c.local, c.registered
 	c.registered = nil
+	c.mu.Unlock()
+	if local == nil { // NCCL has not made it
+		return
+	}
+	for _, r := range local.release(left) {
+		r.forget()
+	}
+}
+
+// forget ends a registration that NCCL has released.
+func (r *registration) forget() {
+	r.core.mu.Lock()
+	defer r.core.mu.Unlock()
+	r.over()
 }
 
 // list lists what the operations use, the registrations of their memory included.

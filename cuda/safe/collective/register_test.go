@@ -8,6 +8,7 @@ package collective
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -214,6 +215,66 @@ func TestRegisteredMemory(t *testing.T) {
 			assert.Zero(t, told.get(&told.Freed))
 		})
 	}
+}
+
+// TestRegisteredMemoryOfAll: NCCL releases the ranks of a process with the last of them, so registered memory of all stays
+// until then.
+func TestRegisteredMemoryOfAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		joined bool
+		last   func(t *testing.T, w *registered) (release func()) // keeps NCCL from releasing rank 1
+	}{
+		"of one Open": {false, func(t *testing.T, w *registered) func() {
+			last := w.comms[1].core
+			last.mu.Lock() // as a call does
+			unlock := sync.OnceFunc(last.mu.Unlock)
+			t.Cleanup(unlock)
+			return unlock
+		}},
+		"of two Join": {true, func(t *testing.T, w *registered) func() { return func() { require.NoError(t, w.comms[1].Close()) } }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needsDouble(t) // else it depends on the memory whether NCCL registers it
+			w := newRegistered(t, 100)
+			if test.joined {
+				w.closeAll(t)
+				w.over(t)
+				w = &registered{world: &world{joinAll(t, w.contexts), w.contexts, w.streams}, b: w.b}
+				for i, c := range w.comms {
+					w.r = append(w.r, register(t, c, w.b[i]))
+				}
+			}
+			at := w.b[0].Raw()
+			require.NoError(t, w.b[0].Close())
+			release := test.last(t, w)
+			w.comms[0].Abort(nil)
+			<-w.comms[0].core.gone
+			lasts(t, w.r[0])
+			assert.True(t, allocated(t, w.contexts[0], at))
+			release()
+			w.over(t)
+			freed(t, w.contexts[0], at)
+			assert.Zero(t, told.get(&told.Freed))
+		})
+	}
+}
+
+// joinAll makes a rank of each context by a Join of its own.
+func joinAll(t *testing.T, contexts []*safe.Context) Comms {
+	t.Helper()
+	id, err := NewUniqueID()
+	require.NoError(t, err)
+	comms, ranks := make(Comms, len(contexts)), sync.WaitGroup{}
+	for i, x := range contexts {
+		ranks.Go(func() {
+			c, err := Join(soon(t), x, Options{Rank: i, Size: len(contexts), IDs: []UniqueID{id}})
+			assert.NoError(t, err)
+			comms[i] = c
+		})
+	}
+	ranks.Wait()
+	t.Cleanup(func() { assert.NoError(t, comms.Close()) })
+	return comms
 }
 
 func TestRegisterRefused(t *testing.T) {

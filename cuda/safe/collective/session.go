@@ -119,6 +119,19 @@ func (s *session) goes(rank int) {
 	}
 }
 
+// deserted returns errDeserted if all ranks of other processes have ended in order.
+func (s *session) deserted() error {
+	if s.peers == nil {
+		return nil
+	}
+	select {
+	case <-s.peers.deserted():
+		return errDeserted
+	default:
+		return nil
+	}
+}
+
 // usable returns the error of operations if the session has ended.
 func (s *session) usable() error {
 	if !s.over.Load() {

@@ -134,7 +134,7 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 	if err != nil {
 		return err
 	}
-	for _, c := range children {
+	for i, c := range children {
 		if *c.raw == 0 { // of NoColor
 			continue
 		}
@@ -142,7 +142,7 @@ func divide(ctx context.Context, p, children []*core, colors, keys []int) error 
 		if err := both(nccl.NcclCommUserRank(*c.raw, &rank), nccl.NcclCommCount(*c.raw, &size)); err != nil {
 			return explained(err)
 		}
-		c.rank, c.size, c.ready = int(rank), int(size), true
+		c.rank, c.size, c.ready, c.local = int(rank), int(size), true, addLocal(p[i].local.id)
 	}
 	return nil
 }

@@ -1,8 +1,11 @@
 package collective
 
 import (
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/cudabind/cudabind/cuda/internal/lifetime"
 )
 
 // watching has all communicators of the process that NCCL has not released. One goroutine
@@ -54,17 +57,10 @@ func watchAll() {
 	}
 }
 
-// check asks NCCL for an error of work in progress, unless a call is in flight. One that is there for long after another
-// rank has left in order waits for that rank: then all communicators of the session are aborted.
+// check asks NCCL for an error of work in progress, unless a call is in flight.
 func (c *core) check() {
 	if !c.mu.TryLock() {
-		if left := c.session.usable(); left == nil || c.Closed() {
-			c.stuck = time.Time{}
-		} else if c.stuck.IsZero() {
-			c.stuck = time.Now()
-		} else if time.Since(c.stuck) > desertion {
-			c.session.lose(left)
-		}
+		c.checkCall()
 		return
 	}
 	defer c.mu.Unlock()
@@ -74,5 +70,31 @@ func (c *core) check() {
 	}
 	if err := c.ask(); err != nil {
 		c.session.fail(explained(err))
+	}
+}
+
+// desertion is how long a call may stay in NCCL after the ranks that it can wait for have left.
+const desertion = 10 * time.Second
+
+// errDeserted is why a communicator fails whose end takes longer than desertion.
+var errDeserted = fmt.Errorf("NCCL has not released it %v after all ranks have closed theirs: is another process stopped?", desertion)
+
+// checkCall aborts all communicators of the session if the call in flight takes longer than desertion after a rank of
+// another process has left in order or, if the call ends the communicator, after all of them have.
+func (c *core) checkCall() {
+	cause, ends := c.session.usable(), c.Closed()
+	if ends {
+		cause = c.session.deserted()
+	}
+	switch {
+	case cause == nil || c.err() != nil:
+		c.stuck = time.Time{}
+	case c.stuck.IsZero():
+		c.stuck = time.Now()
+	case time.Since(c.stuck) > desertion:
+		c.session.lose(cause)
+		if ends {
+			lifetime.Report(named("Comm.Close", c.err()))
+		}
 	}
 }

@@ -10,6 +10,7 @@ struct control {
 	int32_t absent;      /* creation does not wait for ranks of other processes */
 	int32_t hangs_init;  /* creation does not end */
 	int32_t hangs_final; /* finalization does not end */
+	int32_t hangs_destroy; /* destruction does not end, as if a process of another rank were stopped */
 	int32_t live;        /* communicators */
 	int32_t destroyed, aborted, finalized;
 	int32_t overlapped; /* calls that met another call on the same communicator */
@@ -27,4 +28,5 @@ struct control {
 	int32_t freed;      /* registrations that were ended after their memory was freed */
 	int32_t waiting;    /* calls that wait for other ranks now */
 	int32_t nothing;    /* operations do nothing */
+	int32_t strict;     /* releases of communicators in another capture mode than RELAXED, which end captures */
 };

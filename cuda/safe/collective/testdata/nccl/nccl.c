@@ -74,7 +74,7 @@ struct world {
 struct comm {
 	struct world *world;
 	int rank, color, key;
-	bool aborted, finalized, splitting, calls, gone;
+	bool aborted, finalized, destroyed, splitting, calls, gone;
 	uint32_t connected, sends, receives; /* whether it has begun a collective, and messages with whom */
 	_Atomic int graphs; /* user objects of graphs and executables with its operations */
 	void *context;
@@ -104,6 +104,7 @@ static int (*is_capturing)(stream_t, int *);
 static int (*range_of)(uint64_t *, size_t *, uint64_t);
 static int (*capture_of)(stream_t, int *, uint64_t *, void **, void **, size_t *);
 static int (*user_object)(void **, void *, void (*)(void *), unsigned, unsigned);
+static int (*exchange_mode)(int *);
 static int (*retain)(void *graph, void *object, unsigned, unsigned);
 
 static void *driver(const char *name)
@@ -765,6 +766,7 @@ int ncclCommInitRankConfig(struct comm **out, int size, id_t128 id, int rank, co
 	make_current = driver("cuCtxSetCurrent");
 	is_capturing = driver("cuStreamIsCapturing");
 	range_of = driver("cuMemGetAddressRange_v2");
+	exchange_mode = driver("cuThreadExchangeStreamCaptureMode");
 	capture_of = driver("cuStreamGetCaptureInfo_v2");
 	user_object = driver("cuUserObjectCreate");
 	retain = driver("cuGraphRetainUserObject");
@@ -921,15 +923,9 @@ int ncclCommDeregister(struct comm *c, void *handle)
 
 #endif
 
-/* end ends a rank. As NCCL does, the last one waits for the graphs of all ranks. */
-static int end(struct comm *c)
+/* clean ends the registrations of a rank. lock is held. */
+static void clean(struct comm *c)
 {
-	struct world *w = c->world;
-	bool last = ++w->ended >= w->joined;
-	for (int r = 0; last && r < w->size; r++)
-		while (w->ranks[r] && w->ranks[r]->graphs)
-			usleep(1000);
-	enter(c);
 	for (struct reg *r = c->regs; r; r = r->next) {
 		if (!r->refs)
 			continue;
@@ -937,6 +933,25 @@ static int end(struct comm *c)
 		control->cleaned += r->refs;
 		r->refs = 0;
 	}
+}
+
+/* end ends a rank. As NCCL does, the last one waits for the graphs of all ranks of the process, and releases what all
+ * have. */
+static int end(struct comm *c)
+{
+	struct world *w = c->world;
+	bool last = ++w->ended >= w->joined;
+	int mode = 2; /* RELAXED */
+	exchange_mode(&mode);
+	control->strict += mode != 2;
+	exchange_mode(&mode);
+	for (int r = 0; last && r < w->size; r++)
+		while (w->ranks[r] && w->ranks[r]->graphs)
+			usleep(1000);
+	enter(c);
+	for (int r = 0; last && r < w->size; r++)
+		if (w->ranks[r])
+			clean(w->ranks[r]);
 	c->aborted = c->gone = true;
 	*c->flag = 1; /* the streams go on */
 	control->live--;
@@ -957,9 +972,13 @@ int ncclCommDestroy(struct comm *c)
 	if (!c->finalized)
 		return USAGE;
 	pthread_mutex_lock(&lock);
+	c->destroyed = true;
 	while (unfinalized(c))
 		pthread_cond_wait(&changed, &lock);
+	control->waiting += control->hangs_destroy;
 	pthread_mutex_unlock(&lock);
+	while (control->hangs_destroy)
+		usleep(1000);
 	control->destroyed++;
 	int code = end(c);
 	host_free((void *)c->flag);
@@ -970,8 +989,8 @@ int ncclCommAbort(struct comm *c)
 {
 	control->aborted++;
 	pthread_mutex_lock(&lock);
-	if (c->gone)
-		abort();
+	if (c->destroyed || c->gone)
+		abort(); /* NCCL frees it meanwhile, or has */
 	c->aborted = true;
 	*c->flag = 1; /* the streams go on; the flag stays, for waits that are enqueued */
 	pthread_cond_broadcast(&changed);
