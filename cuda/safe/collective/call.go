@@ -235,9 +235,12 @@ func (b *batch) sameCapture() error {
 		return nil
 	}
 	capturing := 0
-	for i := range b.on {
+	for _, on := range slices.Backward(b.on) { // so the context of the first one is current again in the end
 		var status driver.CUstreamCaptureStatus
-		if err := driver.CuStreamIsCapturing(b.on[i].Stream.Raw(), &status); err != nil {
+		if err := driver.CuCtxSetCurrent(on.Stream.Context().Raw()); err != nil { // which it needs before CUDA 13.0
+			return err
+		}
+		if err := driver.CuStreamIsCapturing(on.Stream.Raw(), &status); err != nil {
 			return err
 		}
 		if status != driver.CU_STREAM_CAPTURE_STATUS_NONE {

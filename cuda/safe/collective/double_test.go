@@ -62,21 +62,38 @@ func tell(t testing.TB, field *int32, value int32) {
 	t.Cleanup(func() { atomic.StoreInt32(field, 0) })
 }
 
+const olderVariable = "CUDABIND_NCCL_OLD"
+
 // onOlder runs the test in a process of its own on an older NCCL, and returns false there. It skips
 // the test on a GPU.
 func onOlder(t *testing.T, define string) bool {
 	t.Helper()
-	const older = "CUDABIND_NCCL_OLD"
-	if os.Getenv(older) != "" {
+	if os.Getenv(olderVariable) != "" {
 		return false
 	}
 	needsDouble(t)
 	library, err := buildDouble(t.TempDir(), define)
 	require.NoError(t, err)
+	return apart(t, "CUDABIND_NCCL_DOUBLE="+library)
+}
+
+// onOlderDriver is onOlder for a simulated driver of an older version.
+func onOlderDriver(t *testing.T, version string) bool {
+	t.Helper()
+	if os.Getenv(olderVariable) != "" {
+		return false
+	}
+	needsDouble(t)
+	return apart(t, "CUDABIND_SIM=", "CUDABIND_SIM_DRIVER="+version)
+}
+
+// apart runs the test in a process of its own.
+func apart(t *testing.T, environment ...string) bool {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	child := command.Built(self, "-test.run=^"+t.Name()+"$", "-test.v")
-	child.Env = append(os.Environ(), older+"=1", "CUDABIND_NCCL_DOUBLE="+library)
+	child.Env = append(append(os.Environ(), olderVariable+"=1"), environment...)
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return true

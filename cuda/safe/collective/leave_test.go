@@ -226,3 +226,11 @@ func TestReleaseAfterLeave(t *testing.T) {
 		})
 	}
 }
+
+// TestGroupOnOlderDriver: before CUDA 13.0, a call on a stream needs the stream's context.
+func TestGroupOnOlderDriver(t *testing.T) {
+	if onOlderDriver(t, "12.4") {
+		return
+	}
+	TestGroupInCaptureInPart(t)
+}
