@@ -53,13 +53,10 @@ func CublasCreate(handle *CublasHandle_t) error {
 func CublasCreate_v2(handle *CublasHandle_t) error {
 	args := &struct {
 		handle *CublasHandle_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CublasStatus_t
 	}{handle: handle}
-	if err := call(symCublasCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDestroy frees a handle and its resources, after it has waited for all work of the device.
@@ -102,13 +99,10 @@ func CublasDestroy(handle CublasHandle_t) error {
 func CublasDestroy_v2(handle CublasHandle_t) error {
 	args := &struct {
 		handle CublasHandle_t
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CublasStatus_t
 	}{handle: handle}
-	if err := call(symCublasDestroy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVersion gives the version of the loaded library: 131000 for 13.10.0.
@@ -141,13 +135,10 @@ func CublasGetVersion_v2(handle CublasHandle_t, version *int32) error {
 	args := &struct {
 		handle  CublasHandle_t
 		version *int32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CublasStatus_t
 	}{handle: handle, version: version}
-	if err := call(symCublasGetVersion_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVersion_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetProperty gives one part of the version of the loaded library, without a handle and
@@ -168,15 +159,12 @@ func CublasGetVersion_v2(handle CublasHandle_t, version *int32) error {
 func CublasGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) error {
 	args := &struct {
 		type_ librarytypes.LibraryPropertyType
-		_     [4]byte
+		_0    [4]byte
 		value *int32
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CublasStatus_t
 	}{type_: type_, value: value}
-	if err := call(symCublasGetProperty, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetProperty, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetCudartVersion gives the version of the CUDA runtime inside the library, 1000 times the
@@ -194,13 +182,11 @@ func CublasGetProperty(type_ librarytypes.LibraryPropertyType, value *int32) err
 // Since CUDA 12.0. NVIDIA describes it at https://docs.nvidia.com/cuda/cublas.
 func CublasGetCudartVersion() (uint64, error) {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret uint64
 	}{}
-	if err := call(symCublasGetCudartVersion, unsafe.Pointer(args)); err != nil {
-		return args.ret, err
-	}
-	return args.ret, nil
+	err := call(symCublasGetCudartVersion, unsafe.Pointer(args))
+	return args.ret, err
 }
 
 // CublasSetWorkspace gives a handle device memory to work in, in place of the library's own.
@@ -253,13 +239,10 @@ func CublasSetWorkspace_v2(handle CublasHandle_t, workspace unsafe.Pointer, work
 		handle               CublasHandle_t
 		workspace            unsafe.Pointer
 		workspaceSizeInBytes uint64
-		_                    [5]uint64
+		_0                   [5]uint64
 		ret                  CublasStatus_t
 	}{handle: handle, workspace: workspace, workspaceSizeInBytes: workspaceSizeInBytes}
-	if err := call(symCublasSetWorkspace_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetWorkspace_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetStream sets the stream on which the handle's later calls enqueue their work.
@@ -306,13 +289,10 @@ func CublasSetStream_v2(handle CublasHandle_t, streamId driver.CUstream) error {
 	args := &struct {
 		handle   CublasHandle_t
 		streamId driver.CUstream
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CublasStatus_t
 	}{handle: handle, streamId: streamId}
-	if err := call(symCublasSetStream_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetStream_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetStream gives the stream on which the handle enqueues its work.
@@ -351,13 +331,10 @@ func CublasGetStream_v2(handle CublasHandle_t, streamId *driver.CUstream) error 
 	args := &struct {
 		handle   CublasHandle_t
 		streamId *driver.CUstream
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CublasStatus_t
 	}{handle: handle, streamId: streamId}
-	if err := call(symCublasGetStream_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetStream_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetPointerMode tells whether scalars of the handle's calls are in host or in device memory.
@@ -391,13 +368,10 @@ func CublasGetPointerMode_v2(handle CublasHandle_t, mode *CublasPointerMode_t) e
 	args := &struct {
 		handle CublasHandle_t
 		mode   *CublasPointerMode_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode}
-	if err := call(symCublasGetPointerMode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetPointerMode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetPointerMode says whether scalars of the handle's later calls are in host or in device
@@ -440,14 +414,11 @@ func CublasSetPointerMode_v2(handle CublasHandle_t, mode CublasPointerMode_t) er
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasPointerMode_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode}
-	if err := call(symCublasSetPointerMode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetPointerMode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetAtomicsMode tells whether the handle's routines may use atomic operations.
@@ -468,13 +439,10 @@ func CublasGetAtomicsMode(handle CublasHandle_t, mode *CublasAtomicsMode_t) erro
 	args := &struct {
 		handle CublasHandle_t
 		mode   *CublasAtomicsMode_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode}
-	if err := call(symCublasGetAtomicsMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetAtomicsMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetAtomicsMode allows the handle's later calls to use atomic operations, or forbids it.
@@ -500,14 +468,11 @@ func CublasSetAtomicsMode(handle CublasHandle_t, mode CublasAtomicsMode_t) error
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasAtomicsMode_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode}
-	if err := call(symCublasSetAtomicsMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetAtomicsMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMathMode tells which precision and hardware the handle's routines may use.
@@ -530,13 +495,10 @@ func CublasGetMathMode(handle CublasHandle_t, mode *CublasMath_t) error {
 	args := &struct {
 		handle CublasHandle_t
 		mode   *CublasMath_t
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode}
-	if err := call(symCublasGetMathMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMathMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMathMode says which precision and hardware the handle's later calls may use.
@@ -565,14 +527,11 @@ func CublasSetMathMode(handle CublasHandle_t, mode CublasMath_t) error {
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasMath_t
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode}
-	if err := call(symCublasSetMathMode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMathMode, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetSmCountTarget gives the number of multiprocessors for which the handle chooses its
@@ -595,13 +554,10 @@ func CublasGetSmCountTarget(handle CublasHandle_t, smCountTarget *int32) error {
 	args := &struct {
 		handle        CublasHandle_t
 		smCountTarget *int32
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CublasStatus_t
 	}{handle: handle, smCountTarget: smCountTarget}
-	if err := call(symCublasGetSmCountTarget, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetSmCountTarget, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetSmCountTarget makes the handle choose kernels as if the GPU had this number of
@@ -629,14 +585,11 @@ func CublasSetSmCountTarget(handle CublasHandle_t, smCountTarget int32) error {
 	args := &struct {
 		handle        CublasHandle_t
 		smCountTarget int32
-		_             [4]byte
-		_             [6]uint64
+		_0            [4]byte
+		_1            [6]uint64
 		ret           CublasStatus_t
 	}{handle: handle, smCountTarget: smCountTarget}
-	if err := call(symCublasSetSmCountTarget, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetSmCountTarget, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetEmulationStrategy tells when the handle emulates a precision where it is allowed to.
@@ -658,13 +611,10 @@ func CublasGetEmulationStrategy(handle CublasHandle_t, emulationStrategy *Cublas
 	args := &struct {
 		handle            CublasHandle_t
 		emulationStrategy *CublasEmulationStrategy_t
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               CublasStatus_t
 	}{handle: handle, emulationStrategy: emulationStrategy}
-	if err := call(symCublasGetEmulationStrategy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetEmulationStrategy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetEmulationStrategy says when the handle emulates a precision where it is allowed to.
@@ -692,14 +642,11 @@ func CublasSetEmulationStrategy(handle CublasHandle_t, emulationStrategy CublasE
 	args := &struct {
 		handle            CublasHandle_t
 		emulationStrategy CublasEmulationStrategy_t
-		_                 [4]byte
-		_                 [6]uint64
+		_0                [4]byte
+		_1                [6]uint64
 		ret               CublasStatus_t
 	}{handle: handle, emulationStrategy: emulationStrategy}
-	if err := call(symCublasSetEmulationStrategy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetEmulationStrategy, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetEmulationSpecialValuesSupport tells which special values emulated routines of the handle
@@ -723,13 +670,10 @@ func CublasGetEmulationSpecialValuesSupport(handle CublasHandle_t, mask *library
 	args := &struct {
 		handle CublasHandle_t
 		mask   *librarytypes.CudaEmulationSpecialValuesSupport
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mask: mask}
-	if err := call(symCublasGetEmulationSpecialValuesSupport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetEmulationSpecialValuesSupport, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetEmulationSpecialValuesSupport says which special values emulated routines of the handle
@@ -758,14 +702,11 @@ func CublasSetEmulationSpecialValuesSupport(handle CublasHandle_t, mask libraryt
 	args := &struct {
 		handle CublasHandle_t
 		mask   librarytypes.CudaEmulationSpecialValuesSupport
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CublasStatus_t
 	}{handle: handle, mask: mask}
-	if err := call(symCublasSetEmulationSpecialValuesSupport, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetEmulationSpecialValuesSupport, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMantissaControl tells how emulated float64 routines of the handle
@@ -788,13 +729,10 @@ func CublasGetFixedPointEmulationMantissaControl(handle CublasHandle_t, mantissa
 	args := &struct {
 		handle          CublasHandle_t
 		mantissaControl *librarytypes.CudaEmulationMantissaControl
-		_               [6]uint64
+		_0              [6]uint64
 		ret             CublasStatus_t
 	}{handle: handle, mantissaControl: mantissaControl}
-	if err := call(symCublasGetFixedPointEmulationMantissaControl, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMantissaControl, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMantissaControl says how emulated float64 routines of the handle
@@ -823,14 +761,11 @@ func CublasSetFixedPointEmulationMantissaControl(handle CublasHandle_t, mantissa
 	args := &struct {
 		handle          CublasHandle_t
 		mantissaControl librarytypes.CudaEmulationMantissaControl
-		_               [4]byte
-		_               [6]uint64
+		_0              [4]byte
+		_1              [6]uint64
 		ret             CublasStatus_t
 	}{handle: handle, mantissaControl: mantissaControl}
-	if err := call(symCublasSetFixedPointEmulationMantissaControl, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMantissaControl, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMaxMantissaBitCount gives the largest number of bits of a mantissa
@@ -852,13 +787,10 @@ func CublasGetFixedPointEmulationMaxMantissaBitCount(handle CublasHandle_t, maxM
 	args := &struct {
 		handle              CublasHandle_t
 		maxMantissaBitCount *int32
-		_                   [6]uint64
+		_0                  [6]uint64
 		ret                 CublasStatus_t
 	}{handle: handle, maxMantissaBitCount: maxMantissaBitCount}
-	if err := call(symCublasGetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMaxMantissaBitCount limits the number of bits of a mantissa in
@@ -884,14 +816,11 @@ func CublasSetFixedPointEmulationMaxMantissaBitCount(handle CublasHandle_t, maxM
 	args := &struct {
 		handle              CublasHandle_t
 		maxMantissaBitCount int32
-		_                   [4]byte
-		_                   [6]uint64
+		_0                  [4]byte
+		_1                  [6]uint64
 		ret                 CublasStatus_t
 	}{handle: handle, maxMantissaBitCount: maxMantissaBitCount}
-	if err := call(symCublasSetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMaxMantissaBitCount, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMantissaBitOffset gives the number that dynamic control adds to the
@@ -913,13 +842,10 @@ func CublasGetFixedPointEmulationMantissaBitOffset(handle CublasHandle_t, mantis
 	args := &struct {
 		handle            CublasHandle_t
 		mantissaBitOffset *int32
-		_                 [6]uint64
+		_0                [6]uint64
 		ret               CublasStatus_t
 	}{handle: handle, mantissaBitOffset: mantissaBitOffset}
-	if err := call(symCublasGetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMantissaBitOffset sets the number that dynamic control adds to the
@@ -944,14 +870,11 @@ func CublasSetFixedPointEmulationMantissaBitOffset(handle CublasHandle_t, mantis
 	args := &struct {
 		handle            CublasHandle_t
 		mantissaBitOffset int32
-		_                 [4]byte
-		_                 [6]uint64
+		_0                [4]byte
+		_1                [6]uint64
 		ret               CublasStatus_t
 	}{handle: handle, mantissaBitOffset: mantissaBitOffset}
-	if err := call(symCublasSetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMantissaBitOffset, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetFixedPointEmulationMantissaBitCountPointer gives the address to which emulated float64
@@ -974,13 +897,10 @@ func CublasGetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 	args := &struct {
 		handle           CublasHandle_t
 		mantissaBitCount **int32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CublasStatus_t
 	}{handle: handle, mantissaBitCount: mantissaBitCount}
-	if err := call(symCublasGetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetFixedPointEmulationMantissaBitCountPointer names a place in memory to which emulated
@@ -1012,13 +932,10 @@ func CublasSetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 	args := &struct {
 		handle           CublasHandle_t
 		mantissaBitCount *int32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CublasStatus_t
 	}{handle: handle, mantissaBitCount: mantissaBitCount}
-	if err := call(symCublasSetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetFixedPointEmulationMantissaBitCountPointer, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetStatusName gives the name of a status code, such as CUBLAS_STATUS_INVALID_VALUE.
@@ -1039,14 +956,12 @@ func CublasSetFixedPointEmulationMantissaBitCountPointer(handle CublasHandle_t, 
 func CublasGetStatusName(status_ CublasStatus_t) (string, error) {
 	args := &struct {
 		status_ CublasStatus_t
-		_       [4]byte
-		_       [7]uint64
+		_0      [4]byte
+		_1      [7]uint64
 		ret     *byte
 	}{status_: status_}
-	if err := call(symCublasGetStatusName, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCublasGetStatusName, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CublasGetStatusString gives a short English description of a status code.
@@ -1067,14 +982,12 @@ func CublasGetStatusName(status_ CublasStatus_t) (string, error) {
 func CublasGetStatusString(status_ CublasStatus_t) (string, error) {
 	args := &struct {
 		status_ CublasStatus_t
-		_       [4]byte
-		_       [7]uint64
+		_0      [4]byte
+		_1      [7]uint64
 		ret     *byte
 	}{status_: status_}
-	if err := call(symCublasGetStatusString, unsafe.Pointer(args)); err != nil {
-		return "", err
-	}
-	return goString(args.ret), nil
+	err := call(symCublasGetStatusString, unsafe.Pointer(args))
+	return goString(args.ret), err
 }
 
 // CublasLoggerConfigure turns the library's log on or off and says where it goes.
@@ -1099,19 +1012,16 @@ func CublasGetStatusString(status_ CublasStatus_t) (string, error) {
 func CublasLoggerConfigure(logIsOn int32, logToStdOut int32, logToStdErr int32, logFileName *byte) error {
 	args := &struct {
 		logIsOn     int32
-		_           [4]byte
+		_0          [4]byte
 		logToStdOut int32
-		_           [4]byte
+		_1          [4]byte
 		logToStdErr int32
-		_           [4]byte
+		_2          [4]byte
 		logFileName *byte
-		_           [4]uint64
+		_3          [4]uint64
 		ret         CublasStatus_t
 	}{logIsOn: logIsOn, logToStdOut: logToStdOut, logToStdErr: logToStdErr, logFileName: logFileName}
-	if err := call(symCublasLoggerConfigure, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasLoggerConfigure, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetLoggerCallback installs a function that receives each message of the log, or removes it.
@@ -1135,13 +1045,10 @@ func CublasLoggerConfigure(logIsOn int32, logToStdOut int32, logToStdErr int32, 
 func CublasSetLoggerCallback(userCallback CublasLogCallback) error {
 	args := &struct {
 		userCallback CublasLogCallback
-		_            [7]uint64
+		_0           [7]uint64
 		ret          CublasStatus_t
 	}{userCallback: userCallback}
-	if err := call(symCublasSetLoggerCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetLoggerCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetLoggerCallback gives the function that receives messages of the log.
@@ -1160,13 +1067,10 @@ func CublasSetLoggerCallback(userCallback CublasLogCallback) error {
 func CublasGetLoggerCallback(userCallback *CublasLogCallback) error {
 	args := &struct {
 		userCallback *CublasLogCallback
-		_            [7]uint64
+		_0           [7]uint64
 		ret          CublasStatus_t
 	}{userCallback: userCallback}
-	if err := call(symCublasGetLoggerCallback, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetLoggerCallback, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVector copies a vector from host memory to device memory, with a step of its own on each
@@ -1205,22 +1109,19 @@ func CublasGetLoggerCallback(userCallback *CublasLogCallback) error {
 func CublasSetVector(n int32, elemSize int32, x unsafe.Pointer, incx int32, devicePtr unsafe.Pointer, incy int32) error {
 	args := &struct {
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		elemSize  int32
-		_         [4]byte
+		_1        [4]byte
 		x         unsafe.Pointer
 		incx      int32
-		_         [4]byte
+		_2        [4]byte
 		devicePtr unsafe.Pointer
 		incy      int32
-		_         [4]byte
-		_         [2]uint64
+		_3        [4]byte
+		_4        [2]uint64
 		ret       CublasStatus_t
 	}{n: n, elemSize: elemSize, x: x, incx: incx, devicePtr: devicePtr, incy: incy}
-	if err := call(symCublasSetVector, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVector, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVector_64 copies a vector from host memory to device memory, with a step of its own on
@@ -1264,13 +1165,10 @@ func CublasSetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, d
 		incx      int64
 		devicePtr unsafe.Pointer
 		incy      int64
-		_         [2]uint64
+		_0        [2]uint64
 		ret       CublasStatus_t
 	}{n: n, elemSize: elemSize, x: x, incx: incx, devicePtr: devicePtr, incy: incy}
-	if err := call(symCublasSetVector_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVector_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVector copies a vector from device memory to host memory, with a step of its own on each
@@ -1307,22 +1205,19 @@ func CublasSetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, d
 func CublasGetVector(n int32, elemSize int32, x unsafe.Pointer, incx int32, y unsafe.Pointer, incy int32) error {
 	args := &struct {
 		n        int32
-		_        [4]byte
+		_0       [4]byte
 		elemSize int32
-		_        [4]byte
+		_1       [4]byte
 		x        unsafe.Pointer
 		incx     int32
-		_        [4]byte
+		_2       [4]byte
 		y        unsafe.Pointer
 		incy     int32
-		_        [4]byte
-		_        [2]uint64
+		_3       [4]byte
+		_4       [2]uint64
 		ret      CublasStatus_t
 	}{n: n, elemSize: elemSize, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasGetVector, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVector, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVector_64 copies a vector from device memory to host memory, with a step of its own on
@@ -1364,13 +1259,10 @@ func CublasGetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, y
 		incx     int64
 		y        unsafe.Pointer
 		incy     int64
-		_        [2]uint64
+		_0       [2]uint64
 		ret      CublasStatus_t
 	}{n: n, elemSize: elemSize, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasGetVector_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVector_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrix copies a matrix, or a part of one, from host memory to device memory.
@@ -1409,24 +1301,21 @@ func CublasGetVector_64(n int64, elemSize int64, x unsafe.Pointer, incx int64, y
 func CublasSetMatrix(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
-		_        [1]uint64
+		_4       [4]byte
+		_5       [1]uint64
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasSetMatrix, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrix, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrix_64 copies a matrix, or a part of one, from host memory to device memory.
@@ -1471,13 +1360,10 @@ func CublasSetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 		lda      int64
 		B        unsafe.Pointer
 		ldb      int64
-		_        [1]uint64
+		_0       [1]uint64
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasSetMatrix_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrix_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrix copies a matrix, or a part of one, from device memory to host memory.
@@ -1514,24 +1400,21 @@ func CublasSetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 func CublasGetMatrix(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
-		_        [1]uint64
+		_4       [4]byte
+		_5       [1]uint64
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasGetMatrix, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrix, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrix_64 copies a matrix, or a part of one, from device memory to host memory.
@@ -1574,13 +1457,10 @@ func CublasGetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 		lda      int64
 		B        unsafe.Pointer
 		ldb      int64
-		_        [1]uint64
+		_0       [1]uint64
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasGetMatrix_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrix_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVectorAsync enqueues a copy of a vector from host to device memory on a stream.
@@ -1618,23 +1498,20 @@ func CublasGetMatrix_64(rows int64, cols int64, elemSize int64, A unsafe.Pointer
 func CublasSetVectorAsync(n int32, elemSize int32, hostPtr unsafe.Pointer, incx int32, devicePtr unsafe.Pointer, incy int32, stream driver.CUstream) error {
 	args := &struct {
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		elemSize  int32
-		_         [4]byte
+		_1        [4]byte
 		hostPtr   unsafe.Pointer
 		incx      int32
-		_         [4]byte
+		_2        [4]byte
 		devicePtr unsafe.Pointer
 		incy      int32
-		_         [4]byte
+		_3        [4]byte
 		stream    driver.CUstream
-		_         [1]uint64
+		_4        [1]uint64
 		ret       CublasStatus_t
 	}{n: n, elemSize: elemSize, hostPtr: hostPtr, incx: incx, devicePtr: devicePtr, incy: incy, stream: stream}
-	if err := call(symCublasSetVectorAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVectorAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetVectorAsync_64 enqueues a copy of a vector from host to device memory on a stream.
@@ -1678,13 +1555,10 @@ func CublasSetVectorAsync_64(n int64, elemSize int64, hostPtr unsafe.Pointer, in
 		devicePtr unsafe.Pointer
 		incy      int64
 		stream    driver.CUstream
-		_         [1]uint64
+		_0        [1]uint64
 		ret       CublasStatus_t
 	}{n: n, elemSize: elemSize, hostPtr: hostPtr, incx: incx, devicePtr: devicePtr, incy: incy, stream: stream}
-	if err := call(symCublasSetVectorAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetVectorAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVectorAsync enqueues a copy of a vector from device to host memory on a stream.
@@ -1723,23 +1597,20 @@ func CublasSetVectorAsync_64(n int64, elemSize int64, hostPtr unsafe.Pointer, in
 func CublasGetVectorAsync(n int32, elemSize int32, devicePtr unsafe.Pointer, incx int32, hostPtr unsafe.Pointer, incy int32, stream driver.CUstream) error {
 	args := &struct {
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		elemSize  int32
-		_         [4]byte
+		_1        [4]byte
 		devicePtr unsafe.Pointer
 		incx      int32
-		_         [4]byte
+		_2        [4]byte
 		hostPtr   unsafe.Pointer
 		incy      int32
-		_         [4]byte
+		_3        [4]byte
 		stream    driver.CUstream
-		_         [1]uint64
+		_4        [1]uint64
 		ret       CublasStatus_t
 	}{n: n, elemSize: elemSize, devicePtr: devicePtr, incx: incx, hostPtr: hostPtr, incy: incy, stream: stream}
-	if err := call(symCublasGetVectorAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVectorAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetVectorAsync_64 enqueues a copy of a vector from device to host memory on a stream.
@@ -1784,13 +1655,10 @@ func CublasGetVectorAsync_64(n int64, elemSize int64, devicePtr unsafe.Pointer, 
 		hostPtr   unsafe.Pointer
 		incy      int64
 		stream    driver.CUstream
-		_         [1]uint64
+		_0        [1]uint64
 		ret       CublasStatus_t
 	}{n: n, elemSize: elemSize, devicePtr: devicePtr, incx: incx, hostPtr: hostPtr, incy: incy, stream: stream}
-	if err := call(symCublasGetVectorAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetVectorAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrixAsync enqueues a copy of a matrix from host to device memory on a stream.
@@ -1828,24 +1696,21 @@ func CublasGetVectorAsync_64(n int64, elemSize int64, devicePtr unsafe.Pointer, 
 func CublasSetMatrixAsync(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32, stream driver.CUstream) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
+		_4       [4]byte
 		stream   driver.CUstream
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasSetMatrixAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrixAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSetMatrixAsync_64 enqueues a copy of a matrix from host to device memory on a stream.
@@ -1892,10 +1757,7 @@ func CublasSetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 		stream   driver.CUstream
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasSetMatrixAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSetMatrixAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrixAsync enqueues a copy of a matrix from device to host memory on a stream.
@@ -1933,24 +1795,21 @@ func CublasSetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 func CublasGetMatrixAsync(rows int32, cols int32, elemSize int32, A unsafe.Pointer, lda int32, B unsafe.Pointer, ldb int32, stream driver.CUstream) error {
 	args := &struct {
 		rows     int32
-		_        [4]byte
+		_0       [4]byte
 		cols     int32
-		_        [4]byte
+		_1       [4]byte
 		elemSize int32
-		_        [4]byte
+		_2       [4]byte
 		A        unsafe.Pointer
 		lda      int32
-		_        [4]byte
+		_3       [4]byte
 		B        unsafe.Pointer
 		ldb      int32
-		_        [4]byte
+		_4       [4]byte
 		stream   driver.CUstream
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasGetMatrixAsync, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrixAsync, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGetMatrixAsync_64 enqueues a copy of a matrix from device to host memory on a stream.
@@ -1997,10 +1856,7 @@ func CublasGetMatrixAsync_64(rows int64, cols int64, elemSize int64, A unsafe.Po
 		stream   driver.CUstream
 		ret      CublasStatus_t
 	}{rows: rows, cols: cols, elemSize: elemSize, A: A, lda: lda, B: B, ldb: ldb, stream: stream}
-	if err := call(symCublasGetMatrixAsync_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGetMatrixAsync_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasXerbla prints a message about a bad argument, as BLAS libraries do, and returns.
@@ -2024,13 +1880,10 @@ func CublasXerbla(srName *byte, info int32) error {
 	args := &struct {
 		srName *byte
 		info   int32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 	}{srName: srName, info: info}
-	if err := call(symCublasXerbla, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return nil
+	return call(symCublasXerbla, unsafe.Pointer(args))
 }
 
 // CublasNrm2Ex computes the Euclidean norm of a vector, with the types of vector, result and
@@ -2073,23 +1926,20 @@ func CublasNrm2Ex(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasNrm2Ex, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasNrm2Ex, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasNrm2Ex_64 computes the Euclidean norm of a vector, with the types of vector, result and
@@ -2134,19 +1984,16 @@ func CublasNrm2Ex_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasNrm2Ex_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasNrm2Ex_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSnrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2198,18 +2045,15 @@ func CublasSnrm2_v2(handle CublasHandle_t, n int32, x *float32, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSnrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSnrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2264,13 +2108,10 @@ func CublasSnrm2_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, r
 		x      *float32
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSnrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDnrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2322,18 +2163,15 @@ func CublasDnrm2_v2(handle CublasHandle_t, n int32, x *float64, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDnrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDnrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2388,13 +2226,10 @@ func CublasDnrm2_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, r
 		x      *float64
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDnrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScnrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2446,18 +2281,15 @@ func CublasScnrm2_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScnrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScnrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScnrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes,
@@ -2512,13 +2344,10 @@ func CublasScnrm2_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScnrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScnrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDznrm2 computes the Euclidean norm of a vector: the root of its squared magnitudes, added
@@ -2570,18 +2399,15 @@ func CublasDznrm2_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDznrm2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDznrm2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDznrm2_64 computes the Euclidean norm of a vector: the root of its squared magnitudes,
@@ -2636,13 +2462,10 @@ func CublasDznrm2_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDznrm2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDznrm2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotEx computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2688,28 +2511,25 @@ func CublasDotEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType library
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotEx_64 computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2757,23 +2577,20 @@ func CublasDotEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType libr
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotcEx computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2819,28 +2636,25 @@ func CublasDotcEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotcEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotcEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDotcEx_64 computes the dot product of two vectors, with the types as arguments; DotcEx
@@ -2888,23 +2702,20 @@ func CublasDotcEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, result: result, resultType: resultType, executionType: executionType}
-	if err := call(symCublasDotcEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDotcEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdot computes the dot product of two vectors, the sum of the products of their elements.
@@ -2956,21 +2767,18 @@ func CublasSdot_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *float32
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasSdot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdot_64 computes the dot product of two vectors, the sum of the products of their elements.
@@ -3028,13 +2836,10 @@ func CublasSdot_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y 
 		y      *float32
 		incy   int64
 		result *float32
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasSdot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdot computes the dot product of two vectors, the sum of the products of their elements.
@@ -3086,21 +2891,18 @@ func CublasDdot_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *float64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasDdot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdot_64 computes the dot product of two vectors, the sum of the products of their elements.
@@ -3158,13 +2960,10 @@ func CublasDdot_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y 
 		y      *float64
 		incy   int64
 		result *float64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasDdot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotu computes the dot product of two vectors, the sum of the products of their elements.
@@ -3217,21 +3016,18 @@ func CublasCdotu_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotu_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotu_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotu_64 computes the dot product of two vectors, the sum of the products of their
@@ -3290,13 +3086,10 @@ func CublasCdotu_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		y      *complex64
 		incy   int64
 		result *complex64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotu_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotu_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotc computes the dot product of two vectors, the sum of the products of their elements.
@@ -3349,21 +3142,18 @@ func CublasCdotc_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdotc_64 computes the dot product of two vectors, the sum of the products of their
@@ -3422,13 +3212,10 @@ func CublasCdotc_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		y      *complex64
 		incy   int64
 		result *complex64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasCdotc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdotc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotu computes the dot product of two vectors, the sum of the products of their elements.
@@ -3481,21 +3268,18 @@ func CublasZdotu_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex128
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotu_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotu_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotu_64 computes the dot product of two vectors, the sum of the products of their
@@ -3554,13 +3338,10 @@ func CublasZdotu_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		y      *complex128
 		incy   int64
 		result *complex128
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotu_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotu_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotc computes the dot product of two vectors, the sum of the products of their elements.
@@ -3613,21 +3394,18 @@ func CublasZdotc_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		result *complex128
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdotc_64 computes the dot product of two vectors, the sum of the products of their
@@ -3686,13 +3464,10 @@ func CublasZdotc_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		y      *complex128
 		incy   int64
 		result *complex128
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, result: result}
-	if err := call(symCublasZdotc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdotc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScalEx multiplies a vector by a scalar, in place, with the types as arguments: x = alpha*x.
@@ -3732,23 +3507,20 @@ func CublasScalEx(handle CublasHandle_t, n int32, alpha unsafe.Pointer, alphaTyp
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		incx          int32
-		_             [4]byte
+		_3            [4]byte
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, executionType: executionType}
-	if err := call(symCublasScalEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScalEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScalEx_64 multiplies a vector by a scalar, in place, with the types as arguments: x =
@@ -3791,19 +3563,16 @@ func CublasScalEx_64(handle CublasHandle_t, n int64, alpha unsafe.Pointer, alpha
 		n             int64
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int64
 		executionType librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, executionType: executionType}
-	if err := call(symCublasScalEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScalEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -3852,18 +3621,15 @@ func CublasSscal_v2(handle CublasHandle_t, n int32, alpha *float32, x *float32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasSscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -3915,13 +3681,10 @@ func CublasSscal_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *float3
 		alpha  *float32
 		x      *float32
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasSscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -3970,18 +3733,15 @@ func CublasDscal_v2(handle CublasHandle_t, n int32, alpha *float64, x *float64, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasDscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4033,13 +3793,10 @@ func CublasDscal_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *float6
 		alpha  *float64
 		x      *float64
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasDscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4088,18 +3845,15 @@ func CublasCscal_v2(handle CublasHandle_t, n int32, alpha *complex64, x *complex
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4151,13 +3905,10 @@ func CublasCscal_v2_64(handle CublasHandle_t, n int64, alpha *complex64, x *comp
 		alpha  *complex64
 		x      *complex64
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4206,18 +3957,15 @@ func CublasCsscal_v2(handle CublasHandle_t, n int32, alpha *float32, x *complex6
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float32
 		x      *complex64
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCsscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4269,13 +4017,10 @@ func CublasCsscal_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *compl
 		alpha  *float32
 		x      *complex64
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasCsscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4324,18 +4069,15 @@ func CublasZscal_v2(handle CublasHandle_t, n int32, alpha *complex128, x *comple
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4387,13 +4129,10 @@ func CublasZscal_v2_64(handle CublasHandle_t, n int64, alpha *complex128, x *com
 		alpha  *complex128
 		x      *complex128
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdscal multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4442,18 +4181,15 @@ func CublasZdscal_v2(handle CublasHandle_t, n int32, alpha *float64, x *complex1
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float64
 		x      *complex128
 		incx   int32
-		_      [4]byte
-		_      [3]uint64
+		_1     [4]byte
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZdscal_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdscal_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdscal_64 multiplies a vector by a scalar, in place: x = alpha*x.
@@ -4505,13 +4241,10 @@ func CublasZdscal_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *compl
 		alpha  *float64
 		x      *complex128
 		incx   int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx}
-	if err := call(symCublasZdscal_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdscal_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAxpyEx adds a multiple of one vector to another, with the types as arguments: y = alpha*x +
@@ -4556,28 +4289,25 @@ func CublasAxpyEx(handle CublasHandle_t, n int32, alpha unsafe.Pointer, alphaTyp
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		incx          int32
-		_             [4]byte
+		_3            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		incy          int32
-		_             [4]byte
+		_5            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, executiontype: executiontype}
-	if err := call(symCublasAxpyEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAxpyEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAxpyEx_64 adds a multiple of one vector to another, with the types as arguments: y =
@@ -4624,23 +4354,20 @@ func CublasAxpyEx_64(handle CublasHandle_t, n int64, alpha unsafe.Pointer, alpha
 		n             int64
 		alpha         unsafe.Pointer
 		alphaType     librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		incy          int64
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, alphaType: alphaType, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, executiontype: executiontype}
-	if err := call(symCublasAxpyEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAxpyEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -4689,21 +4416,18 @@ func CublasSaxpy_v2(handle CublasHandle_t, n int32, alpha *float32, x *float32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -4757,13 +4481,10 @@ func CublasSaxpy_v2_64(handle CublasHandle_t, n int64, alpha *float32, x *float3
 		incx   int64
 		y      *float32
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -4812,21 +4533,18 @@ func CublasDaxpy_v2(handle CublasHandle_t, n int32, alpha *float64, x *float64, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -4880,13 +4598,10 @@ func CublasDaxpy_v2_64(handle CublasHandle_t, n int64, alpha *float64, x *float6
 		incx   int64
 		y      *float64
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -4935,21 +4650,18 @@ func CublasCaxpy_v2(handle CublasHandle_t, n int32, alpha *complex64, x *complex
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -5003,13 +4715,10 @@ func CublasCaxpy_v2_64(handle CublasHandle_t, n int64, alpha *complex64, x *comp
 		incx   int64
 		y      *complex64
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZaxpy adds a multiple of one vector to another: y = alpha*x + y.
@@ -5058,21 +4767,18 @@ func CublasZaxpy_v2(handle CublasHandle_t, n int32, alpha *complex128, x *comple
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
-		_      [1]uint64
+		_2     [4]byte
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZaxpy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZaxpy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZaxpy_64 adds a multiple of one vector to another: y = alpha*x + y.
@@ -5126,13 +4832,10 @@ func CublasZaxpy_v2_64(handle CublasHandle_t, n int64, alpha *complex128, x *com
 		incx   int64
 		y      *complex128
 		incy   int64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZaxpy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZaxpy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCopyEx copies a vector to another on the device, with the type as an argument: y = x.
@@ -5172,23 +4875,20 @@ func CublasCopyEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasCopyEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCopyEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCopyEx_64 copies a vector to another on the device, with the type as an argument: y = x.
@@ -5230,18 +4930,15 @@ func CublasCopyEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasCopyEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCopyEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5292,20 +4989,17 @@ func CublasScopy_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasScopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5361,13 +5055,10 @@ func CublasScopy_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		incx   int64
 		y      *float32
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasScopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDcopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5418,20 +5109,17 @@ func CublasDcopy_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDcopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDcopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDcopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5487,13 +5175,10 @@ func CublasDcopy_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		incx   int64
 		y      *float64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDcopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCcopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5544,20 +5229,17 @@ func CublasCcopy_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCcopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCcopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCcopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5613,13 +5295,10 @@ func CublasCcopy_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		incx   int64
 		y      *complex64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCcopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZcopy copies a vector to another on the device: y = x, with a step of its own on each side.
@@ -5670,20 +5349,17 @@ func CublasZcopy_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZcopy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZcopy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZcopy_64 copies a vector to another on the device: y = x, with a step of its own on each
@@ -5739,13 +5415,10 @@ func CublasZcopy_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		incx   int64
 		y      *complex128
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZcopy_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZcopy_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSswap exchanges the elements of two vectors.
@@ -5792,20 +5465,17 @@ func CublasSswap_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSswap_64 exchanges the elements of two vectors.
@@ -5856,13 +5526,10 @@ func CublasSswap_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		incx   int64
 		y      *float32
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasSswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDswap exchanges the elements of two vectors.
@@ -5909,20 +5576,17 @@ func CublasDswap_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDswap_64 exchanges the elements of two vectors.
@@ -5973,13 +5637,10 @@ func CublasDswap_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		incx   int64
 		y      *float64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasDswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCswap exchanges the elements of two vectors.
@@ -6026,20 +5687,17 @@ func CublasCswap_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCswap_64 exchanges the elements of two vectors.
@@ -6090,13 +5748,10 @@ func CublasCswap_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		incx   int64
 		y      *complex64
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasCswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZswap exchanges the elements of two vectors.
@@ -6143,20 +5798,17 @@ func CublasZswap_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZswap_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZswap_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZswap_64 exchanges the elements of two vectors.
@@ -6207,13 +5859,10 @@ func CublasZswap_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		incx   int64
 		y      *complex128
 		incy   int64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy}
-	if err := call(symCublasZswap_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZswap_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSwapEx exchanges the elements of two vectors, with the type as an argument.
@@ -6253,23 +5902,20 @@ func CublasSwapEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasSwapEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSwapEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSwapEx_64 exchanges the elements of two vectors, with the type as an argument.
@@ -6311,18 +5957,15 @@ func CublasSwapEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		y      unsafe.Pointer
 		yType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy}
-	if err := call(symCublasSwapEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSwapEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6374,18 +6017,15 @@ func CublasIsamax_v2(handle CublasHandle_t, n int32, x *float32, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6441,13 +6081,10 @@ func CublasIsamax_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, 
 		x      *float32
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6499,18 +6136,15 @@ func CublasIdamax_v2(handle CublasHandle_t, n int32, x *float64, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6566,13 +6200,10 @@ func CublasIdamax_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, 
 		x      *float64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6624,18 +6255,15 @@ func CublasIcamax_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6691,13 +6319,10 @@ func CublasIcamax_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamax finds the element of the largest magnitude and gives its position, counted from 1.
@@ -6749,18 +6374,15 @@ func CublasIzamax_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamax_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamax_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamax_64 finds the element of the largest magnitude and gives its position, counted from
@@ -6816,13 +6438,10 @@ func CublasIzamax_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamax_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamax_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIamaxEx finds the element of the largest magnitude, with the type as an argument, and gives
@@ -6863,20 +6482,17 @@ func CublasIamaxEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType libra
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		result *int32
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIamaxEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIamaxEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIamaxEx_64 finds the element of the largest magnitude, with the type as an argument, and
@@ -6919,16 +6535,13 @@ func CublasIamaxEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType li
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		result *int64
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIamaxEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIamaxEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -6980,18 +6593,15 @@ func CublasIsamin_v2(handle CublasHandle_t, n int32, x *float32, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIsamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7047,13 +6657,10 @@ func CublasIsamin_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, 
 		x      *float32
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIsamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIsamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -7105,18 +6712,15 @@ func CublasIdamin_v2(handle CublasHandle_t, n int32, x *float64, incx int32, res
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIdamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7172,13 +6776,10 @@ func CublasIdamin_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, 
 		x      *float64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIdamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIdamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -7230,18 +6831,15 @@ func CublasIcamin_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIcamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7297,13 +6895,10 @@ func CublasIcamin_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIcamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIcamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamin finds the element of the smallest magnitude and gives its position, counted from 1.
@@ -7355,18 +6950,15 @@ func CublasIzamin_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *int32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamin_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamin_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIzamin_64 finds the element of the smallest magnitude and gives its position, counted from
@@ -7422,13 +7014,10 @@ func CublasIzamin_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *int64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasIzamin_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIzamin_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIaminEx finds the element of the smallest magnitude, with the type as an argument, and
@@ -7469,20 +7058,17 @@ func CublasIaminEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType libra
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_1     [4]byte
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		result *int32
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIaminEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIaminEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasIaminEx_64 finds the element of the smallest magnitude, with the type as an argument, and
@@ -7525,16 +7111,13 @@ func CublasIaminEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType li
 		n      int64
 		x      unsafe.Pointer
 		xType  librarytypes.CudaDataType
-		_      [4]byte
+		_0     [4]byte
 		incx   int64
 		result *int64
-		_      [2]uint64
+		_1     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result}
-	if err := call(symCublasIaminEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasIaminEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAsumEx computes the sum of the magnitudes of a vector's elements, with the types as
@@ -7577,23 +7160,20 @@ func CublasAsumEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executiontype: executiontype}
-	if err := call(symCublasAsumEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAsumEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasAsumEx_64 computes the sum of the magnitudes of a vector's elements, with the types as
@@ -7638,19 +7218,16 @@ func CublasAsumEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		result        unsafe.Pointer
 		resultType    librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, result: result, resultType: resultType, executiontype: executiontype}
-	if err := call(symCublasAsumEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasAsumEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSasum computes the sum of the magnitudes of a vector's elements.
@@ -7699,18 +7276,15 @@ func CublasSasum_v2(handle CublasHandle_t, n int32, x *float32, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -7762,13 +7336,10 @@ func CublasSasum_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, r
 		x      *float32
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasSasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDasum computes the sum of the magnitudes of a vector's elements.
@@ -7817,18 +7388,15 @@ func CublasDasum_v2(handle CublasHandle_t, n int32, x *float64, incx int32, resu
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -7880,13 +7448,10 @@ func CublasDasum_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, r
 		x      *float64
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScasum computes the sum of the magnitudes of a vector's elements.
@@ -7935,18 +7500,15 @@ func CublasScasum_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, r
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float32
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasScasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -7998,13 +7560,10 @@ func CublasScasum_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64
 		x      *complex64
 		incx   int64
 		result *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasScasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasScasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDzasum computes the sum of the magnitudes of a vector's elements.
@@ -8053,18 +7612,15 @@ func CublasDzasum_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		result *float64
-		_      [3]uint64
+		_2     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDzasum_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDzasum_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDzasum_64 computes the sum of the magnitudes of a vector's elements.
@@ -8116,13 +7672,10 @@ func CublasDzasum_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int6
 		x      *complex128
 		incx   int64
 		result *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, result: result}
-	if err := call(symCublasDzasum_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDzasum_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8177,21 +7730,18 @@ func CublasSrot_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasSrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8254,10 +7804,7 @@ func CublasSrot_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y 
 		s      *float32
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasSrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8312,21 +7859,18 @@ func CublasDrot_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *fl
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasDrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8389,10 +7933,7 @@ func CublasDrot_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y 
 		s      *float64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasDrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8447,21 +7988,18 @@ func CublasCrot_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y *
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float32
 		s      *complex64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8524,10 +8062,7 @@ func CublasCrot_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64, 
 		s      *complex64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8582,21 +8117,18 @@ func CublasCsrot_v2(handle CublasHandle_t, n int32, x *complex64, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float32
 		s      *float32
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCsrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8659,10 +8191,7 @@ func CublasCsrot_v2_64(handle CublasHandle_t, n int64, x *complex64, incx int64,
 		s      *float32
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasCsrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8717,21 +8246,18 @@ func CublasZrot_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y 
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float64
 		s      *complex128
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8794,10 +8320,7 @@ func CublasZrot_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64,
 		s      *complex128
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdrot applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8852,21 +8375,18 @@ func CublasZdrot_v2(handle CublasHandle_t, n int32, x *complex128, incx int32, y
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		c      *float64
 		s      *float64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZdrot_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdrot_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdrot_64 applies a Givens rotation to two vectors: x becomes c*x + s*y, and y becomes c*y -
@@ -8929,10 +8449,7 @@ func CublasZdrot_v2_64(handle CublasHandle_t, n int64, x *complex128, incx int64
 		s      *float64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, c: c, s: s}
-	if err := call(symCublasZdrot_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdrot_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotEx applies a Givens rotation to two vectors, with the types as arguments.
@@ -8979,29 +8496,26 @@ func CublasRotEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType library
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		c             unsafe.Pointer
 		s             unsafe.Pointer
 		csType        librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, c: c, s: s, csType: csType, executiontype: executiontype}
-	if err := call(symCublasRotEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotEx_64 applies a Givens rotation to two vectors, with the types as arguments.
@@ -9050,24 +8564,21 @@ func CublasRotEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType libr
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		c             unsafe.Pointer
 		s             unsafe.Pointer
 		csType        librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, c: c, s: s, csType: csType, executiontype: executiontype}
-	if err := call(symCublasRotEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9117,13 +8628,10 @@ func CublasSrotg_v2(handle CublasHandle_t, a *float32, b *float32, c *float32, s
 		b      *float32
 		c      *float32
 		s      *float32
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasSrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9173,13 +8681,10 @@ func CublasDrotg_v2(handle CublasHandle_t, a *float64, b *float64, c *float64, s
 		b      *float64
 		c      *float64
 		s      *float64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasDrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9229,13 +8734,10 @@ func CublasCrotg_v2(handle CublasHandle_t, a *complex64, b *complex64, c *float3
 		b      *complex64
 		c      *float32
 		s      *complex64
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasCrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZrotg computes the Givens rotation that turns the vector (a, b) into (r, 0).
@@ -9285,13 +8787,10 @@ func CublasZrotg_v2(handle CublasHandle_t, a *complex128, b *complex128, c *floa
 		b      *complex128
 		c      *float64
 		s      *complex128
-		_      [3]uint64
+		_0     [3]uint64
 		ret    CublasStatus_t
 	}{handle: handle, a: a, b: b, c: c, s: s}
-	if err := call(symCublasZrotg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZrotg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotgEx computes a Givens rotation, with the types as arguments.
@@ -9331,19 +8830,16 @@ func CublasRotgEx(handle CublasHandle_t, a unsafe.Pointer, b unsafe.Pointer, abT
 		a             unsafe.Pointer
 		b             unsafe.Pointer
 		abType        librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		c             unsafe.Pointer
 		s             unsafe.Pointer
 		csType        librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, a: a, b: b, abType: abType, c: c, s: s, csType: csType, executiontype: executiontype}
-	if err := call(symCublasRotgEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotgEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotm applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9403,21 +8899,18 @@ func CublasSrotm_v2(handle CublasHandle_t, n int32, x *float32, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		param  *float32
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasSrotm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotm_64 applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9482,13 +8975,10 @@ func CublasSrotm_v2_64(handle CublasHandle_t, n int64, x *float32, incx int64, y
 		y      *float32
 		incy   int64
 		param  *float32
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasSrotm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotm applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9548,21 +9038,18 @@ func CublasDrotm_v2(handle CublasHandle_t, n int32, x *float64, incx int32, y *f
 	args := &struct {
 		handle CublasHandle_t
 		n      int32
-		_      [4]byte
+		_0     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_1     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_2     [4]byte
 		param  *float64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasDrotm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotm_64 applies a modified Givens rotation to two vectors: (x, y) becomes H*(x, y) with a
@@ -9627,13 +9114,10 @@ func CublasDrotm_v2_64(handle CublasHandle_t, n int64, x *float64, incx int64, y
 		y      *float64
 		incy   int64
 		param  *float64
-		_      [1]uint64
+		_0     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, n: n, x: x, incx: incx, y: y, incy: incy, param: param}
-	if err := call(symCublasDrotm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotmEx applies a modified Givens rotation to two vectors, with the types as arguments.
@@ -9677,28 +9161,25 @@ func CublasRotmEx(handle CublasHandle_t, n int32, x unsafe.Pointer, xType librar
 	args := &struct {
 		handle        CublasHandle_t
 		n             int32
-		_             [4]byte
+		_0            [4]byte
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incx          int32
-		_             [4]byte
+		_2            [4]byte
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		incy          int32
-		_             [4]byte
+		_4            [4]byte
 		param         unsafe.Pointer
 		paramType     librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_6            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, param: param, paramType: paramType, executiontype: executiontype}
-	if err := call(symCublasRotmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotmEx_64 applies a modified Givens rotation to two vectors, with the types as arguments.
@@ -9744,23 +9225,20 @@ func CublasRotmEx_64(handle CublasHandle_t, n int64, x unsafe.Pointer, xType lib
 		n             int64
 		x             unsafe.Pointer
 		xType         librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		incx          int64
 		y             unsafe.Pointer
 		yType         librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		incy          int64
 		param         unsafe.Pointer
 		paramType     librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, n: n, x: x, xType: xType, incx: incx, y: y, yType: yType, incy: incy, param: param, paramType: paramType, executiontype: executiontype}
-	if err := call(symCublasRotmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSrotmg computes the modified Givens rotation that makes the second component of
@@ -9812,13 +9290,10 @@ func CublasSrotmg_v2(handle CublasHandle_t, d1 *float32, d2 *float32, x1 *float3
 		x1     *float32
 		y1     *float32
 		param  *float32
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, d1: d1, d2: d2, x1: x1, y1: y1, param: param}
-	if err := call(symCublasSrotmg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSrotmg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDrotmg computes the modified Givens rotation that makes the second component of
@@ -9870,13 +9345,10 @@ func CublasDrotmg_v2(handle CublasHandle_t, d1 *float64, d2 *float64, x1 *float6
 		x1     *float64
 		y1     *float64
 		param  *float64
-		_      [2]uint64
+		_0     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, d1: d1, d2: d2, x1: x1, y1: y1, param: param}
-	if err := call(symCublasDrotmg_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDrotmg_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasRotmgEx computes a modified Givens rotation, with the types as arguments.
@@ -9918,27 +9390,24 @@ func CublasRotmgEx(handle CublasHandle_t, d1 unsafe.Pointer, d1Type librarytypes
 		handle        CublasHandle_t
 		d1            unsafe.Pointer
 		d1Type        librarytypes.CudaDataType
-		_             [4]byte
+		_0            [4]byte
 		d2            unsafe.Pointer
 		d2Type        librarytypes.CudaDataType
-		_             [4]byte
+		_1            [4]byte
 		x1            unsafe.Pointer
 		x1Type        librarytypes.CudaDataType
-		_             [4]byte
+		_2            [4]byte
 		y1            unsafe.Pointer
 		y1Type        librarytypes.CudaDataType
-		_             [4]byte
+		_3            [4]byte
 		param         unsafe.Pointer
 		paramType     librarytypes.CudaDataType
-		_             [4]byte
+		_4            [4]byte
 		executiontype librarytypes.CudaDataType
-		_             [4]byte
+		_5            [4]byte
 		ret           CublasStatus_t
 	}{handle: handle, d1: d1, d1Type: d1Type, d2: d2, d2Type: d2Type, x1: x1, x1Type: x1Type, y1: y1, y1Type: y1Type, param: param, paramType: paramType, executiontype: executiontype}
-	if err := call(symCublasRotmgEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasRotmgEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10004,28 +9473,25 @@ func CublasSgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10091,7 +9557,7 @@ func CublasSgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -10104,10 +9570,7 @@ func CublasSgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10173,28 +9636,25 @@ func CublasDgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10260,7 +9720,7 @@ func CublasDgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -10273,10 +9733,7 @@ func CublasDgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10342,28 +9799,25 @@ func CublasCgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10429,7 +9883,7 @@ func CublasCgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -10442,10 +9896,7 @@ func CublasCgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemv multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10511,28 +9962,25 @@ func CublasZgemv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemv_64 multiplies a matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10598,7 +10046,7 @@ func CublasZgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -10611,10 +10059,7 @@ func CublasZgemv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10676,32 +10121,29 @@ func CublasSgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10763,7 +10205,7 @@ func CublasSgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -10778,10 +10220,7 @@ func CublasSgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10843,32 +10282,29 @@ func CublasDgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -10930,7 +10366,7 @@ func CublasDgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -10945,10 +10381,7 @@ func CublasDgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11010,32 +10443,29 @@ func CublasCgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11097,7 +10527,7 @@ func CublasCgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -11112,10 +10542,7 @@ func CublasCgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgbmv multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11177,32 +10604,29 @@ func CublasZgbmv_v2(handle CublasHandle_t, trans CublasOperation_t, m int32, n i
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		kl     int32
-		_      [4]byte
+		_3     [4]byte
 		ku     int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgbmv_64 multiplies a band matrix by a vector: y = alpha*op(A)*x + beta*y.
@@ -11264,7 +10688,7 @@ func CublasZgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 	args := &struct {
 		handle CublasHandle_t
 		trans  CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		kl     int64
@@ -11279,10 +10703,7 @@ func CublasZgbmv_v2_64(handle CublasHandle_t, trans CublasOperation_t, m int64, 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, kl: kl, ku: ku, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZgbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11336,25 +10757,22 @@ func CublasStrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11408,11 +10826,11 @@ func CublasStrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float32
 		lda    int64
@@ -11420,10 +10838,7 @@ func CublasStrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11477,25 +10892,22 @@ func CublasDtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11549,11 +10961,11 @@ func CublasDtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float64
 		lda    int64
@@ -11561,10 +10973,7 @@ func CublasDtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11618,25 +11027,22 @@ func CublasCtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11690,11 +11096,11 @@ func CublasCtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex64
 		lda    int64
@@ -11702,10 +11108,7 @@ func CublasCtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmv multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11759,25 +11162,22 @@ func CublasZtrmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmv_64 multiplies a triangular matrix by a vector, in place: x = op(A)*x.
@@ -11831,11 +11231,11 @@ func CublasZtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex128
 		lda    int64
@@ -11843,10 +11243,7 @@ func CublasZtrmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -11901,27 +11298,24 @@ func CublasStbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -11976,11 +11370,11 @@ func CublasStbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float32
@@ -11989,10 +11383,7 @@ func CublasStbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12047,27 +11438,24 @@ func CublasDtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12122,11 +11510,11 @@ func CublasDtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float64
@@ -12135,10 +11523,7 @@ func CublasDtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12193,27 +11578,24 @@ func CublasCtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12268,11 +11650,11 @@ func CublasCtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex64
@@ -12281,10 +11663,7 @@ func CublasCtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbmv multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12339,27 +11718,24 @@ func CublasZtbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbmv_64 multiplies a triangular band matrix by a vector, in place: x = op(A)*x.
@@ -12414,11 +11790,11 @@ func CublasZtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex128
@@ -12427,10 +11803,7 @@ func CublasZtbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12482,23 +11855,20 @@ func CublasStpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12550,21 +11920,18 @@ func CublasStpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float32
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12616,23 +11983,20 @@ func CublasDtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12684,21 +12048,18 @@ func CublasDtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float64
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12750,23 +12111,20 @@ func CublasCtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12818,21 +12176,18 @@ func CublasCtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex64
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpmv multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12884,23 +12239,20 @@ func CublasZtpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpmv_64 multiplies a packed triangular matrix by a vector, in place: x = op(A)*x.
@@ -12952,21 +12304,18 @@ func CublasZtpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex128
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13020,25 +12369,22 @@ func CublasStrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13092,11 +12438,11 @@ func CublasStrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float32
 		lda    int64
@@ -13104,10 +12450,7 @@ func CublasStrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13161,25 +12504,22 @@ func CublasDtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13233,11 +12573,11 @@ func CublasDtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *float64
 		lda    int64
@@ -13245,10 +12585,7 @@ func CublasDtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13302,25 +12639,22 @@ func CublasCtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13374,11 +12708,11 @@ func CublasCtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex64
 		lda    int64
@@ -13386,10 +12720,7 @@ func CublasCtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsv solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13443,25 +12774,22 @@ func CublasZtrsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsv_64 solves a triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13515,11 +12843,11 @@ func CublasZtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		A      *complex128
 		lda    int64
@@ -13527,10 +12855,7 @@ func CublasZtrsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtrsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13581,23 +12906,20 @@ func CublasStpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13649,21 +12971,18 @@ func CublasStpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float32
 		x      *float32
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasStpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13714,23 +13033,20 @@ func CublasDtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13782,21 +13098,18 @@ func CublasDtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *float64
 		x      *float64
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasDtpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13847,23 +13160,20 @@ func CublasCtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13915,21 +13225,18 @@ func CublasCtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex64
 		x      *complex64
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasCtpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpsv solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -13980,23 +13287,20 @@ func CublasZtpsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpsv_64 solves a packed triangular system for one right-hand side, in place: op(A)*x = b.
@@ -14048,21 +13352,18 @@ func CublasZtpsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		AP     *complex128
 		x      *complex128
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, AP: AP, x: x, incx: incx}
-	if err := call(symCublasZtpsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14116,27 +13417,24 @@ func CublasStbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14190,11 +13488,11 @@ func CublasStbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float32
@@ -14203,10 +13501,7 @@ func CublasStbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasStbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14260,27 +13555,24 @@ func CublasDtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14334,11 +13626,11 @@ func CublasDtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *float64
@@ -14347,10 +13639,7 @@ func CublasDtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasDtbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14404,27 +13693,24 @@ func CublasCtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14478,11 +13764,11 @@ func CublasCtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex64
@@ -14491,10 +13777,7 @@ func CublasCtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasCtbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbsv solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14548,27 +13831,24 @@ func CublasZtbsv_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbsv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbsv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtbsv_64 solves a triangular band system for one right-hand side, in place: op(A)*x = b.
@@ -14622,11 +13902,11 @@ func CublasZtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_2     [4]byte
 		n      int64
 		k      int64
 		A      *complex128
@@ -14635,10 +13915,7 @@ func CublasZtbsv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		incx   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, diag: diag, n: n, k: k, A: A, lda: lda, x: x, incx: incx}
-	if err := call(symCublasZtbsv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtbsv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14696,26 +13973,23 @@ func CublasSsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14773,7 +14047,7 @@ func CublasSsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		A      *float32
@@ -14785,10 +14059,7 @@ func CublasSsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14846,26 +14117,23 @@ func CublasDsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14923,7 +14191,7 @@ func CublasDsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		A      *float64
@@ -14935,10 +14203,7 @@ func CublasDsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -14996,26 +14261,23 @@ func CublasCsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -15073,7 +14335,7 @@ func CublasCsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		A      *complex64
@@ -15085,10 +14347,7 @@ func CublasCsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasCsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymv multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -15146,26 +14405,23 @@ func CublasZsymv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZsymv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymv_64 multiplies a symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -15223,7 +14479,7 @@ func CublasZsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		A      *complex128
@@ -15235,10 +14491,7 @@ func CublasZsymv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZsymv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemv multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15297,26 +14550,23 @@ func CublasChemv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemv_64 multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15375,7 +14625,7 @@ func CublasChemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		A      *complex64
@@ -15387,10 +14637,7 @@ func CublasChemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemv multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15449,26 +14696,23 @@ func CublasZhemv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_3     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhemv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemv_64 multiplies a Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -15527,7 +14771,7 @@ func CublasZhemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		A      *complex128
@@ -15539,10 +14783,7 @@ func CublasZhemv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhemv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsbmv multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15601,28 +14842,25 @@ func CublasSsbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsbmv_64 multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15681,7 +14919,7 @@ func CublasSsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -15694,10 +14932,7 @@ func CublasSsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSsbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsbmv multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15756,28 +14991,25 @@ func CublasDsbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsbmv_64 multiplies a symmetric band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15836,7 +15068,7 @@ func CublasDsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -15849,10 +15081,7 @@ func CublasDsbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDsbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChbmv multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15912,28 +15141,25 @@ func CublasChbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChbmv_64 multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -15993,7 +15219,7 @@ func CublasChbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -16006,10 +15232,7 @@ func CublasChbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhbmv multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -16069,28 +15292,25 @@ func CublasZhbmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, k int
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		k      int32
-		_      [4]byte
+		_2     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhbmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhbmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhbmv_64 multiplies a Hermitian band matrix by a vector: y = alpha*A*x + beta*y.
@@ -16150,7 +15370,7 @@ func CublasZhbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -16163,10 +15383,7 @@ func CublasZhbmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, k 
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, k: k, alpha: alpha, A: A, lda: lda, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhbmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhbmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspmv multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16221,24 +15438,21 @@ func CublasSspmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		AP     *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *float32
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSspmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspmv_64 multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16293,7 +15507,7 @@ func CublasSspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		AP     *float32
@@ -16304,10 +15518,7 @@ func CublasSspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasSspmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspmv multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16362,24 +15573,21 @@ func CublasDspmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		AP     *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *float64
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDspmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspmv_64 multiplies a packed symmetric matrix by a vector: y = alpha*A*x + beta*y.
@@ -16434,7 +15642,7 @@ func CublasDspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		AP     *float64
@@ -16445,10 +15653,7 @@ func CublasDspmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasDspmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpmv multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16504,24 +15709,21 @@ func CublasChpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		AP     *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *complex64
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpmv_64 multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16577,7 +15779,7 @@ func CublasChpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		AP     *complex64
@@ -16588,10 +15790,7 @@ func CublasChpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasChpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpmv multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16647,24 +15846,21 @@ func CublasZhpmv_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		AP     *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		beta   *complex128
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhpmv_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpmv_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpmv_64 multiplies a packed Hermitian matrix by a vector: y = alpha*A*x + beta*y.
@@ -16720,7 +15916,7 @@ func CublasZhpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		AP     *complex128
@@ -16731,10 +15927,7 @@ func CublasZhpmv_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		incy   int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, AP: AP, x: x, incx: incx, beta: beta, y: y, incy: incy}
-	if err := call(symCublasZhpmv_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpmv_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSger adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -16789,25 +15982,22 @@ func CublasSger_v2(handle CublasHandle_t, m int32, n int32, alpha *float32, x *f
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSger_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSger_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSger_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -16873,10 +16063,7 @@ func CublasSger_v2_64(handle CublasHandle_t, m int64, n int64, alpha *float32, x
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSger_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSger_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDger adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -16931,25 +16118,22 @@ func CublasDger_v2(handle CublasHandle_t, m int32, n int32, alpha *float64, x *f
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDger_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDger_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDger_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17015,10 +16199,7 @@ func CublasDger_v2_64(handle CublasHandle_t, m int64, n int64, alpha *float64, x
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDger_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDger_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeru adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17074,25 +16255,22 @@ func CublasCgeru_v2(handle CublasHandle_t, m int32, n int32, alpha *complex64, x
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgeru_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeru_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeru_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17159,10 +16337,7 @@ func CublasCgeru_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex64
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgeru_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeru_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgerc adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17218,25 +16393,22 @@ func CublasCgerc_v2(handle CublasHandle_t, m int32, n int32, alpha *complex64, x
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgerc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgerc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgerc_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17303,10 +16475,7 @@ func CublasCgerc_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex64
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCgerc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgerc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeru adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17362,25 +16531,22 @@ func CublasZgeru_v2(handle CublasHandle_t, m int32, n int32, alpha *complex128, 
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgeru_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeru_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeru_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17447,10 +16613,7 @@ func CublasZgeru_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex12
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgeru_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeru_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgerc adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) + A.
@@ -17506,25 +16669,22 @@ func CublasZgerc_v2(handle CublasHandle_t, m int32, n int32, alpha *complex128, 
 	args := &struct {
 		handle CublasHandle_t
 		m      int32
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgerc_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgerc_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgerc_64 adds the outer product of two vectors to a matrix, in place: A = alpha*x*op(y) +
@@ -17591,10 +16751,7 @@ func CublasZgerc_v2_64(handle CublasHandle_t, m int64, n int64, alpha *complex12
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, m: m, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZgerc_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgerc_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -17650,22 +16807,19 @@ func CublasSsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasSsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -17721,7 +16875,7 @@ func CublasSsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
@@ -17730,10 +16884,7 @@ func CublasSsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasSsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -17789,22 +16940,19 @@ func CublasDsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasDsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -17860,7 +17008,7 @@ func CublasDsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
@@ -17869,10 +17017,7 @@ func CublasDsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasDsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -17928,22 +17073,19 @@ func CublasCsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -17999,7 +17141,7 @@ func CublasCsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -18008,10 +17150,7 @@ func CublasCsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr adds the product of a vector with its own transpose to a symmetric matrix, in place: A
@@ -18067,22 +17206,19 @@ func CublasZsyr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZsyr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr_64 adds the product of a vector with its own transpose to a symmetric matrix, in
@@ -18138,7 +17274,7 @@ func CublasZsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -18147,10 +17283,7 @@ func CublasZsyr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZsyr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18206,22 +17339,19 @@ func CublasCher_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCher_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher_64 adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18277,7 +17407,7 @@ func CublasCher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *complex64
@@ -18286,10 +17416,7 @@ func CublasCher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasCher_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18345,22 +17472,19 @@ func CublasZher_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZher_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher_64 adds the product of a vector with its conjugate transpose to a Hermitian matrix, in
@@ -18416,7 +17540,7 @@ func CublasZher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *complex128
@@ -18425,10 +17549,7 @@ func CublasZher_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, A: A, lda: lda}
-	if err := call(symCublasZher_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr adds the product of a vector with its own transpose to a packed symmetric matrix, in
@@ -18481,21 +17602,18 @@ func CublasSspr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float32
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasSspr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr_64 adds the product of a vector with its own transpose to a packed symmetric matrix,
@@ -18548,19 +17666,16 @@ func CublasSspr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
 		incx   int64
 		AP     *float32
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasSspr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr adds the product of a vector with its own transpose to a packed symmetric matrix, in
@@ -18613,21 +17728,18 @@ func CublasDspr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasDspr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr_64 adds the product of a vector with its own transpose to a packed symmetric matrix,
@@ -18680,19 +17792,16 @@ func CublasDspr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
 		incx   int64
 		AP     *float64
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasDspr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18746,21 +17855,18 @@ func CublasChpr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex64
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasChpr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr_64 adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18814,19 +17920,16 @@ func CublasChpr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *complex64
 		incx   int64
 		AP     *complex64
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasChpr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18880,21 +17983,18 @@ func CublasZhpr_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha 
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex128
-		_      [1]uint64
+		_3     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasZhpr_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr_64 adds the product of a vector with its conjugate transpose to a packed Hermitian
@@ -18948,19 +18048,16 @@ func CublasZhpr_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, alp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *complex128
 		incx   int64
 		AP     *complex128
-		_      [1]uint64
+		_1     [1]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, AP: AP}
-	if err := call(symCublasZhpr_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19018,25 +18115,22 @@ func CublasSsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19094,7 +18188,7 @@ func CublasSsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
@@ -19105,10 +18199,7 @@ func CublasSsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasSsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19166,25 +18257,22 @@ func CublasDsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19242,7 +18330,7 @@ func CublasDsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
@@ -19253,10 +18341,7 @@ func CublasDsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasDsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19314,25 +18399,22 @@ func CublasCsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19390,7 +18472,7 @@ func CublasCsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -19401,10 +18483,7 @@ func CublasCsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19462,25 +18541,22 @@ func CublasZsyr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZsyr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2_64 adds the symmetric product of two vectors to a symmetric matrix, in place: A =
@@ -19538,7 +18614,7 @@ func CublasZsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -19549,10 +18625,7 @@ func CublasZsyr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZsyr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19610,25 +18683,22 @@ func CublasCher2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCher2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2_64 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19686,7 +18756,7 @@ func CublasCher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -19697,10 +18767,7 @@ func CublasCher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasCher2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19758,25 +18825,22 @@ func CublasZher2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZher2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2_64 adds the Hermitian product of two vectors to a Hermitian matrix, in place: A =
@@ -19834,7 +18898,7 @@ func CublasZher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -19845,10 +18909,7 @@ func CublasZher2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		lda    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, A: A, lda: lda}
-	if err := call(symCublasZher2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr2 adds the symmetric product of two vectors to a packed symmetric matrix, in place: A =
@@ -19903,23 +18964,20 @@ func CublasSspr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float32
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float32
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float32
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasSspr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSspr2_64 adds the symmetric product of two vectors to a packed symmetric matrix, in place:
@@ -19974,7 +19032,7 @@ func CublasSspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float32
 		x      *float32
@@ -19984,10 +19042,7 @@ func CublasSspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		AP     *float32
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasSspr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSspr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr2 adds the symmetric product of two vectors to a packed symmetric matrix, in place: A =
@@ -20042,23 +19097,20 @@ func CublasDspr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *float64
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *float64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *float64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasDspr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDspr2_64 adds the symmetric product of two vectors to a packed symmetric matrix, in place:
@@ -20113,7 +19165,7 @@ func CublasDspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *float64
 		x      *float64
@@ -20123,10 +19175,7 @@ func CublasDspr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		AP     *float64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasDspr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDspr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr2 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place: A =
@@ -20182,23 +19231,20 @@ func CublasChpr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex64
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex64
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasChpr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChpr2_64 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place:
@@ -20254,7 +19300,7 @@ func CublasChpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex64
 		x      *complex64
@@ -20264,10 +19310,7 @@ func CublasChpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		AP     *complex64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasChpr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChpr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr2 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place: A =
@@ -20323,23 +19366,20 @@ func CublasZhpr2_v2(handle CublasHandle_t, uplo CublasFillMode_t, n int32, alpha
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		alpha  *complex128
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_2     [4]byte
 		y      *complex128
 		incy   int32
-		_      [4]byte
+		_3     [4]byte
 		AP     *complex128
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasZhpr2_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr2_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhpr2_64 adds the Hermitian product of two vectors to a packed Hermitian matrix, in place:
@@ -20395,7 +19435,7 @@ func CublasZhpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int64
 		alpha  *complex128
 		x      *complex128
@@ -20405,10 +19445,7 @@ func CublasZhpr2_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, n int64, al
 		AP     *complex128
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, alpha: alpha, x: x, incx: incx, y: y, incy: incy, AP: AP}
-	if err := call(symCublasZhpr2_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhpr2_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20466,30 +19503,27 @@ func CublasSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **float32
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **float32
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasSgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20547,7 +19581,7 @@ func CublasSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -20561,10 +19595,7 @@ func CublasSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasSgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20622,30 +19653,27 @@ func CublasDgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float64
 		Aarray     **float64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **float64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float64
 		yarray     **float64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasDgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20703,7 +19731,7 @@ func CublasDgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float64
@@ -20717,10 +19745,7 @@ func CublasDgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasDgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20778,30 +19803,27 @@ func CublasCgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex64
 		Aarray     **complex64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **complex64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *complex64
 		yarray     **complex64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasCgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20859,7 +19881,7 @@ func CublasCgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex64
@@ -20873,10 +19895,7 @@ func CublasCgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasCgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -20934,30 +19953,27 @@ func CublasZgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex128
 		Aarray     **complex128
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **complex128
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *complex128
 		yarray     **complex128
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasZgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21015,7 +20031,7 @@ func CublasZgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex128
@@ -21029,10 +20045,7 @@ func CublasZgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m int
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasZgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21090,30 +20103,27 @@ func CublasHSHgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSHgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21171,7 +20181,7 @@ func CublasHSHgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21185,10 +20195,7 @@ func CublasHSHgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSHgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21246,30 +20253,27 @@ func CublasHSSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSSgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21327,7 +20331,7 @@ func CublasHSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21341,10 +20345,7 @@ func CublasHSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasHSSgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21402,30 +20403,27 @@ func CublasTSTgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSTgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21483,7 +20481,7 @@ func CublasTSTgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21497,10 +20495,7 @@ func CublasTSTgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSTgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvBatched multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21558,30 +20553,27 @@ func CublasTSSgemvBatched(handle CublasHandle_t, trans CublasOperation_t, m int3
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		xarray     **uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		beta       *float32
 		yarray     **float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSSgemvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvBatched_64 multiplies many matrices by a vector each: y = alpha*op(A)*x + beta*y for
@@ -21639,7 +20631,7 @@ func CublasTSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21653,10 +20645,7 @@ func CublasTSSgemvBatched_64(handle CublasHandle_t, trans CublasOperation_t, m i
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, Aarray: Aarray, lda: lda, xarray: xarray, incx: incx, beta: beta, yarray: yarray, incy: incy, batchCount: batchCount}
-	if err := call(symCublasTSSgemvBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -21710,33 +20699,30 @@ func CublasSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *float32
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *float32
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasSgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -21790,7 +20776,7 @@ func CublasSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -21807,10 +20793,7 @@ func CublasSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasSgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -21864,33 +20847,30 @@ func CublasDgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float64
 		A          *float64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *float64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float64
 		y          *float64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasDgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -21944,7 +20924,7 @@ func CublasDgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float64
@@ -21961,10 +20941,7 @@ func CublasDgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasDgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22018,33 +20995,30 @@ func CublasCgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex64
 		A          *complex64
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *complex64
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *complex64
 		y          *complex64
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasCgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22098,7 +21072,7 @@ func CublasCgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex64
@@ -22115,10 +21089,7 @@ func CublasCgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasCgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22172,33 +21143,30 @@ func CublasZgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t, m
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *complex128
 		A          *complex128
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *complex128
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *complex128
 		y          *complex128
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasZgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22252,7 +21220,7 @@ func CublasZgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex128
@@ -22269,10 +21237,7 @@ func CublasZgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation_t
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasZgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22326,33 +21291,30 @@ func CublasHSHgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSHgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSHgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22406,7 +21368,7 @@ func CublasHSHgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22423,10 +21385,7 @@ func CublasHSHgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSHgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSHgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22480,33 +21439,30 @@ func CublasHSSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSSgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHSSgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22560,7 +21516,7 @@ func CublasHSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22577,10 +21533,7 @@ func CublasHSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasHSSgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHSSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22634,33 +21587,30 @@ func CublasTSTgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *uint16
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSTgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSTgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22714,7 +21664,7 @@ func CublasTSTgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22731,10 +21681,7 @@ func CublasTSTgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSTgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSTgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvStridedBatched multiplies many matrices by a vector each, at equal distances in
@@ -22788,33 +21735,30 @@ func CublasTSSgemvStridedBatched(handle CublasHandle_t, trans CublasOperation_t,
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int32
-		_          [4]byte
+		_1         [4]byte
 		n          int32
-		_          [4]byte
+		_2         [4]byte
 		alpha      *float32
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_3         [4]byte
 		strideA    int64
 		x          *uint16
 		incx       int32
-		_          [4]byte
+		_4         [4]byte
 		stridex    int64
 		beta       *float32
 		y          *float32
 		incy       int32
-		_          [4]byte
+		_5         [4]byte
 		stridey    int64
 		batchCount int32
-		_          [4]byte
+		_6         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSSgemvStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasTSSgemvStridedBatched_64 multiplies many matrices by a vector each, at equal distances in
@@ -22868,7 +21812,7 @@ func CublasTSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 	args := &struct {
 		handle     CublasHandle_t
 		trans      CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -22885,10 +21829,7 @@ func CublasTSSgemvStridedBatched_64(handle CublasHandle_t, trans CublasOperation
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, alpha: alpha, A: A, lda: lda, strideA: strideA, x: x, incx: incx, stridex: stridex, beta: beta, y: y, incy: incy, stridey: stridey, batchCount: batchCount}
-	if err := call(symCublasTSSgemvStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasTSSgemvStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -22968,32 +21909,29 @@ func CublasSgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23073,9 +22011,9 @@ func CublasSgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23089,10 +22027,7 @@ func CublasSgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23172,32 +22107,29 @@ func CublasDgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23277,9 +22209,9 @@ func CublasDgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23293,10 +22225,7 @@ func CublasDgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23376,32 +22305,29 @@ func CublasCgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23481,9 +22407,9 @@ func CublasCgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23497,10 +22423,7 @@ func CublasCgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3m computes a complex matrix product like [CublasCgemm] with three real products in
@@ -23546,32 +22469,29 @@ func CublasCgemm3m(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm3m, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3m, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3m_64 computes a complex matrix product like [CublasCgemm] with three real products in
@@ -23617,9 +22537,9 @@ func CublasCgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -23633,10 +22553,7 @@ func CublasCgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCgemm3m_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3m_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mEx computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -23699,38 +22616,35 @@ func CublasCgemm3mEx(handle CublasHandle_t, transa CublasOperation_t, transb Cub
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_5     [4]byte
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_7     [4]byte
 		ldb    int32
-		_      [4]byte
+		_8     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_9     [4]byte
 		ldc    int32
-		_      [4]byte
+		_10    [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemm3mEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mEx_64 computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -23793,32 +22707,29 @@ func CublasCgemm3mEx_64(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldb    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemm3mEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -23898,32 +22809,29 @@ func CublasZgemm_v2(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -24003,9 +22911,9 @@ func CublasZgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -24019,10 +22927,7 @@ func CublasZgemm_v2_64(handle CublasHandle_t, transa CublasOperation_t, transb C
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm3m computes a complex matrix product like [CublasCgemm] with three real products in
@@ -24068,32 +22973,29 @@ func CublasZgemm3m(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm3m, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm3m, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemm3m_64 computes a complex matrix product like [CublasCgemm] with three real products in
@@ -24139,9 +23041,9 @@ func CublasZgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -24155,10 +23057,7 @@ func CublasZgemm3m_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZgemm3m_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemm3m_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemm computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -24226,32 +23125,29 @@ func CublasHgemm(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *uint16
 		A      *uint16
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		B      *uint16
 		ldb    int32
-		_      [4]byte
+		_6     [4]byte
 		beta   *uint16
 		C      *uint16
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasHgemm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemm_64 computes the matrix product C = alpha·op(A)·op(B) + beta·C.
@@ -24319,9 +23215,9 @@ func CublasHgemm_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
@@ -24335,10 +23231,7 @@ func CublasHgemm_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasHgemm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmEx computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24401,38 +23294,35 @@ func CublasSgemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_5     [4]byte
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_7     [4]byte
 		ldb    int32
-		_      [4]byte
+		_8     [4]byte
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_9     [4]byte
 		ldc    int32
-		_      [4]byte
+		_10    [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasSgemmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmEx_64 computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24495,32 +23385,29 @@ func CublasSgemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldb    int64
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasSgemmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmEx computes C = alpha·op(A)·op(B) + beta·C with types, compute type and algorithm as
@@ -24607,42 +23494,39 @@ func CublasGemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cublas
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int32
-		_           [4]byte
+		_2          [4]byte
 		n           int32
-		_           [4]byte
+		_3          [4]byte
 		k           int32
-		_           [4]byte
+		_4          [4]byte
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_5          [4]byte
 		lda         int32
-		_           [4]byte
+		_6          [4]byte
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_7          [4]byte
 		ldb         int32
-		_           [4]byte
+		_8          [4]byte
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_9          [4]byte
 		ldc         int32
-		_           [4]byte
+		_10         [4]byte
 		computeType CublasComputeType_t
-		_           [4]byte
+		_11         [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_12         [4]byte
 		ret         CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmEx_64 computes C = alpha·op(A)·op(B) + beta·C with types, compute type and algorithm
@@ -24729,36 +23613,33 @@ func CublasGemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cub
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int64
 		n           int64
 		k           int64
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_2          [4]byte
 		lda         int64
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_3          [4]byte
 		ldb         int64
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_4          [4]byte
 		ldc         int64
 		computeType CublasComputeType_t
-		_           [4]byte
+		_5          [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_6          [4]byte
 		ret         CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmEx computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24821,38 +23702,35 @@ func CublasCgemmEx(handle CublasHandle_t, transa CublasOperation_t, transb Cubla
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		k      int32
-		_      [4]byte
+		_4     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_5     [4]byte
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_7     [4]byte
 		ldb    int32
-		_      [4]byte
+		_8     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_9     [4]byte
 		ldc    int32
-		_      [4]byte
+		_10    [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemmEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmEx_64 computes C = alpha·op(A)·op(B) + beta·C in single precision, on matrices of
@@ -24915,32 +23793,29 @@ func CublasCgemmEx_64(handle CublasHandle_t, transa CublasOperation_t, transb Cu
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		B      unsafe.Pointer
 		Btype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldb    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, B: B, Btype: Btype, ldb: ldb, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCgemmEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -24995,27 +23870,24 @@ func CublasSsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25070,9 +23942,9 @@ func CublasSsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -25083,10 +23955,7 @@ func CublasSsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -25141,27 +24010,24 @@ func CublasDsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25216,9 +24082,9 @@ func CublasDsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -25229,10 +24095,7 @@ func CublasDsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -25287,27 +24150,24 @@ func CublasCsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25362,9 +24222,9 @@ func CublasCsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -25375,10 +24235,7 @@ func CublasCsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrk updates a symmetric matrix by a product with its own transpose: C =
@@ -25433,27 +24290,24 @@ func CublasZsyrk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrk_64 updates a symmetric matrix by a product with its own transpose: C =
@@ -25508,9 +24362,9 @@ func CublasZsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -25521,10 +24375,7 @@ func CublasZsyrk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkEx updates a symmetric complex matrix like [CublasCsyrk], with the element types as
@@ -25572,31 +24423,28 @@ func CublasCsyrkEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOpe
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrkEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkEx_64 updates a symmetric complex matrix like [CublasCsyrk], with the element types as
@@ -25644,27 +24492,24 @@ func CublasCsyrkEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cublas
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrkEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk3mEx updates a symmetric complex matrix like [CublasCsyrk], with the element types as
@@ -25712,31 +24557,28 @@ func CublasCsyrk3mEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrk3mEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk3mEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrk3mEx_64 updates a symmetric complex matrix like [CublasCsyrk], with the element types
@@ -25784,27 +24626,24 @@ func CublasCsyrk3mEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *complex64
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCsyrk3mEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrk3mEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -25859,27 +24698,24 @@ func CublasCherk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk_64 updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -25934,9 +24770,9 @@ func CublasCherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -25947,10 +24783,7 @@ func CublasCherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherk updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -26005,27 +24838,24 @@ func CublasZherk_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherk_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherk_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherk_64 updates a Hermitian matrix by a product with its own conjugate transpose: C =
@@ -26080,9 +24910,9 @@ func CublasZherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -26093,10 +24923,7 @@ func CublasZherk_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubla
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherk_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherk_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkEx updates a Hermitian matrix like [CublasCherk], with the element types as arguments.
@@ -26144,31 +24971,28 @@ func CublasCherkEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOpe
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherkEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkEx_64 updates a Hermitian matrix like [CublasCherk], with the element types as
@@ -26217,27 +25041,24 @@ func CublasCherkEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cublas
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherkEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk3mEx updates a Hermitian matrix like [CublasCherk], with the element types as
@@ -26286,31 +25107,28 @@ func CublasCherk3mEx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_4     [4]byte
 		lda    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_6     [4]byte
 		ldc    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherk3mEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk3mEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherk3mEx_64 updates a Hermitian matrix like [CublasCherk], with the element types as
@@ -26359,27 +25177,24 @@ func CublasCherk3mEx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
 		A      unsafe.Pointer
 		Atype  librarytypes.CudaDataType
-		_      [4]byte
+		_2     [4]byte
 		lda    int64
 		beta   *float32
 		C      unsafe.Pointer
 		Ctype  librarytypes.CudaDataType
-		_      [4]byte
+		_3     [4]byte
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, beta: beta, C: C, Ctype: Ctype, ldc: ldc}
-	if err := call(symCublasCherk3mEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherk3mEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26435,30 +25250,27 @@ func CublasSsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26514,9 +25326,9 @@ func CublasSsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -26529,10 +25341,7 @@ func CublasSsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26588,30 +25397,27 @@ func CublasDsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26667,9 +25473,9 @@ func CublasDsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -26682,10 +25488,7 @@ func CublasDsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26741,30 +25544,27 @@ func CublasCsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26820,9 +25620,9 @@ func CublasCsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -26835,10 +25635,7 @@ func CublasCsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2k updates a symmetric matrix by a product and its transpose: C =
@@ -26894,30 +25691,27 @@ func CublasZsyr2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyr2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyr2k_64 updates a symmetric matrix by a product and its transpose: C =
@@ -26973,9 +25767,9 @@ func CublasZsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -26988,10 +25782,7 @@ func CublasZsyr2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyr2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyr2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2k updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27047,30 +25838,27 @@ func CublasCher2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCher2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCher2k_64 updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27126,9 +25914,9 @@ func CublasCher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -27141,10 +25929,7 @@ func CublasCher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCher2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCher2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2k updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27200,30 +25985,27 @@ func CublasZher2k_v2(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZher2k_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2k_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZher2k_64 updates a Hermitian matrix by a product and its conjugate transpose: C =
@@ -27279,9 +26061,9 @@ func CublasZher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -27294,10 +26076,7 @@ func CublasZher2k_v2_64(handle CublasHandle_t, uplo CublasFillMode_t, trans Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZher2k_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZher2k_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27340,30 +26119,27 @@ func CublasSsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27406,9 +26182,9 @@ func CublasSsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float32
@@ -27421,10 +26197,7 @@ func CublasSsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27467,30 +26240,27 @@ func CublasDsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27533,9 +26303,9 @@ func CublasDsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *float64
@@ -27548,10 +26318,7 @@ func CublasDsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27594,30 +26361,27 @@ func CublasCsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27660,9 +26424,9 @@ func CublasCsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -27675,10 +26439,7 @@ func CublasCsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrkx computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that are
@@ -27721,30 +26482,27 @@ func CublasZsyrkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsyrkx_64 computes one triangle of C = alpha·op(A)·op(B)ᵀ + beta·C, for products that
@@ -27787,9 +26545,9 @@ func CublasZsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -27802,10 +26560,7 @@ func CublasZsyrkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsyrkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsyrkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkx computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that are
@@ -27849,30 +26604,27 @@ func CublasCherkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCherkx_64 computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that
@@ -27916,9 +26668,9 @@ func CublasCherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex64
@@ -27931,10 +26683,7 @@ func CublasCherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCherkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCherkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherkx computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that are
@@ -27978,30 +26727,27 @@ func CublasZherkx(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasOper
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		k      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherkx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherkx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZherkx_64 computes one triangle of C = alpha·op(A)·op(B)ᴴ + beta·C, for products that
@@ -28045,9 +26791,9 @@ func CublasZherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		n      int64
 		k      int64
 		alpha  *complex128
@@ -28060,10 +26806,7 @@ func CublasZherkx_64(handle CublasHandle_t, uplo CublasFillMode_t, trans CublasO
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, trans: trans, n: n, k: k, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZherkx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZherkx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28121,30 +26864,27 @@ func CublasSsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float32
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28202,9 +26942,9 @@ func CublasSsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -28217,10 +26957,7 @@ func CublasSsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasSsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28278,30 +27015,27 @@ func CublasDsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *float64
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28359,9 +27093,9 @@ func CublasDsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -28374,10 +27108,7 @@ func CublasDsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasDsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28435,30 +27166,27 @@ func CublasCsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28516,9 +27244,9 @@ func CublasCsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -28531,10 +27259,7 @@ func CublasCsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasCsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric matrix
@@ -28592,30 +27317,27 @@ func CublasZsymm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsymm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZsymm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a symmetric
@@ -28673,9 +27395,9 @@ func CublasZsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -28688,10 +27410,7 @@ func CublasZsymm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZsymm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZsymm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian matrix
@@ -28748,30 +27467,27 @@ func CublasChemm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex64
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasChemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasChemm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian
@@ -28828,9 +27544,9 @@ func CublasChemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -28843,10 +27559,7 @@ func CublasChemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasChemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasChemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemm computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian matrix
@@ -28903,30 +27616,27 @@ func CublasZhemm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		beta   *complex128
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZhemm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZhemm_64 computes C = alpha·A·B + beta·C, or alpha·B·A + beta·C, for a Hermitian
@@ -28983,9 +27693,9 @@ func CublasZhemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -28998,10 +27708,7 @@ func CublasZhemm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, beta: beta, C: C, ldc: ldc}
-	if err := call(symCublasZhemm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZhemm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29058,30 +27765,27 @@ func CublasStrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasStrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29138,13 +27842,13 @@ func CublasStrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -29154,10 +27858,7 @@ func CublasStrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldb    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasStrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29214,30 +27915,27 @@ func CublasDtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasDtrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29294,13 +27992,13 @@ func CublasDtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -29310,10 +28008,7 @@ func CublasDtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldb    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasDtrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29370,30 +28065,27 @@ func CublasCtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasCtrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29450,13 +28142,13 @@ func CublasCtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -29466,10 +28158,7 @@ func CublasCtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldb    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasCtrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsm solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29526,30 +28215,27 @@ func CublasZtrsm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasZtrsm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsm_64 solves a triangular system for many right-hand sides: op(A)·X = alpha·B, or
@@ -29606,13 +28292,13 @@ func CublasZtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -29622,10 +28308,7 @@ func CublasZtrsm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldb    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb}
-	if err := call(symCublasZtrsm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -29683,33 +28366,30 @@ func CublasStrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasStrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -29768,13 +28448,13 @@ func CublasStrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -29786,10 +28466,7 @@ func CublasStrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasStrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -29847,33 +28524,30 @@ func CublasDtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDtrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -29932,13 +28606,13 @@ func CublasDtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -29950,10 +28624,7 @@ func CublasDtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDtrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -30011,33 +28682,30 @@ func CublasCtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCtrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -30096,13 +28764,13 @@ func CublasCtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -30114,10 +28782,7 @@ func CublasCtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCtrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmm multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C = alpha·B·op(A).
@@ -30175,33 +28840,30 @@ func CublasZtrmm_v2(handle CublasHandle_t, side CublasSideMode_t, uplo CublasFil
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int32
-		_      [4]byte
+		_4     [4]byte
 		n      int32
-		_      [4]byte
+		_5     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_6     [4]byte
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_7     [4]byte
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_8     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZtrmm_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmm_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrmm_64 multiplies a matrix by a triangular one: C = alpha·op(A)·B, or C =
@@ -30260,13 +28922,13 @@ func CublasZtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 	args := &struct {
 		handle CublasHandle_t
 		side   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_1     [4]byte
 		trans  CublasOperation_t
-		_      [4]byte
+		_2     [4]byte
 		diag   CublasDiagType_t
-		_      [4]byte
+		_3     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -30278,10 +28940,7 @@ func CublasZtrmm_v2_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cublas
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZtrmm_v2_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrmm_v2_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30337,34 +28996,31 @@ func CublasHgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *uint16
 		Aarray     **uint16
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **uint16
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *uint16
 		Carray     **uint16
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasHgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30420,9 +29076,9 @@ func CublasHgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30437,10 +29093,7 @@ func CublasHgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasHgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30496,34 +29149,31 @@ func CublasSgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float32
 		Aarray     **float32
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **float32
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *float32
 		Carray     **float32
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasSgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30579,9 +29229,9 @@ func CublasSgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30596,10 +29246,7 @@ func CublasSgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasSgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30655,34 +29302,31 @@ func CublasDgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float64
 		Aarray     **float64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **float64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *float64
 		Carray     **float64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasDgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30738,9 +29382,9 @@ func CublasDgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30755,10 +29399,7 @@ func CublasDgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasDgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30814,34 +29455,31 @@ func CublasCgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		Aarray     **complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *complex64
 		Carray     **complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30897,9 +29535,9 @@ func CublasCgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -30914,10 +29552,7 @@ func CublasCgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -30973,34 +29608,31 @@ func CublasCgemm3mBatched(handle CublasHandle_t, transa CublasOperation_t, trans
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		Aarray     **complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *complex64
 		Carray     **complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemm3mBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of
@@ -31056,9 +29688,9 @@ func CublasCgemm3mBatched_64(handle CublasHandle_t, transa CublasOperation_t, tr
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31073,10 +29705,7 @@ func CublasCgemm3mBatched_64(handle CublasHandle_t, transa CublasOperation_t, tr
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasCgemm3mBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmBatched computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -31132,34 +29761,31 @@ func CublasZgemmBatched(handle CublasHandle_t, transa CublasOperation_t, transb 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex128
 		Aarray     **complex128
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		Barray     **complex128
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		beta       *complex128
 		Carray     **complex128
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasZgemmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmBatched_64 computes many products Cᵢ = alpha·op(Aᵢ)·op(Bᵢ) + beta·Cᵢ of the
@@ -31215,9 +29841,9 @@ func CublasZgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31232,10 +29858,7 @@ func CublasZgemmBatched_64(handle CublasHandle_t, transa CublasOperation_t, tran
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, lda: lda, Barray: Barray, ldb: ldb, beta: beta, Carray: Carray, ldc: ldc, batchCount: batchCount}
-	if err := call(symCublasZgemmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31286,37 +29909,34 @@ func CublasHgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *uint16
 		A          *uint16
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *uint16
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *uint16
 		C          *uint16
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasHgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasHgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31367,9 +29987,9 @@ func CublasHgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31387,10 +30007,7 @@ func CublasHgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasHgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasHgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31441,37 +30058,34 @@ func CublasSgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float32
 		A          *float32
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *float32
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *float32
 		C          *float32
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasSgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31522,9 +30136,9 @@ func CublasSgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31542,10 +30156,7 @@ func CublasSgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasSgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31596,37 +30207,34 @@ func CublasDgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *float64
 		A          *float64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *float64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *float64
 		C          *float64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasDgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31677,9 +30285,9 @@ func CublasDgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31697,10 +30305,7 @@ func CublasDgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasDgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31751,37 +30356,34 @@ func CublasCgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		A          *complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *complex64
 		C          *complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -31832,9 +30434,9 @@ func CublasCgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -31852,10 +30454,7 @@ func CublasCgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mStridedBatched computes many products of the same shape whose matrices lie at even
@@ -31906,37 +30505,34 @@ func CublasCgemm3mStridedBatched(handle CublasHandle_t, transa CublasOperation_t
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex64
 		A          *complex64
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *complex64
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *complex64
 		C          *complex64
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemm3mStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgemm3mStridedBatched_64 computes many products of the same shape whose matrices lie at
@@ -31987,9 +30583,9 @@ func CublasCgemm3mStridedBatched_64(handle CublasHandle_t, transa CublasOperatio
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -32007,10 +30603,7 @@ func CublasCgemm3mStridedBatched_64(handle CublasHandle_t, transa CublasOperatio
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasCgemm3mStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgemm3mStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmStridedBatched computes many products of the same shape whose matrices lie at even
@@ -32061,37 +30654,34 @@ func CublasZgemmStridedBatched(handle CublasHandle_t, transa CublasOperation_t, 
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int32
-		_          [4]byte
+		_2         [4]byte
 		n          int32
-		_          [4]byte
+		_3         [4]byte
 		k          int32
-		_          [4]byte
+		_4         [4]byte
 		alpha      *complex128
 		A          *complex128
 		lda        int32
-		_          [4]byte
+		_5         [4]byte
 		strideA    int64
 		B          *complex128
 		ldb        int32
-		_          [4]byte
+		_6         [4]byte
 		strideB    int64
 		beta       *complex128
 		C          *complex128
 		ldc        int32
-		_          [4]byte
+		_7         [4]byte
 		strideC    int64
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasZgemmStridedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmStridedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgemmStridedBatched_64 computes many products of the same shape whose matrices lie at even
@@ -32142,9 +30732,9 @@ func CublasZgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 	args := &struct {
 		handle     CublasHandle_t
 		transa     CublasOperation_t
-		_          [4]byte
+		_0         [4]byte
 		transb     CublasOperation_t
-		_          [4]byte
+		_1         [4]byte
 		m          int64
 		n          int64
 		k          int64
@@ -32162,10 +30752,7 @@ func CublasZgemmStridedBatched_64(handle CublasHandle_t, transa CublasOperation_
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, lda: lda, strideA: strideA, B: B, ldb: ldb, strideB: strideB, beta: beta, C: C, ldc: ldc, strideC: strideC, batchCount: batchCount}
-	if err := call(symCublasZgemmStridedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgemmStridedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmBatchedEx computes many products of the same shape, with types, compute type and
@@ -32223,44 +30810,41 @@ func CublasGemmBatchedEx(handle CublasHandle_t, transa CublasOperation_t, transb
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int32
-		_           [4]byte
+		_2          [4]byte
 		n           int32
-		_           [4]byte
+		_3          [4]byte
 		k           int32
-		_           [4]byte
+		_4          [4]byte
 		alpha       unsafe.Pointer
 		Aarray      *unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_5          [4]byte
 		lda         int32
-		_           [4]byte
+		_6          [4]byte
 		Barray      *unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_7          [4]byte
 		ldb         int32
-		_           [4]byte
+		_8          [4]byte
 		beta        unsafe.Pointer
 		Carray      *unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_9          [4]byte
 		ldc         int32
-		_           [4]byte
+		_10         [4]byte
 		batchCount  int32
-		_           [4]byte
+		_11         [4]byte
 		computeType CublasComputeType_t
-		_           [4]byte
+		_12         [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_13         [4]byte
 		ret         CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, Atype: Atype, lda: lda, Barray: Barray, Btype: Btype, ldb: ldb, beta: beta, Carray: Carray, Ctype: Ctype, ldc: ldc, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmBatchedEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmBatchedEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmBatchedEx_64 computes many products of the same shape, with types, compute type and
@@ -32318,37 +30902,34 @@ func CublasGemmBatchedEx_64(handle CublasHandle_t, transa CublasOperation_t, tra
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int64
 		n           int64
 		k           int64
 		alpha       unsafe.Pointer
 		Aarray      *unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_2          [4]byte
 		lda         int64
 		Barray      *unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_3          [4]byte
 		ldb         int64
 		beta        unsafe.Pointer
 		Carray      *unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_4          [4]byte
 		ldc         int64
 		batchCount  int64
 		computeType CublasComputeType_t
-		_           [4]byte
+		_5          [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_6          [4]byte
 		ret         CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, Aarray: Aarray, Atype: Atype, lda: lda, Barray: Barray, Btype: Btype, ldb: ldb, beta: beta, Carray: Carray, Ctype: Ctype, ldc: ldc, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmBatchedEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmStridedBatchedEx computes many products at even distances, with types, compute type and
@@ -32408,47 +30989,44 @@ func CublasGemmStridedBatchedEx(handle CublasHandle_t, transa CublasOperation_t,
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int32
-		_           [4]byte
+		_2          [4]byte
 		n           int32
-		_           [4]byte
+		_3          [4]byte
 		k           int32
-		_           [4]byte
+		_4          [4]byte
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_5          [4]byte
 		lda         int32
-		_           [4]byte
+		_6          [4]byte
 		strideA     int64
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_7          [4]byte
 		ldb         int32
-		_           [4]byte
+		_8          [4]byte
 		strideB     int64
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_9          [4]byte
 		ldc         int32
-		_           [4]byte
+		_10         [4]byte
 		strideC     int64
 		batchCount  int32
-		_           [4]byte
+		_11         [4]byte
 		computeType CublasComputeType_t
-		_           [4]byte
+		_12         [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_13         [4]byte
 		ret         CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, strideA: strideA, B: B, Btype: Btype, ldb: ldb, strideB: strideB, beta: beta, C: C, Ctype: Ctype, ldc: ldc, strideC: strideC, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmStridedBatchedEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmStridedBatchedEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmStridedBatchedEx_64 computes many products at even distances, with types, compute type
@@ -32508,40 +31086,37 @@ func CublasGemmStridedBatchedEx_64(handle CublasHandle_t, transa CublasOperation
 	args := &struct {
 		handle      CublasHandle_t
 		transa      CublasOperation_t
-		_           [4]byte
+		_0          [4]byte
 		transb      CublasOperation_t
-		_           [4]byte
+		_1          [4]byte
 		m           int64
 		n           int64
 		k           int64
 		alpha       unsafe.Pointer
 		A           unsafe.Pointer
 		Atype       librarytypes.CudaDataType
-		_           [4]byte
+		_2          [4]byte
 		lda         int64
 		strideA     int64
 		B           unsafe.Pointer
 		Btype       librarytypes.CudaDataType
-		_           [4]byte
+		_3          [4]byte
 		ldb         int64
 		strideB     int64
 		beta        unsafe.Pointer
 		C           unsafe.Pointer
 		Ctype       librarytypes.CudaDataType
-		_           [4]byte
+		_4          [4]byte
 		ldc         int64
 		strideC     int64
 		batchCount  int64
 		computeType CublasComputeType_t
-		_           [4]byte
+		_5          [4]byte
 		algo        CublasGemmAlgo_t
-		_           [4]byte
+		_6          [4]byte
 		ret         CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, k: k, alpha: alpha, A: A, Atype: Atype, lda: lda, strideA: strideA, B: B, Btype: Btype, ldb: ldb, strideB: strideB, beta: beta, C: C, Ctype: Ctype, ldc: ldc, strideC: strideC, batchCount: batchCount, computeType: computeType, algo: algo}
-	if err := call(symCublasGemmStridedBatchedEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmStridedBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmGroupedBatched computes products of several shapes in one call, group by group.
@@ -32608,14 +31183,11 @@ func CublasSgemmGroupedBatched(handle CublasHandle_t, transa_array *CublasOperat
 		Carray       **float32
 		ldc_array    *int32
 		group_count  int32
-		_            [4]byte
+		_0           [4]byte
 		group_size   *int32
 		ret          CublasStatus_t
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasSgemmGroupedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmGroupedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgemmGroupedBatched_64 computes products of several shapes in one call, group by group.
@@ -32685,10 +31257,7 @@ func CublasSgemmGroupedBatched_64(handle CublasHandle_t, transa_array *CublasOpe
 		group_size   *int64
 		ret          CublasStatus_t
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasSgemmGroupedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgemmGroupedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmGroupedBatched computes products of several shapes in one call, group by group.
@@ -32755,14 +31324,11 @@ func CublasDgemmGroupedBatched(handle CublasHandle_t, transa_array *CublasOperat
 		Carray       **float64
 		ldc_array    *int32
 		group_count  int32
-		_            [4]byte
+		_0           [4]byte
 		group_size   *int32
 		ret          CublasStatus_t
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasDgemmGroupedBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmGroupedBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgemmGroupedBatched_64 computes products of several shapes in one call, group by group.
@@ -32832,10 +31398,7 @@ func CublasDgemmGroupedBatched_64(handle CublasHandle_t, transa_array *CublasOpe
 		group_size   *int64
 		ret          CublasStatus_t
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, lda_array: lda_array, Barray: Barray, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, ldc_array: ldc_array, group_count: group_count, group_size: group_size}
-	if err := call(symCublasDgemmGroupedBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgemmGroupedBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmGroupedBatchedEx computes products of several shapes in one call, with element and
@@ -32905,28 +31468,25 @@ func CublasGemmGroupedBatchedEx(handle CublasHandle_t, transa_array *CublasOpera
 		alpha_array  unsafe.Pointer
 		Aarray       *unsafe.Pointer
 		Atype        librarytypes.CudaDataType
-		_            [4]byte
+		_0           [4]byte
 		lda_array    *int32
 		Barray       *unsafe.Pointer
 		Btype        librarytypes.CudaDataType
-		_            [4]byte
+		_1           [4]byte
 		ldb_array    *int32
 		beta_array   unsafe.Pointer
 		Carray       *unsafe.Pointer
 		Ctype        librarytypes.CudaDataType
-		_            [4]byte
+		_2           [4]byte
 		ldc_array    *int32
 		group_count  int32
-		_            [4]byte
+		_3           [4]byte
 		group_size   *int32
 		computeType  CublasComputeType_t
-		_            [4]byte
+		_4           [4]byte
 		ret          CublasStatus_t
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, Atype: Atype, lda_array: lda_array, Barray: Barray, Btype: Btype, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, Ctype: Ctype, ldc_array: ldc_array, group_count: group_count, group_size: group_size, computeType: computeType}
-	if err := call(symCublasGemmGroupedBatchedEx, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmGroupedBatchedEx, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasGemmGroupedBatchedEx_64 computes products of several shapes in one call, with element and
@@ -32996,27 +31556,24 @@ func CublasGemmGroupedBatchedEx_64(handle CublasHandle_t, transa_array *CublasOp
 		alpha_array  unsafe.Pointer
 		Aarray       *unsafe.Pointer
 		Atype        librarytypes.CudaDataType
-		_            [4]byte
+		_0           [4]byte
 		lda_array    *int64
 		Barray       *unsafe.Pointer
 		Btype        librarytypes.CudaDataType
-		_            [4]byte
+		_1           [4]byte
 		ldb_array    *int64
 		beta_array   unsafe.Pointer
 		Carray       *unsafe.Pointer
 		Ctype        librarytypes.CudaDataType
-		_            [4]byte
+		_2           [4]byte
 		ldc_array    *int64
 		group_count  int64
 		group_size   *int64
 		computeType  CublasComputeType_t
-		_            [4]byte
+		_3           [4]byte
 		ret          CublasStatus_t
 	}{handle: handle, transa_array: transa_array, transb_array: transb_array, m_array: m_array, n_array: n_array, k_array: k_array, alpha_array: alpha_array, Aarray: Aarray, Atype: Atype, lda_array: lda_array, Barray: Barray, Btype: Btype, ldb_array: ldb_array, beta_array: beta_array, Carray: Carray, Ctype: Ctype, ldc_array: ldc_array, group_count: group_count, group_size: group_size, computeType: computeType}
-	if err := call(symCublasGemmGroupedBatchedEx_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasGemmGroupedBatchedEx_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33062,30 +31619,27 @@ func CublasSgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float32
 		B      *float32
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasSgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33131,9 +31685,9 @@ func CublasSgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float32
@@ -33146,10 +31700,7 @@ func CublasSgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasSgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33195,30 +31746,27 @@ func CublasDgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *float64
 		B      *float64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33264,9 +31812,9 @@ func CublasDgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *float64
@@ -33279,10 +31827,7 @@ func CublasDgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasDgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33328,30 +31873,27 @@ func CublasCgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex64
 		B      *complex64
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33397,9 +31939,9 @@ func CublasCgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex64
@@ -33412,10 +31954,7 @@ func CublasCgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasCgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeam adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33461,30 +32000,27 @@ func CublasZgeam(handle CublasHandle_t, transa CublasOperation_t, transb CublasO
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int32
-		_      [4]byte
+		_2     [4]byte
 		n      int32
-		_      [4]byte
+		_3     [4]byte
 		alpha  *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_4     [4]byte
 		beta   *complex128
 		B      *complex128
 		ldb    int32
-		_      [4]byte
+		_5     [4]byte
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_6     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZgeam, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeam, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeam_64 adds two matrices, each transposed or not: C = alpha·op(A) + beta·op(B).
@@ -33530,9 +32066,9 @@ func CublasZgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 	args := &struct {
 		handle CublasHandle_t
 		transa CublasOperation_t
-		_      [4]byte
+		_0     [4]byte
 		transb CublasOperation_t
-		_      [4]byte
+		_1     [4]byte
 		m      int64
 		n      int64
 		alpha  *complex128
@@ -33545,10 +32081,7 @@ func CublasZgeam_64(handle CublasHandle_t, transa CublasOperation_t, transb Cubl
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, m: m, n: n, alpha: alpha, A: A, lda: lda, beta: beta, B: B, ldb: ldb, C: C, ldc: ldc}
-	if err := call(symCublasZgeam_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeam_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33592,32 +32125,29 @@ func CublasStrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *float32
 		A          **float32
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **float32
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasStrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33661,13 +32191,13 @@ func CublasStrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *float32
@@ -33678,10 +32208,7 @@ func CublasStrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasStrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33725,32 +32252,29 @@ func CublasDtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *float64
 		A          **float64
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **float64
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasDtrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33794,13 +32318,13 @@ func CublasDtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *float64
@@ -33811,10 +32335,7 @@ func CublasDtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasDtrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33858,32 +32379,29 @@ func CublasCtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *complex64
 		A          **complex64
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **complex64
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasCtrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33927,13 +32445,13 @@ func CublasCtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex64
@@ -33944,10 +32462,7 @@ func CublasCtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasCtrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsmBatched solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -33991,32 +32506,29 @@ func CublasZtrsmBatched(handle CublasHandle_t, side CublasSideMode_t, uplo Cubla
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int32
-		_          [4]byte
+		_4         [4]byte
 		n          int32
-		_          [4]byte
+		_5         [4]byte
 		alpha      *complex128
 		A          **complex128
 		lda        int32
-		_          [4]byte
+		_6         [4]byte
 		B          **complex128
 		ldb        int32
-		_          [4]byte
+		_7         [4]byte
 		batchCount int32
-		_          [4]byte
+		_8         [4]byte
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasZtrsmBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsmBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrsmBatched_64 solves many small triangular systems of the same size: op(Aᵢ)·Xᵢ =
@@ -34060,13 +32572,13 @@ func CublasZtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 	args := &struct {
 		handle     CublasHandle_t
 		side       CublasSideMode_t
-		_          [4]byte
+		_0         [4]byte
 		uplo       CublasFillMode_t
-		_          [4]byte
+		_1         [4]byte
 		trans      CublasOperation_t
-		_          [4]byte
+		_2         [4]byte
 		diag       CublasDiagType_t
-		_          [4]byte
+		_3         [4]byte
 		m          int64
 		n          int64
 		alpha      *complex128
@@ -34077,10 +32589,7 @@ func CublasZtrsmBatched_64(handle CublasHandle_t, side CublasSideMode_t, uplo Cu
 		batchCount int64
 		ret        CublasStatus_t
 	}{handle: handle, side: side, uplo: uplo, trans: trans, diag: diag, m: m, n: n, alpha: alpha, A: A, lda: lda, B: B, ldb: ldb, batchCount: batchCount}
-	if err := call(symCublasZtrsmBatched_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrsmBatched_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34119,26 +32628,23 @@ func CublasSdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float32
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *float32
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasSdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34177,7 +32683,7 @@ func CublasSdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *float32
@@ -34188,10 +32694,7 @@ func CublasSdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasSdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34230,26 +32733,23 @@ func CublasDdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *float64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *float64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasDdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34288,7 +32788,7 @@ func CublasDdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *float64
@@ -34299,10 +32799,7 @@ func CublasDdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasDdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34341,26 +32838,23 @@ func CublasCdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex64
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *complex64
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasCdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34399,7 +32893,7 @@ func CublasCdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *complex64
@@ -34410,10 +32904,7 @@ func CublasCdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasCdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdgmm multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34452,26 +32943,23 @@ func CublasZdgmm(handle CublasHandle_t, mode CublasSideMode_t, m int32, n int32,
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int32
-		_      [4]byte
+		_1     [4]byte
 		n      int32
-		_      [4]byte
+		_2     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_3     [4]byte
 		x      *complex128
 		incx   int32
-		_      [4]byte
+		_4     [4]byte
 		C      *complex128
 		ldc    int32
-		_      [4]byte
+		_5     [4]byte
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasZdgmm, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdgmm, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZdgmm_64 multiplies a matrix by a diagonal matrix that is given as a vector.
@@ -34510,7 +32998,7 @@ func CublasZdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 	args := &struct {
 		handle CublasHandle_t
 		mode   CublasSideMode_t
-		_      [4]byte
+		_0     [4]byte
 		m      int64
 		n      int64
 		A      *complex128
@@ -34521,10 +33009,7 @@ func CublasZdgmm_64(handle CublasHandle_t, mode CublasSideMode_t, m int64, n int
 		ldc    int64
 		ret    CublasStatus_t
 	}{handle: handle, mode: mode, m: m, n: n, A: A, lda: lda, x: x, incx: incx, C: C, ldc: ldc}
-	if err := call(symCublasZdgmm_64, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZdgmm_64, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34560,22 +33045,19 @@ func CublasSmatinvBatched(handle CublasHandle_t, n int32, A **float32, lda int32
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float32
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **float32
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasSmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34611,22 +33093,19 @@ func CublasDmatinvBatched(handle CublasHandle_t, n int32, A **float64, lda int32
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **float64
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasDmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34662,22 +33141,19 @@ func CublasCmatinvBatched(handle CublasHandle_t, n int32, A **complex64, lda int
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **complex64
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasCmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZmatinvBatched inverts many small matrices of the same order, up to 32, in one step.
@@ -34713,22 +33189,19 @@ func CublasZmatinvBatched(handle CublasHandle_t, n int32, A **complex128, lda in
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex128
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		Ainv      **complex128
 		lda_inv   int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, Ainv: Ainv, lda_inv: lda_inv, info: info, batchSize: batchSize}
-	if err := call(symCublasZmatinvBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZmatinvBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34767,22 +33240,19 @@ func CublasSgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **float
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **float32
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **float32
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasSgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34821,22 +33291,19 @@ func CublasDgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **float
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **float64
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **float64
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasDgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34875,22 +33342,19 @@ func CublasCgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **compl
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **complex64
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **complex64
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasCgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgeqrfBatched factorizes many matrices of the same shape into an orthogonal and a
@@ -34929,22 +33393,19 @@ func CublasZgeqrfBatched(handle CublasHandle_t, m int32, n int32, Aarray **compl
 	args := &struct {
 		handle    CublasHandle_t
 		m         int32
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		Aarray    **complex128
 		lda       int32
-		_         [4]byte
+		_2        [4]byte
 		TauArray  **complex128
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, m: m, n: n, Aarray: Aarray, lda: lda, TauArray: TauArray, info: info, batchSize: batchSize}
-	if err := call(symCublasZgeqrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgeqrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -34990,29 +33451,26 @@ func CublasSgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **float32
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **float32
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasSgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -35058,29 +33516,26 @@ func CublasDgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **float64
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **float64
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasDgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -35126,29 +33581,26 @@ func CublasCgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **complex64
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **complex64
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasCgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgelsBatched finds for many overdetermined systems the Xᵢ that makes the norm of Cᵢ -
@@ -35194,29 +33646,26 @@ func CublasZgelsBatched(handle CublasHandle_t, trans CublasOperation_t, m int32,
 	args := &struct {
 		handle       CublasHandle_t
 		trans        CublasOperation_t
-		_            [4]byte
+		_0           [4]byte
 		m            int32
-		_            [4]byte
+		_1           [4]byte
 		n            int32
-		_            [4]byte
+		_2           [4]byte
 		nrhs         int32
-		_            [4]byte
+		_3           [4]byte
 		Aarray       **complex128
 		lda          int32
-		_            [4]byte
+		_4           [4]byte
 		Carray       **complex128
 		ldc          int32
-		_            [4]byte
+		_5           [4]byte
 		info         *int32
 		devInfoArray *int32
 		batchSize    int32
-		_            [4]byte
+		_6           [4]byte
 		ret          CublasStatus_t
 	}{handle: handle, trans: trans, m: m, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, Carray: Carray, ldc: ldc, info: info, devInfoArray: devInfoArray, batchSize: batchSize}
-	if err := call(symCublasZgelsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgelsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35250,20 +33699,17 @@ func CublasStpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *flo
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *float32
 		A      *float32
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasStpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35297,20 +33743,17 @@ func CublasDtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *flo
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *float64
 		A      *float64
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasDtpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35344,20 +33787,17 @@ func CublasCtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *com
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *complex64
 		A      *complex64
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasCtpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtpttr unpacks a triangle: copies a packed triangular matrix into a full one.
@@ -35391,20 +33831,17 @@ func CublasZtpttr(handle CublasHandle_t, uplo CublasFillMode_t, n int32, AP *com
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		AP     *complex128
 		A      *complex128
 		lda    int32
-		_      [4]byte
-		_      [2]uint64
+		_2     [4]byte
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, AP: AP, A: A, lda: lda}
-	if err := call(symCublasZtpttr, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtpttr, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasStrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35438,20 +33875,17 @@ func CublasStrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *floa
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *float32
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float32
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasStrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasStrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDtrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35485,20 +33919,17 @@ func CublasDtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *floa
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *float64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *float64
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasDtrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDtrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCtrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35532,20 +33963,17 @@ func CublasCtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *comp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *complex64
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex64
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasCtrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCtrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZtrttp packs a triangle: copies one triangle of a matrix into n*(n+1)/2 elements without
@@ -35579,20 +34007,17 @@ func CublasZtrttp(handle CublasHandle_t, uplo CublasFillMode_t, n int32, A *comp
 	args := &struct {
 		handle CublasHandle_t
 		uplo   CublasFillMode_t
-		_      [4]byte
+		_0     [4]byte
 		n      int32
-		_      [4]byte
+		_1     [4]byte
 		A      *complex128
 		lda    int32
-		_      [4]byte
+		_2     [4]byte
 		AP     *complex128
-		_      [2]uint64
+		_3     [2]uint64
 		ret    CublasStatus_t
 	}{handle: handle, uplo: uplo, n: n, A: A, lda: lda, AP: AP}
-	if err := call(symCublasZtrttp, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZtrttp, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35633,21 +34058,18 @@ func CublasSgetrfBatched(handle CublasHandle_t, n int32, A **float32, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float32
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasSgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35688,21 +34110,18 @@ func CublasDgetrfBatched(handle CublasHandle_t, n int32, A **float64, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasDgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35743,21 +34162,18 @@ func CublasCgetrfBatched(handle CublasHandle_t, n int32, A **complex64, lda int3
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasCgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgetrfBatched factorizes many square matrices into triangular factors: P·Aᵢ = L·U with
@@ -35798,21 +34214,18 @@ func CublasZgetrfBatched(handle CublasHandle_t, n int32, A **complex128, lda int
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex128
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		info      *int32
 		batchSize int32
-		_         [4]byte
-		_         [1]uint64
+		_2        [4]byte
+		_3        [1]uint64
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, info: info, batchSize: batchSize}
-	if err := call(symCublasZgetrfBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgetrfBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -35852,23 +34265,20 @@ func CublasSgetriBatched(handle CublasHandle_t, n int32, A **float32, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float32
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **float32
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasSgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -35908,23 +34318,20 @@ func CublasDgetriBatched(handle CublasHandle_t, n int32, A **float64, lda int32,
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **float64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **float64
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasDgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -35964,23 +34371,20 @@ func CublasCgetriBatched(handle CublasHandle_t, n int32, A **complex64, lda int3
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex64
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **complex64
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasCgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgetriBatched computes the inverses of many matrices from their triangular factors.
@@ -36020,23 +34424,20 @@ func CublasZgetriBatched(handle CublasHandle_t, n int32, A **complex128, lda int
 	args := &struct {
 		handle    CublasHandle_t
 		n         int32
-		_         [4]byte
+		_0        [4]byte
 		A         **complex128
 		lda       int32
-		_         [4]byte
+		_1        [4]byte
 		P         *int32
 		C         **complex128
 		ldc       int32
-		_         [4]byte
+		_2        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_3        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, n: n, A: A, lda: lda, P: P, C: C, ldc: ldc, info: info, batchSize: batchSize}
-	if err := call(symCublasZgetriBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgetriBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasSgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36078,27 +34479,24 @@ func CublasSgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **float32
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **float32
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasSgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasSgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasDgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36140,27 +34538,24 @@ func CublasDgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **float64
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **float64
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasDgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasDgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasCgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36202,27 +34597,24 @@ func CublasCgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **complex64
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **complex64
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasCgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasCgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasZgetrsBatched solves many linear systems op(Aᵢ)·Xᵢ = Bᵢ with the triangular factors
@@ -36264,27 +34656,24 @@ func CublasZgetrsBatched(handle CublasHandle_t, trans CublasOperation_t, n int32
 	args := &struct {
 		handle    CublasHandle_t
 		trans     CublasOperation_t
-		_         [4]byte
+		_0        [4]byte
 		n         int32
-		_         [4]byte
+		_1        [4]byte
 		nrhs      int32
-		_         [4]byte
+		_2        [4]byte
 		Aarray    **complex128
 		lda       int32
-		_         [4]byte
+		_3        [4]byte
 		devIpiv   *int32
 		Barray    **complex128
 		ldb       int32
-		_         [4]byte
+		_4        [4]byte
 		info      *int32
 		batchSize int32
-		_         [4]byte
+		_5        [4]byte
 		ret       CublasStatus_t
 	}{handle: handle, trans: trans, n: n, nrhs: nrhs, Aarray: Aarray, lda: lda, devIpiv: devIpiv, Barray: Barray, ldb: ldb, info: info, batchSize: batchSize}
-	if err := call(symCublasZgetrsBatched, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasZgetrsBatched, unsafe.Pointer(args), &args.ret)
 }
 
 // CublasUint8gemmBias multiplies matrices of unsigned bytes that have a bias each, and scales the
@@ -36329,40 +34718,37 @@ func CublasUint8gemmBias(handle CublasHandle_t, transa CublasOperation_t, transb
 	args := &struct {
 		handle  CublasHandle_t
 		transa  CublasOperation_t
-		_       [4]byte
+		_0      [4]byte
 		transb  CublasOperation_t
-		_       [4]byte
+		_1      [4]byte
 		transc  CublasOperation_t
-		_       [4]byte
+		_2      [4]byte
 		m       int32
-		_       [4]byte
+		_3      [4]byte
 		n       int32
-		_       [4]byte
+		_4      [4]byte
 		k       int32
-		_       [4]byte
+		_5      [4]byte
 		A       *uint8
 		A_bias  int32
-		_       [4]byte
+		_6      [4]byte
 		lda     int32
-		_       [4]byte
+		_7      [4]byte
 		B       *uint8
 		B_bias  int32
-		_       [4]byte
+		_8      [4]byte
 		ldb     int32
-		_       [4]byte
+		_9      [4]byte
 		C       *uint8
 		C_bias  int32
-		_       [4]byte
+		_10     [4]byte
 		ldc     int32
-		_       [4]byte
+		_11     [4]byte
 		C_mult  int32
-		_       [4]byte
+		_12     [4]byte
 		C_shift int32
-		_       [4]byte
+		_13     [4]byte
 		ret     CublasStatus_t
 	}{handle: handle, transa: transa, transb: transb, transc: transc, m: m, n: n, k: k, A: A, A_bias: A_bias, lda: lda, B: B, B_bias: B_bias, ldb: ldb, C: C, C_bias: C_bias, ldc: ldc, C_mult: C_mult, C_shift: C_shift}
-	if err := call(symCublasUint8gemmBias, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCublasUint8gemmBias, unsafe.Pointer(args), &args.ret)
 }

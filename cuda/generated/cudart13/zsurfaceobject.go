@@ -36,13 +36,10 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 	args := &struct {
 		pSurfObject *CudaSurfaceObject_t
 		pResDesc    *CudaResourceDesc
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CudaError_t
 	}{pSurfObject: pSurfObject, pResDesc: pResDesc}
-	if err := call(symCudaCreateSurfaceObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaCreateSurfaceObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaDestroySurfaceObject frees a surface object; kernels that write through it must have
@@ -67,13 +64,10 @@ func CudaCreateSurfaceObject(pSurfObject *CudaSurfaceObject_t, pResDesc *CudaRes
 func CudaDestroySurfaceObject(surfObject CudaSurfaceObject_t) error {
 	args := &struct {
 		surfObject CudaSurfaceObject_t
-		_          [7]uint64
+		_0         [7]uint64
 		ret        CudaError_t
 	}{surfObject: surfObject}
-	if err := call(symCudaDestroySurfaceObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaDestroySurfaceObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CudaGetSurfaceObjectResourceDesc tells which array was given to a surface object at its creation.
@@ -99,11 +93,8 @@ func CudaGetSurfaceObjectResourceDesc(pResDesc *CudaResourceDesc, surfObject Cud
 	args := &struct {
 		pResDesc   *CudaResourceDesc
 		surfObject CudaSurfaceObject_t
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CudaError_t
 	}{pResDesc: pResDesc, surfObject: surfObject}
-	if err := call(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCudaGetSurfaceObjectResourceDesc, unsafe.Pointer(args), &args.ret)
 }

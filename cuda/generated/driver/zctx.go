@@ -69,16 +69,13 @@ func CuCtxCreate_v4(pctx *CUcontext, ctxCreateParams *CUctxCreateParams, flags C
 		pctx            *CUcontext
 		ctxCreateParams *CUctxCreateParams
 		flags           CUctx_flags
-		_               [4]byte
+		_0              [4]byte
 		dev             CUdevice
-		_               [4]byte
-		_               [4]uint64
+		_1              [4]byte
+		_2              [4]uint64
 		ret             CUresult
 	}{pctx: pctx, ctxCreateParams: ctxCreateParams, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v4, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v4, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxDestroy destroys a context that [CuCtxCreate] made, with its memory, streams, events and
@@ -131,13 +128,10 @@ func CuCtxDestroy(ctx CUcontext) error {
 func CuCtxDestroy_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxDestroy_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxDestroy_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPushCurrent puts a context on top of the calling OS thread's stack of contexts, which makes
@@ -184,13 +178,10 @@ func CuCtxPushCurrent(ctx CUcontext) error {
 func CuCtxPushCurrent_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxPushCurrent_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPushCurrent_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPopCurrent takes the top context off the calling OS thread's stack and makes the one below
@@ -234,13 +225,10 @@ func CuCtxPopCurrent(pctx *CUcontext) error {
 func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
 	}{pctx: pctx}
-	if err := call(symCuCtxPopCurrent_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPopCurrent_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetCurrent replaces the top of the calling OS thread's stack of contexts.
@@ -276,13 +264,10 @@ func CuCtxPopCurrent_v2(pctx *CUcontext) error {
 func CuCtxSetCurrent(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxSetCurrent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetCurrent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetCurrent tells which context is current on the calling OS thread.
@@ -315,13 +300,10 @@ func CuCtxSetCurrent(ctx CUcontext) error {
 func CuCtxGetCurrent(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
 	}{pctx: pctx}
-	if err := call(symCuCtxGetCurrent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetCurrent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetDevice tells which device the current context is on.
@@ -353,13 +335,10 @@ func CuCtxGetCurrent(pctx *CUcontext) error {
 func CuCtxGetDevice(device *CUdevice) error {
 	args := &struct {
 		device *CUdevice
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
 	}{device: device}
-	if err := call(symCuCtxGetDevice, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetDevice, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetDevice_v2 tells which device a context is on, whether it is current or not.
@@ -384,13 +363,10 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 	args := &struct {
 		device *CUdevice
 		ctx    CUcontext
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
 	}{device: device, ctx: ctx}
-	if err := call(symCuCtxGetDevice_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetDevice_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetFlags tells how threads wait in the current context, and its other flags.
@@ -420,13 +396,10 @@ func CuCtxGetDevice_v2(device *CUdevice, ctx CUcontext) error {
 func CuCtxGetFlags(flags *CUctx_flags) error {
 	args := &struct {
 		flags *CUctx_flags
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
 	}{flags: flags}
-	if err := call(symCuCtxGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetFlags changes, in the current context, how threads wait from now on.
@@ -455,14 +428,11 @@ func CuCtxGetFlags(flags *CUctx_flags) error {
 func CuCtxSetFlags(flags CUctx_flags) error {
 	args := &struct {
 		flags CUctx_flags
-		_     [4]byte
-		_     [7]uint64
+		_0    [4]byte
+		_1    [7]uint64
 		ret   CUresult
 	}{flags: flags}
-	if err := call(symCuCtxSetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetId gives a number that no other context of the process has had or will have.
@@ -489,13 +459,10 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 	args := &struct {
 		ctx   CUcontext
 		ctxId *uint64
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
 	}{ctx: ctx, ctxId: ctxId}
-	if err := call(symCuCtxGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSynchronize blocks the calling thread until all work that was enqueued so far in the current
@@ -538,13 +505,10 @@ func CuCtxGetId(ctx CUcontext, ctxId *uint64) error {
 // [safe.Context.Synchronize]: https://pkg.go.dev/github.com/cudabind/cudabind/cuda/safe#Context.Synchronize
 func CuCtxSynchronize() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUresult
 	}{}
-	if err := call(symCuCtxSynchronize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSynchronize, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSynchronize_v2 blocks the calling thread until all work that was enqueued so far in a given
@@ -584,13 +548,10 @@ func CuCtxSynchronize() error {
 func CuCtxSynchronize_v2(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxSynchronize_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSynchronize_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetLimit asks for another size of something that kernels of the current context use: stack,
@@ -647,15 +608,12 @@ func CuCtxSynchronize_v2(ctx CUcontext) error {
 func CuCtxSetLimit(limit CUlimit, value uint64) error {
 	args := &struct {
 		limit CUlimit
-		_     [4]byte
+		_0    [4]byte
 		value uint64
-		_     [6]uint64
+		_1    [6]uint64
 		ret   CUresult
 	}{limit: limit, value: value}
-	if err := call(symCuCtxSetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetLimit tells how large a limit of the current context is after the driver's rounding.
@@ -689,14 +647,11 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 	args := &struct {
 		pvalue *uint64
 		limit  CUlimit
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
 	}{pvalue: pvalue, limit: limit}
-	if err := call(symCuCtxGetLimit, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetLimit, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetCacheConfig tells which split between L1 cache and shared memory is preferred for kernels
@@ -723,13 +678,10 @@ func CuCtxGetLimit(pvalue *uint64, limit CUlimit) error {
 func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 	args := &struct {
 		pconfig *CUfunc_cache
-		_       [7]uint64
+		_0      [7]uint64
 		ret     CUresult
 	}{pconfig: pconfig}
-	if err := call(symCuCtxGetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxSetCacheConfig prefers more L1 cache or more shared memory, for kernels that have no
@@ -760,14 +712,11 @@ func CuCtxGetCacheConfig(pconfig *CUfunc_cache) error {
 func CuCtxSetCacheConfig(config CUfunc_cache) error {
 	args := &struct {
 		config CUfunc_cache
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
 	}{config: config}
-	if err := call(symCuCtxSetCacheConfig, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxSetCacheConfig, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetApiVersion tells which generation of the driver API a context belongs to: 3020 for all
@@ -796,13 +745,10 @@ func CuCtxGetApiVersion(ctx CUcontext, version *uint32) error {
 	args := &struct {
 		ctx     CUcontext
 		version *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
 	}{ctx: ctx, version: version}
-	if err := call(symCuCtxGetApiVersion, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetApiVersion, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetStreamPriorityRange returns the least and the greatest priority that streams of the
@@ -842,13 +788,10 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 	args := &struct {
 		leastPriority    *int32
 		greatestPriority *int32
-		_                [6]uint64
+		_0               [6]uint64
 		ret              CUresult
 	}{leastPriority: leastPriority, greatestPriority: greatestPriority}
-	if err := call(symCuCtxGetStreamPriorityRange, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetStreamPriorityRange, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxResetPersistingL2Cache gives every line of L2 that an access policy window marked as
@@ -876,13 +819,10 @@ func CuCtxGetStreamPriorityRange(leastPriority *int32, greatestPriority *int32) 
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html.
 func CuCtxResetPersistingL2Cache() error {
 	args := &struct {
-		_   [8]uint64
+		_0  [8]uint64
 		ret CUresult
 	}{}
-	if err := call(symCuCtxResetPersistingL2Cache, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxResetPersistingL2Cache, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxGetExecAffinity tells how many multiprocessors the current context may use.
@@ -910,14 +850,11 @@ func CuCtxGetExecAffinity(pExecAffinity *CUexecAffinityParam, type_ CUexecAffini
 	args := &struct {
 		pExecAffinity *CUexecAffinityParam
 		type_         CUexecAffinityType
-		_             [4]byte
-		_             [6]uint64
+		_0            [4]byte
+		_1            [6]uint64
 		ret           CUresult
 	}{pExecAffinity: pExecAffinity, type_: type_}
-	if err := call(symCuCtxGetExecAffinity, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxGetExecAffinity, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxRecordEvent records an event after all work enqueued in a context so far, in all its
@@ -957,13 +894,10 @@ func CuCtxRecordEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuCtxRecordEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxRecordEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxWaitEvent makes all work enqueued in a context after this call, in any stream, wait for an
@@ -1005,13 +939,10 @@ func CuCtxWaitEvent(hCtx CUcontext, hEvent CUevent) error {
 	args := &struct {
 		hCtx   CUcontext
 		hEvent CUevent
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
 	}{hCtx: hCtx, hEvent: hEvent}
-	if err := call(symCuCtxWaitEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxWaitEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxCreate_v1 creates a context of its own on a device and makes it current on the calling OS
@@ -1027,16 +958,13 @@ func CuCtxCreate_v1(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags CUctx_flags
-		_     [4]byte
+		_0    [4]byte
 		dev   CUdevice
-		_     [4]byte
-		_     [5]uint64
+		_1    [4]byte
+		_2    [5]uint64
 		ret   CUresult
 	}{pctx: pctx, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxCreate_v2 creates an ordinary context and makes it current on the calling OS thread.
@@ -1071,16 +999,13 @@ func CuCtxCreate_v2(pctx *CUcontext, flags CUctx_flags, dev CUdevice) error {
 	args := &struct {
 		pctx  *CUcontext
 		flags CUctx_flags
-		_     [4]byte
+		_0    [4]byte
 		dev   CUdevice
-		_     [4]byte
-		_     [5]uint64
+		_1    [4]byte
+		_2    [5]uint64
 		ret   CUresult
 	}{pctx: pctx, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxCreate_v3 creates a context that may be confined to some multiprocessors, and makes it
@@ -1118,18 +1043,15 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 		pctx        *CUcontext
 		paramsArray *CUexecAffinityParam
 		numParams   int32
-		_           [4]byte
+		_0          [4]byte
 		flags       CUctx_flags
-		_           [4]byte
+		_1          [4]byte
 		dev         CUdevice
-		_           [4]byte
-		_           [3]uint64
+		_2          [4]byte
+		_3          [3]uint64
 		ret         CUresult
 	}{pctx: pctx, paramsArray: paramsArray, numParams: numParams, flags: flags, dev: dev}
-	if err := call(symCuCtxCreate_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxCreate_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxDestroy_v1 destroys a context that [CuCtxCreate] made, with its memory, streams, events and
@@ -1144,13 +1066,10 @@ func CuCtxCreate_v3(pctx *CUcontext, paramsArray *CUexecAffinityParam, numParams
 func CuCtxDestroy_v1(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxDestroy_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxDestroy_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPopCurrent_v1 takes the top context off the calling OS thread's stack and makes the one
@@ -1165,13 +1084,10 @@ func CuCtxDestroy_v1(ctx CUcontext) error {
 func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 	args := &struct {
 		pctx *CUcontext
-		_    [7]uint64
+		_0   [7]uint64
 		ret  CUresult
 	}{pctx: pctx}
-	if err := call(symCuCtxPopCurrent_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPopCurrent_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuCtxPushCurrent_v1 puts a context on top of the calling OS thread's stack of contexts, which
@@ -1186,11 +1102,8 @@ func CuCtxPopCurrent_v1(pctx *CUcontext) error {
 func CuCtxPushCurrent_v1(ctx CUcontext) error {
 	args := &struct {
 		ctx CUcontext
-		_   [7]uint64
+		_0  [7]uint64
 		ret CUresult
 	}{ctx: ctx}
-	if err := call(symCuCtxPushCurrent_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuCtxPushCurrent_v1, unsafe.Pointer(args), &args.ret)
 }

@@ -48,14 +48,11 @@ func CuGraphCreate(phGraph *CUgraph, flags uint32) error {
 	args := &struct {
 		phGraph *CUgraph
 		flags   uint32
-		_       [4]byte
-		_       [6]uint64
+		_0      [4]byte
+		_1      [6]uint64
 		ret     CUresult
 	}{phGraph: phGraph, flags: flags}
-	if err := call(symCuGraphCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddKernelNode adds a node that launches a kernel.
@@ -126,13 +123,10 @@ func CuGraphAddKernelNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddKernelNode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddKernelNode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeGetParams reads the parameters of a kernel node.
@@ -186,13 +180,10 @@ func CuGraphKernelNodeGetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeGetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeSetParams replaces kernel, launch shape and arguments of a kernel node; its
@@ -250,13 +241,10 @@ func CuGraphKernelNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemcpyNode adds a node that copies memory, described as for [CuMemcpy3D].
@@ -309,13 +297,10 @@ func CuGraphAddMemcpyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		numDependencies uint64
 		copyParams      *CUDA_MEMCPY3D
 		ctx             CUcontext
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, copyParams: copyParams, ctx: ctx}
-	if err := call(symCuGraphAddMemcpyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemcpyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemcpyNodeGetParams reads the parameters of a memcpy node: source, destination, offsets
@@ -352,13 +337,10 @@ func CuGraphMemcpyNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemcpyNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemcpyNodeSetParams replaces the parameters of a memcpy node in its graph.
@@ -397,13 +379,10 @@ func CuGraphMemcpyNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMCPY3D) er
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMCPY3D
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemsetNode adds a node that sets device memory to a value of 1, 2 or 4 bytes, in one
@@ -456,13 +435,10 @@ func CuGraphAddMemsetNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies
 		numDependencies uint64
 		memsetParams    *CUDA_MEMSET_NODE_PARAMS
 		ctx             CUcontext
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, memsetParams: memsetParams, ctx: ctx}
-	if err := call(symCuGraphAddMemsetNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemsetNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemsetNodeGetParams reads the parameters of a memset node: address, value and sizes.
@@ -496,13 +472,10 @@ func CuGraphMemsetNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemsetNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemsetNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemsetNodeSetParams replaces the parameters of a memset node in its graph; all of them may
@@ -540,13 +513,10 @@ func CuGraphMemsetNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_MEMSET_NODE_
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_MEMSET_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddHostNode adds a node that calls a host function.
@@ -599,13 +569,10 @@ func CuGraphAddHostNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_HOST_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddHostNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddHostNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphHostNodeGetParams reads the host function that a host node calls, and its user data.
@@ -639,13 +606,10 @@ func CuGraphHostNodeGetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphHostNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphHostNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphHostNodeSetParams replaces the host function of a host node and its user data, in its
@@ -685,13 +649,10 @@ func CuGraphHostNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_HOST_NODE_PARA
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddChildGraphNode adds a node that runs another graph, the child graph, which the call
@@ -743,13 +704,10 @@ func CuGraphAddChildGraphNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		childGraph      CUgraph
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, childGraph: childGraph}
-	if err := call(symCuGraphAddChildGraphNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddChildGraphNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphChildGraphNodeGetGraph returns the graph inside a child graph node, not a copy of it.
@@ -786,13 +744,10 @@ func CuGraphChildGraphNodeGetGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphChildGraphNodeGetGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddEmptyNode adds an empty node, which does nothing but join and fork paths.
@@ -836,13 +791,10 @@ func CuGraphAddEmptyNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies 
 		hGraph          CUgraph
 		dependencies    *CUgraphNode
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies}
-	if err := call(symCuGraphAddEmptyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddEmptyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddEventRecordNode adds a node that records an event, for the host and for streams outside
@@ -894,13 +846,10 @@ func CuGraphAddEventRecordNode(phGraphNode *CUgraphNode, hGraph CUgraph, depende
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		event           CUevent
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCuGraphAddEventRecordNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddEventRecordNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventRecordNodeGetEvent returns the event of an event record node.
@@ -934,13 +883,10 @@ func CuGraphEventRecordNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error
 	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
 	}{hNode: hNode, event_out: event_out}
-	if err := call(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventRecordNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventRecordNodeSetEvent makes an event record node of a graph record another event.
@@ -978,13 +924,10 @@ func CuGraphEventRecordNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
 		event CUevent
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
 	}{hNode: hNode, event: event}
-	if err := call(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddEventWaitNode adds a node that waits for an event recorded outside the graph.
@@ -1033,13 +976,10 @@ func CuGraphAddEventWaitNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		event           CUevent
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, event: event}
-	if err := call(symCuGraphAddEventWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddEventWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventWaitNodeGetEvent returns the event of an event wait node.
@@ -1073,13 +1013,10 @@ func CuGraphEventWaitNodeGetEvent(hNode CUgraphNode, event_out *CUevent) error {
 	args := &struct {
 		hNode     CUgraphNode
 		event_out *CUevent
-		_         [6]uint64
+		_0        [6]uint64
 		ret       CUresult
 	}{hNode: hNode, event_out: event_out}
-	if err := call(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventWaitNodeGetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphEventWaitNodeSetEvent makes an event wait node of a graph wait for another event.
@@ -1116,13 +1053,10 @@ func CuGraphEventWaitNodeSetEvent(hNode CUgraphNode, event CUevent) error {
 	args := &struct {
 		hNode CUgraphNode
 		event CUevent
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
 	}{hNode: hNode, event: event}
-	if err := call(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddExternalSemaphoresSignalNode adds a node that signals semaphores imported from another
@@ -1176,13 +1110,10 @@ func CuGraphAddExternalSemaphoresSignalNode(phGraphNode *CUgraphNode, hGraph CUg
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddExternalSemaphoresSignalNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresSignalNodeGetParams reads the semaphores that a signal node signals, and
@@ -1217,13 +1148,10 @@ func CuGraphExternalSemaphoresSignalNodeGetParams(hNode CUgraphNode, params_out 
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresSignalNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresSignalNodeSetParams replaces the semaphores of a signal node in its
@@ -1261,13 +1189,10 @@ func CuGraphExternalSemaphoresSignalNodeSetParams(hNode CUgraphNode, nodeParams 
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddExternalSemaphoresWaitNode adds a node that waits for semaphores imported from another
@@ -1320,13 +1245,10 @@ func CuGraphAddExternalSemaphoresWaitNode(phGraphNode *CUgraphNode, hGraph CUgra
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddExternalSemaphoresWaitNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresWaitNodeGetParams reads the semaphores for which a wait node waits, and
@@ -1358,13 +1280,10 @@ func CuGraphExternalSemaphoresWaitNodeGetParams(hNode CUgraphNode, params_out *C
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresWaitNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExternalSemaphoresWaitNodeSetParams replaces the semaphores of a wait node in its graph,
@@ -1401,13 +1320,10 @@ func CuGraphExternalSemaphoresWaitNodeSetParams(hNode CUgraphNode, nodeParams *C
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddBatchMemOpNode adds a node that executes a batch of memory operations, like
@@ -1460,13 +1376,10 @@ func CuGraphAddBatchMemOpNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependen
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddBatchMemOpNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddBatchMemOpNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphBatchMemOpNodeGetParams reads the operations of a batch memory operation node, their
@@ -1502,13 +1415,10 @@ func CuGraphBatchMemOpNodeGetParams(hNode CUgraphNode, nodeParams_out *CUDA_BATC
 	args := &struct {
 		hNode          CUgraphNode
 		nodeParams_out *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_              [6]uint64
+		_0             [6]uint64
 		ret            CUresult
 	}{hNode: hNode, nodeParams_out: nodeParams_out}
-	if err := call(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphBatchMemOpNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphBatchMemOpNodeSetParams replaces the operations of a batch memory operation node in its
@@ -1546,13 +1456,10 @@ func CuGraphBatchMemOpNodeSetParams(hNode CUgraphNode, nodeParams *CUDA_BATCH_ME
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphBatchMemOpNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecBatchMemOpNodeSetParams changes addresses and values of a batch memory operation node
@@ -1597,13 +1504,10 @@ func CuGraphExecBatchMemOpNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_BATCH_MEM_OP_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecBatchMemOpNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemAllocNode adds a node that allocates device memory in each launch. The call returns
@@ -1671,13 +1575,10 @@ func CuGraphAddMemAllocNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependenci
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_MEM_ALLOC_NODE_PARAMS
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddMemAllocNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemAllocNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemAllocNodeGetParams reads the parameters of an allocation node: size, location and
@@ -1713,13 +1614,10 @@ func CuGraphMemAllocNodeGetParams(hNode CUgraphNode, params_out *CUDA_MEM_ALLOC_
 	args := &struct {
 		hNode      CUgraphNode
 		params_out *CUDA_MEM_ALLOC_NODE_PARAMS
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, params_out: params_out}
-	if err := call(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemAllocNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddMemFreeNode adds a node that frees memory of an allocation node of this or another
@@ -1774,13 +1672,10 @@ func CuGraphAddMemFreeNode(phGraphNode *CUgraphNode, hGraph CUgraph, dependencie
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		dptr            CUdeviceptr
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, dptr: dptr}
-	if err := call(symCuGraphAddMemFreeNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddMemFreeNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphMemFreeNodeGetParams returns the address that a free node frees.
@@ -1813,13 +1708,10 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 	args := &struct {
 		hNode    CUgraphNode
 		dptr_out *CUdeviceptr
-		_        [6]uint64
+		_0       [6]uint64
 		ret      CUresult
 	}{hNode: hNode, dptr_out: dptr_out}
-	if err := call(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphMemFreeNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGraphMemTrim returns unused memory that a device caches for graphs to the system.
@@ -1858,14 +1750,11 @@ func CuGraphMemFreeNodeGetParams(hNode CUgraphNode, dptr_out *CUdeviceptr) error
 func CuDeviceGraphMemTrim(device CUdevice) error {
 	args := &struct {
 		device CUdevice
-		_      [4]byte
-		_      [7]uint64
+		_0     [4]byte
+		_1     [7]uint64
 		ret    CUresult
 	}{device: device}
-	if err := call(symCuDeviceGraphMemTrim, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGraphMemTrim, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceGetGraphMemAttribute returns how much memory of a device graphs use or reserve for their
@@ -1900,17 +1789,14 @@ func CuDeviceGraphMemTrim(device CUdevice) error {
 func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
-		_      [4]byte
+		_0     [4]byte
 		attr   CUgraphMem_attribute
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CUresult
 	}{device: device, attr: attr, value: value}
-	if err := call(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceGetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuDeviceSetGraphMemAttribute resets one of the two high-water marks of a device's graph memory.
@@ -1943,17 +1829,14 @@ func CuDeviceGetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, va
 func CuDeviceSetGraphMemAttribute(device CUdevice, attr CUgraphMem_attribute, value unsafe.Pointer) error {
 	args := &struct {
 		device CUdevice
-		_      [4]byte
+		_0     [4]byte
 		attr   CUgraphMem_attribute
-		_      [4]byte
+		_1     [4]byte
 		value  unsafe.Pointer
-		_      [5]uint64
+		_2     [5]uint64
 		ret    CUresult
 	}{device: device, attr: attr, value: value}
-	if err := call(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuDeviceSetGraphMemAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphClone makes an independent copy of a graph: its nodes with their parameters, its edges,
@@ -1996,13 +1879,10 @@ func CuGraphClone(phGraphClone *CUgraph, originalGraph CUgraph) error {
 	args := &struct {
 		phGraphClone  *CUgraph
 		originalGraph CUgraph
-		_             [6]uint64
+		_0            [6]uint64
 		ret           CUresult
 	}{phGraphClone: phGraphClone, originalGraph: originalGraph}
-	if err := call(symCuGraphClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeFindInClone finds the node of a clone that was copied from a given node of the
@@ -2038,13 +1918,10 @@ func CuGraphNodeFindInClone(phNode *CUgraphNode, hOriginalNode CUgraphNode, hClo
 		phNode        *CUgraphNode
 		hOriginalNode CUgraphNode
 		hClonedGraph  CUgraph
-		_             [5]uint64
+		_0            [5]uint64
 		ret           CUresult
 	}{phNode: phNode, hOriginalNode: hOriginalNode, hClonedGraph: hClonedGraph}
-	if err := call(symCuGraphNodeFindInClone, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeFindInClone, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetType returns the type of a node: kernel, memcpy, host function and so on.
@@ -2081,13 +1958,10 @@ func CuGraphNodeGetType(hNode CUgraphNode, type_ *CUgraphNodeType) error {
 	args := &struct {
 		hNode CUgraphNode
 		type_ *CUgraphNodeType
-		_     [6]uint64
+		_0    [6]uint64
 		ret   CUresult
 	}{hNode: hNode, type_: type_}
-	if err := call(symCuGraphNodeGetType, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetType, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetContainingGraph returns the graph to which a node belongs; for a node inside a
@@ -2113,13 +1987,10 @@ func CuGraphNodeGetContainingGraph(hNode CUgraphNode, phGraph *CUgraph) error {
 	args := &struct {
 		hNode   CUgraphNode
 		phGraph *CUgraph
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
 	}{hNode: hNode, phGraph: phGraph}
-	if err := call(symCuGraphNodeGetContainingGraph, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetContainingGraph, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetLocalId returns the number of a node within its graph, as the files of
@@ -2149,13 +2020,10 @@ func CuGraphNodeGetLocalId(hNode CUgraphNode, nodeId *uint32) error {
 	args := &struct {
 		hNode  CUgraphNode
 		nodeId *uint32
-		_      [6]uint64
+		_0     [6]uint64
 		ret    CUresult
 	}{hNode: hNode, nodeId: nodeId}
-	if err := call(symCuGraphNodeGetLocalId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetLocalId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetToolsId returns the 64-bit number under which profilers and other tools report a
@@ -2183,13 +2051,10 @@ func CuGraphNodeGetToolsId(hNode CUgraphNode, toolsNodeId *uint64) error {
 	args := &struct {
 		hNode       CUgraphNode
 		toolsNodeId *uint64
-		_           [6]uint64
+		_0          [6]uint64
 		ret         CUresult
 	}{hNode: hNode, toolsNodeId: toolsNodeId}
-	if err := call(symCuGraphNodeGetToolsId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetToolsId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetId returns the number of a graph, as the files of [CuGraphDebugDotPrint] show it.
@@ -2214,13 +2079,10 @@ func CuGraphGetId(hGraph CUgraph, graphId *uint32) error {
 	args := &struct {
 		hGraph  CUgraph
 		graphId *uint32
-		_       [6]uint64
+		_0      [6]uint64
 		ret     CUresult
 	}{hGraph: hGraph, graphId: graphId}
-	if err := call(symCuGraphGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecGetId returns the number of an executable, which identifies it in logs beside other
@@ -2246,13 +2108,10 @@ func CuGraphExecGetId(hGraphExec CUgraphExec, graphId *uint32) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		graphId    *uint32
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, graphId: graphId}
-	if err := call(symCuGraphExecGetId, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecGetId, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetNodes lists the nodes of a graph, in the order in which they were added.
@@ -2291,13 +2150,10 @@ func CuGraphGetNodes(hGraph CUgraph, nodes *CUgraphNode, numNodes *uint64) error
 		hGraph   CUgraph
 		nodes    *CUgraphNode
 		numNodes *uint64
-		_        [5]uint64
+		_0       [5]uint64
 		ret      CUresult
 	}{hGraph: hGraph, nodes: nodes, numNodes: numNodes}
-	if err := call(symCuGraphGetNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetRootNodes lists the root nodes of a graph: the nodes without dependencies, with which a
@@ -2330,13 +2186,10 @@ func CuGraphGetRootNodes(hGraph CUgraph, rootNodes *CUgraphNode, numRootNodes *u
 		hGraph       CUgraph
 		rootNodes    *CUgraphNode
 		numRootNodes *uint64
-		_            [5]uint64
+		_0           [5]uint64
 		ret          CUresult
 	}{hGraph: hGraph, rootNodes: rootNodes, numRootNodes: numRootNodes}
-	if err := call(symCuGraphGetRootNodes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetRootNodes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetEdges lists the edges of a graph: at each index a node, a node that depends on it, and
@@ -2396,13 +2249,10 @@ func CuGraphGetEdges_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, edge
 		to       *CUgraphNode
 		edgeData *CUgraphEdgeData
 		numEdges *uint64
-		_        [3]uint64
+		_0       [3]uint64
 		ret      CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numEdges: numEdges}
-	if err := call(symCuGraphGetEdges_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetEdges_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependencies lists the dependencies of a node: the nodes from which an edge leads
@@ -2456,13 +2306,10 @@ func CuGraphNodeGetDependencies_v2(hNode CUgraphNode, dependencies *CUgraphNode,
 		dependencies    *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies *uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
 	}{hNode: hNode, dependencies: dependencies, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependentNodes lists the nodes that depend on a node: the nodes to which an edge
@@ -2512,13 +2359,10 @@ func CuGraphNodeGetDependentNodes_v2(hNode CUgraphNode, dependentNodes *CUgraphN
 		dependentNodes    *CUgraphNode
 		edgeData          *CUgraphEdgeData
 		numDependentNodes *uint64
-		_                 [4]uint64
+		_0                [4]uint64
 		ret               CUresult
 	}{hNode: hNode, dependentNodes: dependentNodes, edgeData: edgeData, numDependentNodes: numDependentNodes}
-	if err := call(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependentNodes_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddDependencies adds edges to a graph: each node of to then depends on the node at the
@@ -2573,13 +2417,10 @@ func CuGraphAddDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		to              *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphAddDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphRemoveDependencies removes edges from a graph. The nodes stay; without another path
@@ -2633,13 +2474,10 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		to              *CUgraphNode
 		edgeData        *CUgraphEdgeData
 		numDependencies uint64
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, edgeData: edgeData, numDependencies: numDependencies}
-	if err := call(symCuGraphRemoveDependencies_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphRemoveDependencies_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphDestroyNode removes a node from its graph, with all edges from it and to it.
@@ -2676,13 +2514,10 @@ func CuGraphRemoveDependencies_v2(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 func CuGraphDestroyNode(hNode CUgraphNode) error {
 	args := &struct {
 		hNode CUgraphNode
-		_     [7]uint64
+		_0    [7]uint64
 		ret   CUresult
 	}{hNode: hNode}
-	if err := call(symCuGraphDestroyNode, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphDestroyNode, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiate makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
@@ -2813,13 +2648,10 @@ func CuGraphInstantiateWithFlags(phGraphExec *CUgraphExec, hGraph CUgraph, flags
 		phGraphExec *CUgraphExec
 		hGraph      CUgraph
 		flags       uint64
-		_           [5]uint64
+		_0          [5]uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, flags: uint64(flags)}
-	if err := call(symCuGraphInstantiateWithFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiateWithFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiateWithParams_ptsz makes an executable of a graph like
@@ -2838,13 +2670,10 @@ func CuGraphInstantiateWithParams_ptsz(phGraphExec *CUgraphExec, hGraph CUgraph,
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
-	if err := call(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiateWithParams_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecGetFlags returns the flags with which an executable was instantiated, as far as the
@@ -2879,13 +2708,10 @@ func CuGraphExecGetFlags(hGraphExec CUgraphExec, flags *uint64) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		flags      *uint64
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, flags: flags}
-	if err := call(symCuGraphExecGetFlags, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecGetFlags, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecKernelNodeSetParams changes a kernel node of an executable: arguments, grid, block,
@@ -2953,13 +2779,10 @@ func CuGraphExecKernelNodeSetParams_v2(hGraphExec CUgraphExec, hNode CUgraphNode
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecKernelNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecMemcpyNodeSetParams changes the addresses and the length of a memcpy node of an
@@ -3012,13 +2835,10 @@ func CuGraphExecMemcpyNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, c
 		hNode      CUgraphNode
 		copyParams *CUDA_MEMCPY3D
 		ctx        CUcontext
-		_          [4]uint64
+		_0         [4]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, copyParams: copyParams, ctx: ctx}
-	if err := call(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecMemcpyNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecMemsetNodeSetParams changes address and value of a memset node of an executable, and
@@ -3068,13 +2888,10 @@ func CuGraphExecMemsetNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, m
 		hNode        CUgraphNode
 		memsetParams *CUDA_MEMSET_NODE_PARAMS
 		ctx          CUcontext
-		_            [4]uint64
+		_0           [4]uint64
 		ret          CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, memsetParams: memsetParams, ctx: ctx}
-	if err := call(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecMemsetNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecHostNodeSetParams changes the host function that a host node of an executable calls,
@@ -3121,13 +2938,10 @@ func CuGraphExecHostNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_HOST_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecHostNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecHostNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecChildGraphNodeSetParams updates the parameters of all nodes inside a child graph node
@@ -3175,13 +2989,10 @@ func CuGraphExecChildGraphNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		childGraph CUgraph
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, childGraph: childGraph}
-	if err := call(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecChildGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecEventRecordNodeSetEvent changes the event that an event record node of an executable
@@ -3227,13 +3038,10 @@ func CuGraphExecEventRecordNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecEventRecordNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecEventWaitNodeSetEvent changes the event for which an event wait node of an executable
@@ -3278,13 +3086,10 @@ func CuGraphExecEventWaitNodeSetEvent(hGraphExec CUgraphExec, hNode CUgraphNode,
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		event      CUevent
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, event: event}
-	if err := call(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecEventWaitNodeSetEvent, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecExternalSemaphoresSignalNodeSetParams changes the semaphores that a signal node of an
@@ -3332,13 +3137,10 @@ func CuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec CUgraphExec, hN
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecExternalSemaphoresSignalNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecExternalSemaphoresWaitNodeSetParams changes the semaphores for which a wait node of an
@@ -3385,13 +3187,10 @@ func CuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec CUgraphExec, hNod
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_EXT_SEM_WAIT_NODE_PARAMS
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecExternalSemaphoresWaitNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeSetEnabled enables or disables a node of an executable.
@@ -3431,14 +3230,11 @@ func CuGraphNodeSetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  uint32
-		_          [4]byte
-		_          [5]uint64
+		_0         [4]byte
+		_1         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCuGraphNodeSetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeSetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetEnabled tells whether a node of an executable is enabled.
@@ -3468,13 +3264,10 @@ func CuGraphNodeGetEnabled(hGraphExec CUgraphExec, hNode CUgraphNode, isEnabled 
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		isEnabled  *uint32
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, isEnabled: isEnabled}
-	if err := call(symCuGraphNodeGetEnabled, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetEnabled, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphUpload_ptsz uploads an executable to the device without launching it, so that its first
@@ -3491,13 +3284,10 @@ func CuGraphUpload_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphUpload_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphUpload_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphLaunch_ptsz launches an executable: enqueues one run of it in a stream.
@@ -3513,13 +3303,10 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphLaunch_ptsz, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphLaunch_ptsz, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecDestroy destroys an executable; its running and queued launches still run to
@@ -3567,13 +3354,10 @@ func CuGraphLaunch_ptsz(hGraphExec CUgraphExec, hStream CUstream) error {
 func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 	args := &struct {
 		hGraphExec CUgraphExec
-		_          [7]uint64
+		_0         [7]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec}
-	if err := call(symCuGraphExecDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphDestroy destroys a graph and all its nodes, child graphs included.
@@ -3619,13 +3403,10 @@ func CuGraphExecDestroy(hGraphExec CUgraphExec) error {
 func CuGraphDestroy(hGraph CUgraph) error {
 	args := &struct {
 		hGraph CUgraph
-		_      [7]uint64
+		_0     [7]uint64
 		ret    CUresult
 	}{hGraph: hGraph}
-	if err := call(symCuGraphDestroy, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphDestroy, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecUpdate updates the node parameters of an executable from a graph, without a new
@@ -3716,13 +3497,10 @@ func CuGraphExecUpdate_v2(hGraphExec CUgraphExec, hGraph CUgraph, resultInfo *CU
 		hGraphExec CUgraphExec
 		hGraph     CUgraph
 		resultInfo *CUgraphExecUpdateResultInfo
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hGraph: hGraph, resultInfo: resultInfo}
-	if err := call(symCuGraphExecUpdate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecUpdate_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeCopyAttributes copies all launch attributes (priority, access policy window,
@@ -3750,13 +3528,10 @@ func CuGraphKernelNodeCopyAttributes(dst CUgraphNode, src CUgraphNode) error {
 	args := &struct {
 		dst CUgraphNode
 		src CUgraphNode
-		_   [6]uint64
+		_0  [6]uint64
 		ret CUresult
 	}{dst: dst, src: src}
-	if err := call(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeCopyAttributes, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeGetAttribute reads one launch attribute of a kernel node.
@@ -3787,15 +3562,12 @@ func CuGraphKernelNodeGetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	args := &struct {
 		hNode     CUgraphNode
 		attr      CUkernelNodeAttrID
-		_         [4]byte
+		_0        [4]byte
 		value_out *CUkernelNodeAttrValue
-		_         [5]uint64
+		_1        [5]uint64
 		ret       CUresult
 	}{hNode: hNode, attr: attr, value_out: value_out}
-	if err := call(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeGetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeSetAttribute sets one launch attribute of a kernel node.
@@ -3834,15 +3606,12 @@ func CuGraphKernelNodeSetAttribute(hNode CUgraphNode, attr CUkernelNodeAttrID, v
 	args := &struct {
 		hNode CUgraphNode
 		attr  CUkernelNodeAttrID
-		_     [4]byte
+		_0    [4]byte
 		value *CUkernelNodeAttrValue
-		_     [5]uint64
+		_1    [5]uint64
 		ret   CUresult
 	}{hNode: hNode, attr: attr, value: value}
-	if err := call(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeSetAttribute, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphDebugDotPrint writes a description of a graph to a file, in Graphviz's DOT language.
@@ -3883,14 +3652,11 @@ func CuGraphDebugDotPrint(hGraph CUgraph, path *byte, flags CUgraphDebugDot_flag
 		hGraph CUgraph
 		path   *byte
 		flags  CUgraphDebugDot_flags
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
 	}{hGraph: hGraph, path: path, flags: flags}
-	if err := call(symCuGraphDebugDotPrint, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphDebugDotPrint, unsafe.Pointer(args), &args.ret)
 }
 
 // CuUserObjectCreate creates a user object: a reference count for a resource of the program, with a
@@ -3947,16 +3713,13 @@ func CuUserObjectCreate(object_out *CUuserObject, ptr uintptr, destroy CUhostFn,
 		ptr             uintptr
 		destroy         CUhostFn
 		initialRefcount uint32
-		_               [4]byte
+		_0              [4]byte
 		flags           CUuserObject_flags
-		_               [4]byte
-		_               [3]uint64
+		_1              [4]byte
+		_2              [3]uint64
 		ret             CUresult
 	}{object_out: object_out, ptr: ptr, destroy: destroy, initialRefcount: initialRefcount, flags: flags}
-	if err := call(symCuUserObjectCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuUserObjectCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuUserObjectRetain adds references to a user object; the caller owns them.
@@ -3989,14 +3752,11 @@ func CuUserObjectRetain(object CUuserObject, count uint32) error {
 	args := &struct {
 		object CUuserObject
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
 	}{object: object, count: count}
-	if err := call(symCuUserObjectRetain, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuUserObjectRetain, unsafe.Pointer(args), &args.ret)
 }
 
 // CuUserObjectRelease releases references to a user object that the caller owns, and runs its
@@ -4034,14 +3794,11 @@ func CuUserObjectRelease(object CUuserObject, count uint32) error {
 	args := &struct {
 		object CUuserObject
 		count  uint32
-		_      [4]byte
-		_      [6]uint64
+		_0     [4]byte
+		_1     [6]uint64
 		ret    CUresult
 	}{object: object, count: count}
-	if err := call(symCuUserObjectRelease, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuUserObjectRelease, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphRetainUserObject gives a graph references to a user object, which keep the resource alive
@@ -4086,16 +3843,13 @@ func CuGraphRetainUserObject(graph CUgraph, object CUuserObject, count uint32, f
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
-		_      [4]byte
+		_0     [4]byte
 		flags  CUuserObjectRetain_flags
-		_      [4]byte
-		_      [4]uint64
+		_1     [4]byte
+		_2     [4]uint64
 		ret    CUresult
 	}{graph: graph, object: object, count: count, flags: flags}
-	if err := call(symCuGraphRetainUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphRetainUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphReleaseUserObject releases references to a user object that a graph holds.
@@ -4133,14 +3887,11 @@ func CuGraphReleaseUserObject(graph CUgraph, object CUuserObject, count uint32) 
 		graph  CUgraph
 		object CUuserObject
 		count  uint32
-		_      [4]byte
-		_      [5]uint64
+		_0     [4]byte
+		_1     [5]uint64
 		ret    CUresult
 	}{graph: graph, object: object, count: count}
-	if err := call(symCuGraphReleaseUserObject, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphReleaseUserObject, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddNode adds a node of any type to a graph. Conditional nodes and batches of copies can be
@@ -4227,13 +3978,10 @@ func CuGraphAddNode_v2(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddNode_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddNode_v3 adds a node of any type to a graph. Conditional nodes and batches of copies can
@@ -4253,13 +4001,10 @@ func CuGraphAddNode_v3(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencyData  *CUgraphEdgeData
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
-		_               [2]uint64
+		_0              [2]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, dependencyData: dependencyData, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v3, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddNode_v3, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeSetParams replaces the parameters of a node in its graph; the type must stay the same.
@@ -4297,13 +4042,10 @@ func CuGraphNodeSetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeSetParams_v2 replaces the parameters of a node in its graph; the type must stay the
@@ -4321,13 +4063,10 @@ func CuGraphNodeSetParams_v2(hNode CUgraphNode, nodeParams *CUgraphNodeParams) e
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeSetParams_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeSetParams_v2, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetParams reads the parameters of a node of any type.
@@ -4363,13 +4102,10 @@ func CuGraphNodeGetParams(hNode CUgraphNode, nodeParams *CUgraphNodeParams) erro
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphNodeGetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecNodeSetParams changes the parameters of one node of an executable, for any node type
@@ -4429,13 +4165,10 @@ func CuGraphExecNodeSetParams(hGraphExec CUgraphExec, hNode CUgraphNode, nodePar
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUgraphNodeParams
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecNodeSetParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecNodeSetParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphConditionalHandleCreate creates a conditional handle: an unsigned 32-bit variable on the
@@ -4489,16 +4222,13 @@ func CuGraphConditionalHandleCreate(pHandle_out *CUgraphConditionalHandle, hGrap
 		hGraph             CUgraph
 		ctx                CUcontext
 		defaultLaunchValue uint32
-		_                  [4]byte
+		_0                 [4]byte
 		flags              uint32
-		_                  [4]byte
-		_                  [3]uint64
+		_1                 [4]byte
+		_2                 [3]uint64
 		ret                CUresult
 	}{pHandle_out: pHandle_out, hGraph: hGraph, ctx: ctx, defaultLaunchValue: defaultLaunchValue, flags: flags}
-	if err := call(symCuGraphConditionalHandleCreate, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphConditionalHandleCreate, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddKernelNode_v1 adds a node that launches a kernel.
@@ -4519,13 +4249,10 @@ func CuGraphAddKernelNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependenc
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUDA_KERNEL_NODE_PARAMS_v1
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddKernelNode_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddKernelNode_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeGetParams_v1 reads the parameters of a kernel node.
@@ -4543,13 +4270,10 @@ func CuGraphKernelNodeGetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeGetParams_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphKernelNodeSetParams_v1 replaces kernel, launch shape and arguments of a kernel node; its
@@ -4568,13 +4292,10 @@ func CuGraphKernelNodeSetParams_v1(hNode CUgraphNode, nodeParams *CUDA_KERNEL_NO
 	args := &struct {
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphKernelNodeSetParams_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecKernelNodeSetParams_v1 changes a kernel node of an executable: arguments, grid, block,
@@ -4594,13 +4315,10 @@ func CuGraphExecKernelNodeSetParams_v1(hGraphExec CUgraphExec, hNode CUgraphNode
 		hGraphExec CUgraphExec
 		hNode      CUgraphNode
 		nodeParams *CUDA_KERNEL_NODE_PARAMS_v1
-		_          [5]uint64
+		_0         [5]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hNode: hNode, nodeParams: nodeParams}
-	if err := call(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecKernelNodeSetParams_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiateWithParams makes an executable of a graph like [CuGraphInstantiateWithFlags],
@@ -4654,13 +4372,10 @@ func CuGraphInstantiateWithParams(phGraphExec *CUgraphExec, hGraph CUgraph, inst
 		phGraphExec       *CUgraphExec
 		hGraph            CUgraph
 		instantiateParams *CUDA_GRAPH_INSTANTIATE_PARAMS
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, instantiateParams: instantiateParams}
-	if err := call(symCuGraphInstantiateWithParams, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiateWithParams, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphExecUpdate_v1 updates the node parameters of an executable from a graph, without a new
@@ -4678,13 +4393,10 @@ func CuGraphExecUpdate_v1(hGraphExec CUgraphExec, hGraph CUgraph, hErrorNode_out
 		hGraph           CUgraph
 		hErrorNode_out   *CUgraphNode
 		updateResult_out *CUgraphExecUpdateResult
-		_                [4]uint64
+		_0               [4]uint64
 		ret              CUresult
 	}{hGraphExec: hGraphExec, hGraph: hGraph, hErrorNode_out: hErrorNode_out, updateResult_out: updateResult_out}
-	if err := call(symCuGraphExecUpdate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphExecUpdate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphUpload uploads an executable to the device without launching it, so that its first launch
@@ -4740,13 +4452,10 @@ func CuGraphUpload(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphUpload, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphUpload, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphLaunch launches an executable: enqueues one run of it in a stream.
@@ -4812,13 +4521,10 @@ func CuGraphLaunch(hGraphExec CUgraphExec, hStream CUstream) error {
 	args := &struct {
 		hGraphExec CUgraphExec
 		hStream    CUstream
-		_          [6]uint64
+		_0         [6]uint64
 		ret        CUresult
 	}{hGraphExec: hGraphExec, hStream: hStream}
-	if err := call(symCuGraphLaunch, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphLaunch, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphGetEdges_v1 lists the edges of a graph: at each index a node, a node that depends on it,
@@ -4836,13 +4542,10 @@ func CuGraphGetEdges_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNode, numE
 		from     *CUgraphNode
 		to       *CUgraphNode
 		numEdges *uint64
-		_        [4]uint64
+		_0       [4]uint64
 		ret      CUresult
 	}{hGraph: hGraph, from: from, to: to, numEdges: numEdges}
-	if err := call(symCuGraphGetEdges_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphGetEdges_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependencies_v1 lists the dependencies of a node: the nodes from which an edge
@@ -4859,13 +4562,10 @@ func CuGraphNodeGetDependencies_v1(hNode CUgraphNode, dependencies *CUgraphNode,
 		hNode           CUgraphNode
 		dependencies    *CUgraphNode
 		numDependencies *uint64
-		_               [5]uint64
+		_0              [5]uint64
 		ret             CUresult
 	}{hNode: hNode, dependencies: dependencies, numDependencies: numDependencies}
-	if err := call(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphNodeGetDependentNodes_v1 lists the nodes that depend on a node: the nodes to which an edge
@@ -4882,13 +4582,10 @@ func CuGraphNodeGetDependentNodes_v1(hNode CUgraphNode, dependentNodes *CUgraphN
 		hNode             CUgraphNode
 		dependentNodes    *CUgraphNode
 		numDependentNodes *uint64
-		_                 [5]uint64
+		_0                [5]uint64
 		ret               CUresult
 	}{hNode: hNode, dependentNodes: dependentNodes, numDependentNodes: numDependentNodes}
-	if err := call(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphNodeGetDependentNodes_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddDependencies_v1 adds edges to a graph: each node of to then depends on the node at the
@@ -4906,13 +4603,10 @@ func CuGraphAddDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraphNod
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCuGraphAddDependencies_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphRemoveDependencies_v1 removes edges from a graph. The nodes stay; without another path
@@ -4930,13 +4624,10 @@ func CuGraphRemoveDependencies_v1(hGraph CUgraph, from *CUgraphNode, to *CUgraph
 		from            *CUgraphNode
 		to              *CUgraphNode
 		numDependencies uint64
-		_               [4]uint64
+		_0              [4]uint64
 		ret             CUresult
 	}{hGraph: hGraph, from: from, to: to, numDependencies: numDependencies}
-	if err := call(symCuGraphRemoveDependencies_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphRemoveDependencies_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphAddNode_v1 adds a node of any type to a graph. Conditional nodes and batches of copies can
@@ -4955,13 +4646,10 @@ func CuGraphAddNode_v1(phGraphNode *CUgraphNode, hGraph CUgraph, dependencies *C
 		dependencies    *CUgraphNode
 		numDependencies uint64
 		nodeParams      *CUgraphNodeParams
-		_               [3]uint64
+		_0              [3]uint64
 		ret             CUresult
 	}{phGraphNode: phGraphNode, hGraph: hGraph, dependencies: dependencies, numDependencies: numDependencies, nodeParams: nodeParams}
-	if err := call(symCuGraphAddNode_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphAddNode_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiate_v1 makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
@@ -4980,13 +4668,10 @@ func CuGraphInstantiate_v1(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		phErrorNode *CUgraphNode
 		logBuffer   *byte
 		bufferSize  uint64
-		_           [3]uint64
+		_0          [3]uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
-	if err := call(symCuGraphInstantiate_v1, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiate_v1, unsafe.Pointer(args), &args.ret)
 }
 
 // CuGraphInstantiate_v2 makes an executable snapshot of a graph, which [CuGraphLaunch] can then run
@@ -5005,11 +4690,8 @@ func CuGraphInstantiate_v2(phGraphExec *CUgraphExec, hGraph CUgraph, phErrorNode
 		phErrorNode *CUgraphNode
 		logBuffer   *byte
 		bufferSize  uint64
-		_           [3]uint64
+		_0          [3]uint64
 		ret         CUresult
 	}{phGraphExec: phGraphExec, hGraph: hGraph, phErrorNode: phErrorNode, logBuffer: logBuffer, bufferSize: bufferSize}
-	if err := call(symCuGraphInstantiate_v2, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symCuGraphInstantiate_v2, unsafe.Pointer(args), &args.ret)
 }

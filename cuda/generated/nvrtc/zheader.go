@@ -23,13 +23,10 @@ import "unsafe"
 func NvrtcGetPCHHeapSize(ret_ *uint64) error {
 	args := &struct {
 		ret_ *uint64
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvrtcResult
 	}{ret_: ret_}
-	if err := call(symNvrtcGetPCHHeapSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPCHHeapSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcSetPCHHeapSize sets the size of the memory in which the compiler builds precompiled headers.
@@ -51,13 +48,10 @@ func NvrtcGetPCHHeapSize(ret_ *uint64) error {
 func NvrtcSetPCHHeapSize(size uint64) error {
 	args := &struct {
 		size uint64
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvrtcResult
 	}{size: size}
-	if err := call(symNvrtcSetPCHHeapSize, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcSetPCHHeapSize, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetPCHCreateStatus tells whether the last compilation wrote a precompiled header; the result
@@ -91,13 +85,10 @@ func NvrtcSetPCHHeapSize(size uint64) error {
 func NvrtcGetPCHCreateStatus(prog NvrtcProgram) error {
 	args := &struct {
 		prog NvrtcProgram
-		_    [7]uint64
+		_0   [7]uint64
 		ret  NvrtcResult
 	}{prog: prog}
-	if err := call(symNvrtcGetPCHCreateStatus, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPCHCreateStatus, unsafe.Pointer(args), &args.ret)
 }
 
 // NvrtcGetPCHHeapSizeRequired gives the size that [NvrtcSetPCHHeapSize] must set for this program's
@@ -125,11 +116,8 @@ func NvrtcGetPCHHeapSizeRequired(prog NvrtcProgram, size *uint64) error {
 	args := &struct {
 		prog NvrtcProgram
 		size *uint64
-		_    [6]uint64
+		_0   [6]uint64
 		ret  NvrtcResult
 	}{prog: prog, size: size}
-	if err := call(symNvrtcGetPCHHeapSizeRequired, unsafe.Pointer(args)); err != nil {
-		return err
-	}
-	return status(args.ret)
+	return callStatus(symNvrtcGetPCHHeapSizeRequired, unsafe.Pointer(args), &args.ret)
 }
